@@ -1,0 +1,1 @@
+"""Anomalies in multivariate sensor data when the training data itself is contaminated."""

@@ -1,0 +1,32 @@
+"""Where tests find real data: `TSADC_DATA` names the data folder; the golden files of S4 lie in `golden` beside it."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+def _data_folder() -> Path:
+    named = os.environ.get("TSADC_DATA")
+    return Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder with the real data sets; skips where it is absent."""
+    folder = _data_folder()
+    if not folder.is_dir():
+        pytest.skip("no real data here: set TSADC_DATA to the folder that holds it")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """The folder with the reference numbers of S4; skips where it is absent."""
+    folder = _data_folder().parent / "golden"
+    if not folder.is_dir():
+        pytest.skip("no golden files here: they lie in `golden` beside the folder that TSADC_DATA names")
+    return folder
