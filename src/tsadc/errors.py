@@ -19,3 +19,7 @@ class NotFittedError(TsadcError, AttributeError):
 
 class ModelFileError(TsadcError, OSError):
     """A saved model cannot be read or written."""
+
+
+class TsadcNotice(UserWarning):
+    """Something was left out or assumed; the result stands."""

@@ -93,7 +93,7 @@ class Observations:
         place = self.places[index]
         series = self.series[place.series]
         first, last = max(place.start, 0), min(place.start + self.length, len(series))
-        inside = np.asarray(series.values[first:last], dtype=np.float64)
+        inside: Floats = np.asarray(series.values[first:last], dtype=np.float64)
         if self.scale is not None:
             inside = self.scale(series.entity, inside)
         out = np.full((len(series.names), self.length), np.nan, dtype=np.float32)

@@ -1,0 +1,155 @@
+"""Settings: a mapping, a TOML file or `--set a.b=c` becomes a tree of frozen dataclasses, and back.
+
+A dataclass says what its settings are called, their types and, in `__post_init__`, their ranges. What is wrong is named
+by its full dotted path, with the nearest right name."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union
+
+from tsadc.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def build(cls: type[T], mapping: Mapping[str, Any], where: str = "") -> T:
+    """An instance of the dataclass `cls` with the settings of `mapping`; what is not named keeps its default."""
+    return typing.cast(T, update(cls(), mapping, where))
+
+
+def update(config: Any, mapping: Mapping[str, Any], where: str = "") -> Any:
+    """A copy of `config` in which the settings of `mapping` are replaced, nested sections included."""
+    hints = typing.get_type_hints(type(config))
+    names = [field.name for field in dataclasses.fields(config)]
+    changes: dict[str, Any] = {}
+    for name, value in mapping.items():
+        path = f"{where}.{name}" if where else str(name)
+        if name not in names:
+            raise ConfigError(f"There is no setting `{path}`{nearest(str(name), names, where)}.")
+        current = getattr(config, name)
+        if dataclasses.is_dataclass(current):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"`{path}` is a section with settings of its own, but got {value!r}.")
+            changes[name] = update(current, value, path)
+        else:
+            changes[name] = _convert(value, hints[name], path)
+    try:
+        return dataclasses.replace(config, **changes)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("`", f"`{where}.", 1) if where else str(error)) from None
+
+
+def require(condition: bool, name: str, expected: str, value: Any) -> None:
+    """For `__post_init__`: refuse a setting that is out of range."""
+    if not condition:
+        raise ConfigError(f"`{name}` must be {expected}, but got {value!r}.")
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """The settings as plain data, ready for JSON; `build` turns them back."""
+    return {
+        field.name: to_mapping(value) if dataclasses.is_dataclass(value) else _plain(value)
+        for field in dataclasses.fields(config)
+        for value in [getattr(config, field.name)]
+    }
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The settings of a TOML file."""
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise ConfigError(f"There is no settings file {path}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The settings file {path} is not valid TOML: {error}.") from None
+    except OSError as error:
+        raise ConfigError(f"The settings file {path} cannot be read: {error.strerror}.") from None
+
+
+def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
+    """`["a.b=1", "c=x"]` -> `{"a": {"b": 1}, "c": "x"}`. Values are TOML literals; anything else is text."""
+    out: dict[str, Any] = {}
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        keys = [key.strip() for key in path.split(".")]
+        if not equals or not all(keys):
+            raise ConfigError(f"A setting is written as section.name=value, but got {assignment!r}.")
+        section = out
+        for key in keys[:-1]:
+            section = section.setdefault(key, {})
+            if not isinstance(section, dict):
+                raise ConfigError(f"{assignment!r} treats `{key}` as a section, but an earlier one gives it a value.")
+        section[keys[-1]] = _literal(text.strip())
+    return out
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with everything that `over` names replaced, section by section."""
+    out = dict(base)
+    for name, value in over.items():
+        old = out.get(name)
+        out[name] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return out
+
+
+def nearest(name: str, names: Sequence[str], where: str = "") -> str:
+    """A hint for a message: the nearest right name, or all of them."""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    prefix = f"{where}." if where else ""
+    if close:
+        return f"; did you mean `{prefix}{close[0]}`?".rstrip("?")
+    return "; there are " + ", ".join(f"`{prefix}{n}`" for n in names)
+
+
+def _literal(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return {"none": None}.get(text.lower(), text)
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def _convert(value: Any, hint: Any, path: str) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        if value in arguments:
+            return value
+        raise ConfigError(f"`{path}` must be one of {', '.join(map(repr, arguments))}, but got {value!r}.")
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        options = [a for a in arguments if a is not type(None)]
+        for option in options:
+            try:
+                return _convert(value, option, path)
+            except ConfigError:
+                if option is options[-1]:
+                    raise
+    if origin is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise ConfigError(f"`{path}` must be a list, but got {value!r}.")
+        return tuple(_convert(v, arguments[0], path) for v in value)
+    return _scalar(value, hint, path)
+
+
+def _scalar(value: Any, hint: Any, path: str) -> Any:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is float and number:
+        return float(value)
+    if hint is int and number and float(value).is_integer():
+        return int(value)
+    if hint in (bool, str) and isinstance(value, hint):
+        return value
+    expected = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(hint, str(hint))
+    raise ConfigError(f"`{path}` must be {expected}, but got {value!r}.")

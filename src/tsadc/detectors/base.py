@@ -1,0 +1,275 @@
+"""The contract. `Detector` validates, normalises, cuts, thresholds and stitches, the same way for every method; an
+author writes `_fit` and `_score` (and `_state`/`_restore` to be saved). A detector never sees a label."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from tsadc.config import require
+from tsadc.detectors.provenance import provenance
+from tsadc.detectors.result import Evidence, Result, Threshold, assemble
+from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
+from tsadc.io.frames import as_series
+from tsadc.scale import Scaler
+from tsadc.series import Floats, Observations, Series
+from tsadc.variables import match
+from tsadc.windows import Cut, cut
+
+LEAST_OBSERVATIONS = 5
+
+
+@dataclass(frozen=True)
+class Common:
+    """The settings that every detector has."""
+
+    length: int = 600
+    contamination: float = 0.1
+    seed: int = 0
+    validation: float = 0.2
+    scaler: Scaler.Config = field(default_factory=Scaler.Config)
+
+    def __post_init__(self) -> None:
+        require(self.length >= 8, "length", "at least 8 time steps", self.length)
+        require(0 < self.contamination < 0.5, "contamination", "between 0 and 0.5, both excluded", self.contamination)
+        require(0 <= self.seed < 2**63, "seed", "a whole number from 0", self.seed)
+        require(0 < self.validation <= 0.5, "validation", "above 0 and at most 0.5", self.validation)
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What a training run needs besides data: who is told of progress, and where it may be resumed from."""
+
+    progress: Callable[[Any], None] | None = None
+    checkpoint: Path | None = None
+    resume: bool = False
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Detector(BaseEstimator, ABC):
+    """Learns from unlabelled, contaminated series what is normal; says when, which variable and how sure.
+
+    Parameters
+    ----------
+    length, contamination, seed
+        Steps per observation, estimated share of anomalous data, seed of all randomness. None: as `config` says.
+    config
+        The rest of the settings, a `Config` of the class. None: its defaults.
+    """
+
+    name: ClassVar[str]
+    Config: ClassVar[type[Common]] = Common
+
+    def __init__(
+        self,
+        length: int | None = None,
+        contamination: float | None = None,
+        seed: int | None = None,
+        config: Common | None = None,
+    ) -> None:
+        self.length = length
+        self.contamination = contamination
+        self.seed = seed
+        self.config = config
+
+    @abstractmethod
+    def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
+        """Learn from normalised observations. `validation` is unlabelled too, and contaminated alike."""
+
+    @abstractmethod
+    def _score(self, observations: Observations) -> Iterator[Evidence]:
+        """The evidence of each normalised observation, one by one, none depending on another."""
+
+    @abstractmethod
+    def _state(self) -> dict[str, NDArray[Any]]:
+        """Everything learnt, as named arrays."""
+
+    @abstractmethod
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """The inverse of `_state`."""
+
+    @property
+    @final
+    def settings(self) -> Any:
+        """The settings in force: `config` with the constructor's own arguments on top."""
+        config = self.Config() if self.config is None else self.config
+        if not isinstance(config, self.Config):
+            raise ConfigError(f"`config` must be a {self.Config.__qualname__}, but got {type(config).__name__}.")
+        given: dict[str, Any] = {"length": self.length, "contamination": self.contamination, "seed": self.seed}
+        return replace(config, **{name: value for name, value in given.items() if value is not None})
+
+    @final
+    def fit(
+        self,
+        X: Any,
+        y: None = None,
+        *,
+        validation: Any = None,
+        progress: Callable[[Any], None] | None = None,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Learn from history `X`: a data frame, an array (time, variable) or (observation, time, variable), or a dict
+        of entities. `y` is ignored. `validation` is unlabelled data for early stopping and the threshold; without it
+        a share of the observations is set aside. `checkpoint` names a folder from which `resume=True` goes on."""
+        settings = self.settings
+        series = as_series(X, settings.length)
+        series = match(series, series[0].names)
+        self._check_intervals(series)
+        scaler = Scaler.fit(series, settings.scaler)
+        self._check_constant(scaler, series[0].names)
+        train = cut(series, settings.length).observations
+        self._check_amount(train, series)
+        every, chosen = train, None
+        if validation is None:
+            chosen = _set_aside(len(train), settings.validation, settings.seed)
+            held = train.take(chosen)
+            train = train.take(np.setdiff1d(np.arange(len(every)), chosen))
+        else:
+            other = match(as_series(validation, settings.length), series[0].names)
+            if settings.scaler.scope == "entity":
+                scaler.adapt(one for one in other if one.entity not in scaler.entities)
+            held = cut(other, settings.length).observations
+        self.variables_ = series[0].names
+        self.clock_ = replace(series[0].clock, start=0)
+        self.scaler_ = scaler
+        self.provenance_ = provenance(self.name, every)
+        where = Path(checkpoint) if checkpoint is not None else None
+        fitting = Fitting(progress, where, resume, self.provenance_["data"])
+        self._fit(train.scaled(scaler), held.scaled(scaler), fitting)
+        self.decision_scores_ = self._scores(every)
+        scores = self._scores(held) if chosen is None else self.decision_scores_[chosen]
+        # A tail of fewer than two observations says nothing: then the training scores join in.
+        if len(scores) * settings.contamination < 2:
+            scores = np.concatenate([scores, self.decision_scores_])
+        self.threshold_ = float(np.quantile(scores, 1 - settings.contamination))
+        return self
+
+    @property
+    def labels_(self) -> NDArray[np.int64]:
+        """1 for each training observation above the threshold, as PyOD calls it."""
+        self._require_fitted()
+        return (self.decision_scores_ > self.threshold_).astype(np.int64)
+
+    def _scores(self, observations: Observations) -> Floats:
+        return np.array([e.score for e in self._score(observations.scaled(self.scaler_))], dtype=np.float64)
+
+    @final
+    def detect(self, X: Any) -> Result:
+        """When, which variable, how sure: see `Result`."""
+        pieces = self._cut(X)
+        observations, evidence, expected = pieces.observations, [], []
+        for i, found in enumerate(self._score(observations.scaled(self.scaler_))):
+            if found.expected is not None:
+                raw = self.scaler_.undo(observations.entity(i), found.expected.T).T
+                expected.append(raw.astype(np.float32))
+            evidence.append(replace(found, expected=None))
+        threshold = Threshold(self.threshold_, float(np.median(self.decision_scores_)))
+        return assemble(
+            observations,
+            evidence,
+            threshold,
+            merge=max(2, round(0.05 * self.settings.length)),
+            expected=expected if len(expected) == len(evidence) else None,
+            left_out=pieces.left_out,
+        )
+
+    @final
+    def decision_function(self, X: Any) -> Floats:
+        """One score per observation; higher is more anomalous."""
+        return self._scores(self._cut(X).observations)
+
+    @final
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """1 for each observation above the threshold, 0 for the others."""
+        return (self.decision_function(X) > self.threshold_).astype(np.int64)
+
+    @final
+    def adapt(self, X: Any) -> Self:
+        """Normalise the entities of `X`, new or known, by this history of theirs from now on. Nothing is retrained."""
+        self._require_fitted()
+        self.scaler_.adapt(match(as_series(X, self.settings.length), self.variables_))
+        return self
+
+    @final
+    def save(self, path: str | Path) -> None:
+        """Write the model folder; it must not exist yet."""
+        from tsadc.detectors.store import save
+
+        self._require_fitted()
+        save(self, Path(path))
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "threshold_"):
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet; call fit(history) first.")
+
+    def _cut(self, data: Any) -> Cut:
+        self._require_fitted()
+        series = match(as_series(data, self.settings.length), self.variables_)
+        self._check_intervals(series)
+        new = [one.entity for one in series if one.entity not in self.scaler_.entities]
+        if new and len(self.scaler_.entities) > 1:
+            warnings.warn(
+                f"New to the model, and so normalised by the pooled statistics: {', '.join(new)}; "
+                "`adapt` gives an entity its own from its history.",
+                TsadcNotice,
+                stacklevel=3,
+            )
+        pieces = cut(series, self.settings.length)
+        if not len(pieces.observations):
+            raise DataError(
+                f"An observation is scored when at least half of its {self.settings.length} rows are there, but "
+                f"{series[0].entity!r} has {len(series[0])} rows and none qualifies."
+            )
+        if pieces.left_out:
+            warnings.warn(
+                f"{pieces.left_out} observation(s) with under half of their rows were left out.",
+                TsadcNotice,
+                stacklevel=3,
+            )
+        return pieces
+
+    def _check_intervals(self, series: tuple[Series, ...]) -> None:
+        import pandas as pd
+
+        expected = getattr(self, "clock_", series[0].clock)
+        for one in series:
+            if expected.dated and one.clock.dated and one.clock.interval != expected.interval:
+                raise DataError(
+                    f"{one.entity!r} is sampled every {pd.Timedelta(one.clock.interval)}, but "
+                    f"{pd.Timedelta(expected.interval)} was expected; resample it."
+                )
+
+    def _check_constant(self, scaler: Scaler, names: tuple[str, ...]) -> None:
+        if scaler.constant.all():
+            raise DataError("Every variable of the history is constant; there is nothing to learn from.")
+        if scaler.constant.any():
+            still = [name for name, constant in zip(names, scaler.constant, strict=True) if constant]
+            warnings.warn(
+                f"Constant throughout the history: {', '.join(still)}; any change will count as unusual.",
+                TsadcNotice,
+                stacklevel=3,
+            )
+
+    def _check_amount(self, train: Observations, series: tuple[Series, ...]) -> None:
+        if len(train) >= LEAST_OBSERVATIONS:
+            return
+        rows, length = sum(len(one) for one in series), self.settings.length
+        raise DataError(
+            f"Training needs at least {LEAST_OBSERVATIONS} observations of {length} rows, but the history has {rows} "
+            f"rows in {len(series)} series; use a smaller length or more data."
+        )
+
+
+def _set_aside(count: int, share: float, seed: int) -> NDArray[np.int64]:
+    """Which observations validate: spread at random, so that slow drift reaches both parts alike."""
+    chosen = np.random.default_rng(seed).permutation(count)[: max(1, round(share * count))]
+    return np.sort(chosen)

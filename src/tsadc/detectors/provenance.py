@@ -1,0 +1,40 @@
+"""Where a fitted model comes from: enough to say whether two were trained on the same data by the same code."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import platform
+from typing import Any
+
+import numpy as np
+
+from tsadc.series import Observations, Series
+
+
+def provenance(detector: str, observations: Observations) -> dict[str, Any]:
+    """The training data (sizes and a digest) and the versions of what trained on it."""
+    series = observations.series
+    return {
+        "detector": detector,
+        "data": {
+            "entities": len(series),
+            "rows": sum(len(one) for one in series),
+            "variables": len(observations.names),
+            "observations": len(observations),
+            "length": observations.length,
+            "digest": _digest(series),
+        },
+        "versions": {
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in ("tsadc", "torch", "numpy")},
+        },
+    }
+
+
+def _digest(series: tuple[Series, ...]) -> str:
+    digest = hashlib.sha256()
+    for one in series:
+        digest.update(repr((one.entity, one.names, one.clock, one.values.shape)).encode())
+        digest.update(np.ascontiguousarray(one.values).data)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,37 @@
+"""Robust z-score: how far each variable is from its own median, in robust standard deviations. No training beyond the
+normalisation. Many published detectors lose to it, so it stands beside every result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tsadc.detectors.base import Detector, Fitting
+from tsadc.detectors.pooling import top_mean
+from tsadc.detectors.result import Evidence
+from tsadc.series import Observations
+
+
+class RobustZ(Detector):
+    """`top3max`: at each step the mean of the 3 most deviating variables; the observation scores as its worst step."""
+
+    name: ClassVar[str] = "robust-z"
+
+    def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
+        pass  # the normalisation that the base class learns is the whole model
+
+    def _score(self, observations: Observations) -> Iterator[Evidence]:
+        for i in range(len(observations)):
+            deviation = np.abs(observations.read(i))
+            steps = top_mean(deviation, 3)
+            score = float(np.nanmax(steps))
+            yield Evidence(score, {"deviation": score}, steps, deviation, np.zeros_like(steps), 0 * deviation)
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        pass

@@ -1,0 +1,94 @@
+"""Objects in memory -> Series: data frames (pandas, or any that narwhals knows), arrays, and dicts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+
+from tsadc.errors import DataError
+from tsadc.io.clock import regular
+from tsadc.io.columns import split_columns
+from tsadc.series import Clock, Series
+from tsadc.variables import unnamed
+
+
+def as_series(data: Any, length: int | None = None) -> tuple[Series, ...]:
+    """Whatever a user holds as a tuple of Series. Arrays are (time, variable) or (observation, time, variable); in the
+    latter case the observations must have `length` steps. A dict maps entities to such objects."""
+    if isinstance(data, Series):
+        return (data,)
+    if isinstance(data, Mapping):
+        if not data:
+            raise DataError("The data should map entities to series, but the mapping is empty.")
+        return tuple(_one(value, str(entity), length) for entity, value in data.items())
+    if isinstance(data, Sequence) and data and all(isinstance(one, Series) for one in data):
+        return _distinct(tuple(data))
+    return (_one(data, "series", length),)
+
+
+def from_frame(frame: pd.DataFrame, entity: str, source: str) -> Series:
+    """A pandas frame with its clock in a DatetimeIndex, in a column of timestamps, or nowhere."""
+    if len(frame) == 0:
+        raise DataError(f"{source} holds no rows.")
+    columns = split_columns(frame, source)
+    if columns.times is None:
+        return Series(columns.values, columns.names, Clock(), entity)
+    values, clock = regular(columns.times, columns.values, source)
+    return Series(values, columns.names, clock, entity)
+
+
+def _one(data: Any, entity: str, length: int | None) -> Series:
+    source = f"The data of {entity!r}" if entity != "series" else "The data"
+    if isinstance(data, Series):
+        return Series(data.values, data.names, data.clock, entity)
+    if isinstance(data, pd.DataFrame):
+        return from_frame(data, entity, source)
+    frame = nw.from_native(data, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return from_frame(pd.DataFrame({name: frame[name].to_numpy() for name in frame.columns}), entity, source)
+    return _from_array(data, entity, length, source)
+
+
+def _from_array(data: Any, entity: str, length: int | None, source: str) -> Series:
+    try:
+        values = np.asarray(data)
+        values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{source} should be a data frame or an array of numbers, but is a {type(data).__name__}."
+        ) from None
+    if values.ndim == 3:
+        if length is not None and values.shape[1] != length:
+            raise DataError(
+                f"{source} holds observations of {values.shape[1]} steps, but the detector's length is {length}; "
+                f"use length={values.shape[1]} or pass the series as (time, variable)."
+            )
+        values = values.reshape(-1, values.shape[2])
+    if values.ndim != 2:
+        raise DataError(
+            f"{source} should have shape (time, variable) or (observation, time, variable), but has {values.shape}."
+        )
+    if len(values) == 0:
+        raise DataError(f"{source} holds no rows.")
+    if values.shape[1] < 2:
+        raise DataError(
+            f"{source} has {values.shape[1]} variable(s), but the detector models how variables depend on each other "
+            "and needs at least two."
+        )
+    if np.isinf(values).any():
+        row, column = (int(i[0]) for i in np.nonzero(np.isinf(values)))
+        raise DataError(f"{source}: variable {column} is infinite at row {row}; use NaN where nothing was measured.")
+    return Series(values, unnamed(values.shape[1]), Clock(), entity)
+
+
+def _distinct(series: tuple[Series, ...]) -> tuple[Series, ...]:
+    seen: set[str] = set()
+    for one in series:
+        if one.entity in seen:
+            raise DataError(f"Entity {one.entity!r} comes twice; give each series its own entity name.")
+        seen.add(one.entity)
+    return series

@@ -1,0 +1,48 @@
+"""Variables are matched by name: put into the model's order, refused when one is missing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from tsadc.config import nearest
+from tsadc.errors import DataError, TsadcNotice
+from tsadc.series import Series
+
+UNNAMED = "variable_"
+
+
+def unnamed(count: int) -> tuple[str, ...]:
+    """Names for the columns of a bare array."""
+    return tuple(f"{UNNAMED}{i}" for i in range(count))
+
+
+def match(series: Sequence[Series], names: tuple[str, ...]) -> tuple[Series, ...]:
+    """The series with exactly the variables `names`, in that order. A bare array's columns count by position."""
+    return tuple(_match(one, names) for one in series)
+
+
+def _match(series: Series, names: tuple[str, ...]) -> Series:
+    if series.names == names:
+        return series
+    if series.names == unnamed(len(series.names)):
+        if len(series.names) != len(names):
+            raise DataError(f"{series.entity!r} has {len(series.names)} variables, but {len(names)} were expected.")
+        return Series(series.values, names, series.clock, series.entity)
+    missing = [name for name in names if name not in series.names]
+    if missing:
+        hint = nearest(missing[0], series.names) if len(missing) == 1 else ""
+        raise DataError(
+            f"{series.entity!r} lacks {len(missing)} of the {len(names)} expected variables: "
+            f"{', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}{hint}."
+        )
+    extra = [name for name in series.names if name not in names]
+    if extra:
+        warnings.warn(
+            f"{series.entity!r} has variables the others do not, which are left out: {', '.join(extra[:5])}"
+            f"{', ...' if len(extra) > 5 else ''}.",
+            TsadcNotice,
+            stacklevel=3,
+        )
+    order = [series.names.index(name) for name in names]
+    return Series(series.values[:, order], names, series.clock, series.entity)

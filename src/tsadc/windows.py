@@ -1,0 +1,59 @@
+"""Cut series into observations, and stitch what was found in them back onto the clock.
+
+With timestamps an observation begins at a multiple of `length * interval` since 1970, so that the same rows fall into
+the same observation whatever span a request covers. Without timestamps they count from the first row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tsadc.series import Booleans, Clock, Floats, Observations, Place, Series
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Observations with enough rows to be scored, and how many were left out for having too few."""
+
+    observations: Observations
+    left_out: int
+
+
+def first_start(clock: Clock, length: int) -> int:
+    """The row (0 or negative) at which the observation holding row 0 begins."""
+    return -((clock.start // clock.interval) % length) if clock.dated else 0
+
+
+def cut(series: Iterable[Series], length: int, minimum: float = 0.5) -> Cut:
+    """Every observation that has at least `minimum` of its rows; those at the ends of a series may be partial."""
+    every = tuple(series)
+    places = [
+        Place(number, start)
+        for number, one in enumerate(every)
+        for start in range(first_start(one.clock, length), len(one), length)
+    ]
+    observations = Observations(every, tuple(places), length)
+    kept = [i for i in range(len(observations)) if observations.coverage(i) >= minimum]
+    return Cut(observations.take(kept), len(observations) - len(kept))
+
+
+def stitch(observations: Observations, pieces: Sequence[Floats], number: int, fill: float = np.nan) -> Floats:
+    """One array per row of series `number` out of `pieces`, one per observation, time axis last. Rows that no
+    observation covers get `fill`."""
+    rows = len(observations.series[number])
+    chosen = [i for i, place in enumerate(observations.places) if place.series == number]
+    lead = pieces[0].shape[:-1] if len(pieces) else ()
+    out = np.full((*lead, rows), fill, dtype=pieces[0].dtype if len(pieces) else np.float32)
+    for i in chosen:
+        start = observations.places[i].start
+        first, last = max(start, 0), min(start + observations.length, rows)
+        out[..., first:last] = pieces[i][..., first - start : last - start]
+    return out
+
+
+def runs(flags: Booleans) -> list[tuple[int, int]]:
+    """The maximal runs [start, stop) of True."""
+    edges = np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8))
+    return list(zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True))
