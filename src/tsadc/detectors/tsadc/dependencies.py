@@ -1,0 +1,90 @@
+"""Module 2, long-range dependencies: time first (S4 per variable), then a graph over the variables of each window.
+
+    name            paper     meaning
+    embedding       H         (batch * variable, feature, time): every variable's own past and future
+    graphs          d         windows per observation, one graph each
+    nodes           E^m       mean of the embedding over a window
+    reconstruction  x-double-hat
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from tsadc.config import require
+from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser
+from tsadc.nn.s4 import S4, KernelName
+
+
+class Dependencies(nn.Module):
+    """Reconstructs an observation from what its variables tell of themselves and of each other."""
+
+    @dataclass(frozen=True)
+    class Config:
+        """`own=False` reconstructs each variable from its neighbours alone; `identity` lets the network know which
+        variable it looks at. The paper has neither."""
+
+        features: int = 32
+        layers: int = 2
+        state: int = 32
+        kernel: KernelName = "diagonal"
+        dropout: float = 0.0
+        graphs: int = 6
+        neighbours: int = 3
+        zeta: float = 0.6
+        gin_layers: int = 2
+        symmetric: bool = True
+        own: bool = True
+        identity: bool = True
+        weights: Weights = field(default_factory=Weights)
+
+        def __post_init__(self) -> None:
+            require(self.features >= 1, "features", "at least 1", self.features)
+            require(self.layers >= 0, "layers", "zero or more", self.layers)
+            require(self.state >= 2 and self.state % 2 == 0, "state", "an even number from 2", self.state)
+            require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
+            require(self.graphs >= 1, "graphs", "at least 1", self.graphs)
+            require(self.neighbours >= 1, "neighbours", "at least 1", self.neighbours)
+            require(0 <= self.zeta < 1, "zeta", "from 0 to below 1", self.zeta)
+            require(self.gin_layers >= 1, "gin_layers", "at least 1", self.gin_layers)
+
+    def __init__(self, config: Config, variables: int) -> None:
+        super().__init__()
+        self.config = config
+        features = config.features
+        self.lift = nn.Conv1d(1, features, 1)
+        self.identity = nn.Parameter(0.1 * torch.randn(variables, features)) if config.identity else None
+        self.layers = nn.ModuleList(
+            S4(features, state=config.state, kernel=config.kernel, dropout=config.dropout, bidirectional=True)
+            for _ in range(config.layers)
+        )
+        self.graph = AttentionGraph(features, config.zeta, config.neighbours, config.symmetric)
+        self.gin = GIN(features, config.gin_layers, config.dropout, config.own)
+        self.leave = nn.Conv1d(features, 1, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x (batch, variable, time) -> reconstruction like x, and the graph regulariser (batch,)."""
+        batch, variables, time = x.shape
+        embedding = self.embed(x)
+        gathered, penalty = [], torch.zeros(batch, dtype=x.dtype, device=x.device)
+        windows = embedding.tensor_split(min(self.config.graphs, time), dim=-1)
+        for window in windows:
+            nodes = window.mean(-1)
+            adjacency = self.graph(nodes)
+            gathered.append(self.gin(window, adjacency))
+            penalty = penalty + regulariser(nodes, adjacency, self.config.weights) / len(windows)
+        hidden = torch.cat(gathered, dim=-1).reshape(batch * variables, -1, time)
+        return self.leave(hidden).reshape(x.shape), penalty
+
+    def embed(self, x: Tensor) -> Tensor:
+        """x (batch, variable, time) -> (batch, variable, feature, time), each variable by itself, weights shared."""
+        batch, variables, time = x.shape
+        hidden = self.lift(x.reshape(batch * variables, 1, time))
+        if self.identity is not None:
+            hidden = hidden + self.identity.repeat(batch, 1)[:, :, None]
+        for layer in self.layers:
+            hidden = layer(hidden)
+        return hidden.reshape(batch, variables, -1, time)
