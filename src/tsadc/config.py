@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import numbers
+import sys
 import tomllib
 import types
 import typing
@@ -17,6 +19,8 @@ from typing import Any, Literal, TypeVar, Union
 from tsadc.errors import ConfigError
 
 T = TypeVar("T")
+MOST_FLOAT = sys.float_info.max
+MOST_NAMES = 12  # in a message that lists what there is
 
 
 def build(cls: type[T], mapping: Mapping[str, Any], where: str = "") -> T:
@@ -64,11 +68,10 @@ def to_mapping(config: Any) -> dict[str, Any]:
 def read_toml(path: str | Path) -> dict[str, Any]:
     """The settings of a TOML file."""
     try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"There is no settings file {path}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # of TOML, or of its encoding
         raise ConfigError(f"The settings file {path} is not valid TOML: {error}.") from None
     except OSError as error:
         raise ConfigError(f"The settings file {path} cannot be read: {error.strerror}.") from None
@@ -101,19 +104,21 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nearest(name: str, names: Sequence[str], where: str = "") -> str:
-    """A hint for a message: the nearest right name, or all of them."""
+    """A hint for a message: the nearest right name, or those there are."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     prefix = f"{where}." if where else ""
     if close:
-        return f"; did you mean `{prefix}{close[0]}`?".rstrip("?")
-    return "; there are " + ", ".join(f"`{prefix}{n}`" for n in names)
+        return f"; did you mean `{prefix}{close[0]}`"
+    more = ", ..." if len(names) > MOST_NAMES else ""
+    return "; there are " + ", ".join(f"`{prefix}{n}`" for n in names[:MOST_NAMES]) + more
 
 
 def _literal(text: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        parsed = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
         return {"none": None}.get(text.lower(), text)
+    return parsed["value"] if len(parsed) == 1 else text
 
 
 def _plain(value: Any) -> Any:
@@ -139,17 +144,22 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"`{path}` must be a list, but got {value!r}.")
-        return tuple(_convert(v, arguments[0], path) for v in value)
+        kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
+        if len(value) != len(kinds):
+            raise ConfigError(f"`{path}` must be a list of {len(kinds)}, but got {value!r}.")
+        return tuple(_convert(v, kind, path) for v, kind in zip(value, kinds, strict=True))
     return _scalar(value, hint, path)
 
 
 def _scalar(value: Any, hint: Any, path: str) -> Any:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is float and number:
-        return float(value)
-    if hint is int and number and float(value).is_integer():
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if hint is int and number and (isinstance(value, numbers.Integral) or float(value).is_integer()):
         return int(value)
+    if hint is float and number and abs(value) <= MOST_FLOAT:  # neither NaN nor infinite
+        return float(value)
     if hint in (bool, str) and isinstance(value, hint):
         return value
-    expected = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}.get(hint, str(hint))
+    expected = {float: "a finite number", int: "a whole number", bool: "true or false", str: "text"}.get(
+        hint, str(hint)
+    )
     raise ConfigError(f"`{path}` must be {expected}, but got {value!r}.")

@@ -44,15 +44,13 @@ class Scaler:
     @classmethod
     def fit(cls, series: Sequence[Series], config: Config) -> Scaler:
         """Statistics of each entity in `series`, and pooled over all of them."""
-        rows = np.concatenate([_sample(one.values) for one in series])
-        empty = ~np.isfinite(rows).any(axis=0)
-        if empty.any():
-            name = series[0].names[int(np.flatnonzero(empty)[0])]
+        low, high = _range(series)
+        if np.isnan(low).any():
+            name = series[0].names[int(np.flatnonzero(np.isnan(low))[0])]
             raise DataError(f"Variable {name!r} has no value at all in the history; leave it out.")
-        floor = _floor(rows)
-        pooled = _statistics(rows, floor, config.method)
-        scaler = cls(config, pooled, floor)
-        scaler.constant = np.nanmax(rows, axis=0) == np.nanmin(rows, axis=0)
+        floor = _floor(low, high)
+        scaler = cls(config, _statistics(series, floor, config.method), floor)
+        scaler.constant = low == high
         if config.scope == "entity":
             scaler.adapt(series)
         return scaler
@@ -60,9 +58,8 @@ class Scaler:
     def adapt(self, series: Iterable[Series]) -> None:
         """Learn the statistics of further entities, or of known ones anew, from their own unlabelled history."""
         for one in series:
-            rows = _sample(one.values)
-            own = _statistics(rows, self.floor, self.config.method)
-            unseen = ~np.isfinite(rows).any(axis=0)
+            own = _statistics([one], self.floor, self.config.method)
+            unseen = np.isnan(own.center)
             self.entities[one.entity] = Statistics(
                 np.where(unseen, self.pooled.center, own.center), np.where(unseen, self.pooled.scale, own.scale)
             )
@@ -91,31 +88,43 @@ class Scaler:
         return cls(config, _from_mapping(mapping["pooled"]), np.asarray(mapping["floor"], dtype=np.float64), entities)
 
 
-def _sample(values: Floats) -> Floats:
-    """At most `MOST_ROWS` evenly spread rows: quantiles need no more, and memory stays bounded."""
-    return np.asarray(values[:: max(1, -(-len(values) // MOST_ROWS))], dtype=np.float64)
+def _range(series: Sequence[Series]) -> tuple[Floats, Floats]:
+    """Smallest and largest value of every variable; NaN where nothing was ever measured."""
+    low = np.array([np.fmin.reduce(one.values, axis=0, initial=np.nan) for one in series], dtype=np.float64)
+    high = np.array([np.fmax.reduce(one.values, axis=0, initial=np.nan) for one in series], dtype=np.float64)
+    return np.fmin.reduce(low, axis=0), np.fmax.reduce(high, axis=0)
 
 
-def _floor(rows: Floats) -> Floats:
-    spread = np.nanmax(rows, axis=0) - np.nanmin(rows, axis=0)
-    magnitude = np.abs(np.nanmedian(rows, axis=0))
+def _floor(low: Floats, high: Floats) -> Floats:
     # A variable that never moved has no range; 1 % of its size, or 1 around zero, is the next best unit.
-    return np.where(spread > 0, 0.01 * spread, np.where(magnitude > 0, 0.01 * magnitude, 1.0))
+    size = np.where(high > low, high - low, np.where(low != 0, np.abs(low), 100.0))
+    return np.maximum(0.01 * size, np.finfo(np.float64).tiny)
 
 
-def _statistics(rows: Floats, floor: Floats, method: str) -> Statistics:
-    measured = np.isfinite(rows).any(axis=0)
-    center, scale = np.zeros(rows.shape[1]), np.ones(rows.shape[1])
-    known = rows[:, measured]
-    deviation = np.nanstd(known, axis=0)
-    if method == "robust":
-        low, middle, high = np.nanquantile(known, [0.25, 0.5, 0.75], axis=0)
-        center[measured] = middle
-        scale[measured] = np.maximum(np.maximum((high - low) / NORMAL_IQR, 0.2 * deviation), floor[measured])
-    else:
-        center[measured] = np.nanmean(known, axis=0)
-        scale[measured] = np.where(deviation > 0, deviation, floor[measured])
+def _statistics(series: Sequence[Series], floor: Floats, method: str) -> Statistics:
+    """Of each variable, pooled over `series`; NaN for one that was never measured."""
+    center, scale = np.full(len(floor), np.nan), np.full(len(floor), np.nan)
+    for k in range(len(floor)):
+        known = _known(series, k)
+        if not len(known):
+            continue
+        # The rounding of a mean can give a constant a deviation of its own, tiny and not zero.
+        deviation = np.std(known) if known.min() < known.max() else 0.0
+        if method == "robust":
+            low, center[k], high = np.quantile(known, [0.25, 0.5, 0.75])
+            scale[k] = max((high - low) / NORMAL_IQR, 0.2 * deviation, floor[k])
+        else:
+            center[k] = np.mean(known)
+            scale[k] = deviation or floor[k]
     return Statistics(center, scale)
+
+
+def _known(series: Sequence[Series], k: int) -> Floats:
+    """The measured values of variable `k`, at most `MOST_ROWS` and evenly spread: quantiles need no more, and memory
+    stays bounded. What is missing goes first, or a slow variable could be missed by every row that is kept."""
+    columns = [one.values[:, k] for one in series]
+    known = np.concatenate([column[np.isfinite(column)] for column in columns])
+    return np.asarray(known[:: max(1, -(-len(known) // MOST_ROWS))], dtype=np.float64)
 
 
 def _to_mapping(own: Statistics) -> dict[str, list[float]]:

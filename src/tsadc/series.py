@@ -34,7 +34,7 @@ class Clock:
         return times.tz_localize("UTC").tz_convert(self.timezone) if self.timezone else times
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Series:
     """One entity: `values` (time, variable), NaN where nothing was measured."""
 

@@ -32,6 +32,8 @@ def _match(series: Series, names: tuple[str, ...]) -> Series:
     missing = [name for name in names if name not in series.names]
     if missing:
         hint = nearest(missing[0], series.names) if len(missing) == 1 else ""
+        if names == unnamed(len(names)):
+            hint = "; those are the columns of a bare array, so pass one here too"
         raise DataError(
             f"{series.entity!r} lacks {len(missing)} of the {len(names)} expected variables: "
             f"{', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}{hint}."

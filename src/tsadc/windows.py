@@ -1,7 +1,8 @@
 """Cut series into observations, and stitch what was found in them back onto the clock.
 
-With timestamps an observation begins at a multiple of `length * interval` since 1970, so that the same rows fall into
-the same observation whatever span a request covers. Without timestamps they count from the first row."""
+With timestamps an observation begins at the first row from a multiple of `length * interval` since 1970, so that the
+same rows fall into the same observation whatever span a request covers. Without timestamps they count from the first
+row."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ class Cut:
 
 def first_start(clock: Clock, length: int) -> int:
     """The row (0 or negative) at which the observation holding row 0 begins."""
-    return -((clock.start // clock.interval) % length) if clock.dated else 0
+    if not clock.dated:
+        return 0
+    # A tenth of slack, as much as readers let timestamps jitter: a clock meant to tick on the multiple may be early.
+    return -((clock.start + clock.interval // 10) // clock.interval % length)
 
 
 def cut(series: Iterable[Series], length: int, minimum: float = 0.5) -> Cut:

@@ -87,7 +87,7 @@ def test_another_run_is_refused_naming_what_differs() -> None:
         checkpoint.require_same(was, {**was, "training": {"epochs": 4, "clip": 1.0}}, path)
     with pytest.raises(ConfigError, match=r"\(fingerprint\.variables was \['a', 'b'\] and is now None\)"):
         checkpoint.require_same(was, {**was, "fingerprint": {}}, path)
-    with pytest.raises(ConfigError, match="fingerprint.data was None and is now 'x'; and 1 more"):
+    with pytest.raises(ConfigError, match=r"fingerprint\.data was None and is now 'x'; and 1 more"):
         checkpoint.require_same(
             was, {"seed": 2, "training": {"epochs": 4, "clip": 1.0}, "fingerprint": {"data": "x"}}, path
         )

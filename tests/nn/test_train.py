@@ -46,8 +46,8 @@ def test_rate_rises_linearly_and_falls_as_a_cosine(warmup: int, rest: int) -> No
     assert rates[warmup:] == pytest.approx([math.cos(math.pi * i / rest / 2) ** 2 for i in range(rest)])
 
 
-def test_updates_are_adamw_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three updates of batches 3, 3 and a ragged 1 with two groups, warm-up, clipping and decay, against the formulas."""
+def test_updates_are_adamw_written_out() -> None:
+    """Three updates of batches 3, 3 and a ragged 1 two groups, warm-up, clipping and decay, against the formulas."""
 
     class Grouped(Denoiser):
         def parameter_groups(self, config: Training) -> list[dict[str, object]]:
@@ -166,6 +166,15 @@ def test_patience_zero_never_stops_but_still_keeps_the_best() -> None:
     assert (network.level.item() - 0.1) ** 2 == pytest.approx(history.best.validation, rel=1e-4)
 
 
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_the_weights_kept_are_those_validated(ema: float) -> None:
+    network, validation = Denoiser(dropout=0.3), Waves(5, seed=1)
+    config = Training(epochs=6, batch=2, learning_rate=0.05, ema=ema)
+    history = train(network, Waves(6), validation, config, seed=4)
+    means = objective.evaluate(network, validation, seed=4, batch=2)
+    assert sum(means.values()) == history.best.validation == min(epoch.validation for epoch in history.epochs)
+
+
 @pytest.mark.parametrize("ema", [0.0, 0.6])
 @pytest.mark.parametrize("validation", [None, Waves(4, seed=1)])
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, ema: float, validation: Waves | None) -> None:
@@ -189,25 +198,24 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tiny import Denoiser, Waves
-from tsadc.nn import checkpoint
 from tsadc.nn.train import Training, train
 
 config = Training(epochs=5, batch=3, micro_batch=2, learning_rate=0.01, warmup_epochs=1, ema=0.6)
-die = lambda: os.kill(os.getpid(), signal.SIGKILL)
 replace, written = os.replace, []
 
 def replace_or_die(*names):
     written.append(names)
     if sys.argv[2] == "writing" and len(written) == 3:
-        die()
+        os.kill(os.getpid(), signal.SIGKILL)
     replace(*names)
 
 def progress(now):
     if sys.argv[2] == "training" and now.update == 8:
-        die()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 os.replace = replace_or_die
-train(Denoiser(dropout=0.3), Waves(8), Waves(4, seed=1), config, seed=7, progress=progress, checkpoint=Path(sys.argv[1]))
+data = Waves(8), Waves(4, seed=1)
+train(Denoiser(dropout=0.3), *data, config, seed=7, progress=progress, checkpoint=Path(sys.argv[1]))
 """
 
 

@@ -1,5 +1,4 @@
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -47,12 +46,11 @@ def launch(folder: Path) -> None:
             env=environment,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
         )
         try:
             code = launched.wait(timeout=100)
         except subprocess.TimeoutExpired:
-            os.killpg(launched.pid, signal.SIGKILL)
+            launched.terminate()  # torchrun ends its workers, which a kill would leave behind
             launched.wait()
             raise
         assert code == 0, (folder / "output").read_text()

@@ -1,4 +1,4 @@
-"""A network and data small enough to train in milliseconds, shared by the tests of training and their child processes."""
+"""A network and data small enough to train in milliseconds, shared by the tests of training and their children."""
 
 from collections.abc import Mapping
 

@@ -10,7 +10,7 @@ from tsadc.series import Floats
 def top_mean(cells: Floats, count: int) -> Floats:
     """At each step the mean of the `count` largest measured variables; NaN where none was measured."""
     ordered = -np.sort(-cells, axis=0)[:count]  # NaN sorts last
-    measured = np.isfinite(ordered)
+    measured = ~np.isnan(ordered)
     total = np.where(measured, ordered, 0).sum(axis=0)
     number = measured.sum(axis=0)
     return np.where(number > 0, total / np.maximum(number, 1), np.nan).astype(np.float32)

@@ -3,6 +3,7 @@ where the next row begins (`end` is exclusive)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,7 +39,7 @@ class Threshold:
     def severity(self, score: float) -> float:
         """0 at the threshold, 1/2 at twice its distance from the median, towards 1 beyond."""
         excess = (score - self.value) / max(self.value - self.middle, 1e-12)
-        return float(max(excess, 0.0) / (1.0 + max(excess, 0.0)))
+        return 1.0 - 1.0 / (1.0 + max(excess, 0.0))
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,11 @@ def _shares(series: Series, blame: Floats) -> dict[str, float]:
     # Squares, so that one variable far off outweighs many that are a little off.
     weight = np.nansum(np.square(blame, dtype=np.float64), axis=0)
     total = float(weight.sum())
-    if total <= 0:
+    if not 0 < total < np.inf:
         return {}
     order = np.argsort(-weight, kind="stable")[:BLAMED]
-    shares = {series.names[int(k)]: round(float(weight[k] / total), 3) for k in order}
+    # Rounded down: shares never add up to more than the whole.
+    shares = {series.names[int(k)]: math.floor(1000 * weight[k] / total) / 1000 for k in order}
     first = next(iter(shares))
     return {name: share for name, share in shares.items() if share >= LEAST_SHARE or name == first}
 

@@ -22,7 +22,7 @@ from safetensors.numpy import save as save_arrays
 from tsadc.config import build, to_mapping
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector
-from tsadc.errors import ConfigError, ModelFileError
+from tsadc.errors import ConfigError, ModelFileError, TsadcError
 from tsadc.scale import Scaler
 from tsadc.series import Clock
 
@@ -66,7 +66,9 @@ def load(path: str | Path) -> Detector:
     try:
         arrays = load_arrays(data)
         return _rebuild(settings, arrays)
-    except (SafetensorError, ConfigError, KeyError, TypeError, ValueError, RuntimeError) as error:
+    except KeyError as error:
+        raise ModelFileError(f"{folder} is not a usable model: it lacks {error}.") from None
+    except (SafetensorError, ConfigError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
         raise ModelFileError(f"{folder} is not a usable model: {reason}.") from None
 
@@ -106,18 +108,22 @@ def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """A folder to write into that takes the name `path` once everything is written, and never before."""
-    if path.exists():
-        raise ModelFileError(f"{path} exists already; choose another name or remove it.")
     try:
+        if path.exists():
+            raise ModelFileError(f"{path} exists already; choose another name or remove it.")
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except TsadcError:
+        raise
     except OSError as error:
-        raise ModelFileError(f"{path} cannot be written: {error.strerror}.") from None
+        raise ModelFileError(f"{path} cannot be written: {error.strerror or error}.") from None
     try:
         os.chmod(temporary, 0o755)
         yield temporary
         os.rename(temporary, path)
+    except TsadcError:
+        raise
     except OSError as error:
-        raise ModelFileError(f"{path} cannot be written: {error.strerror}.") from None
+        raise ModelFileError(f"{path} cannot be written: {error.strerror or error}.") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.times import TIME_NAMES, is_time, read_times
 from tsadc.series import Floats
 
-TIME_NAMES = {"time", "timestamp", "datetime", "date", "ts", "t"}
-COUNTER_NAMES = TIME_NAMES | {"index", "row", "step", "unnamed: 0", ""}
-# The unit of a column of numbers that counts from 1970 shows in its size: these are the years 1973 to 2286.
-EPOCH_UNITS: dict[Literal["s", "ms", "us", "ns"], tuple[float, float]] = {
-    "s": (1e8, 1e10),
-    "ms": (1e11, 1e13),
-    "us": (1e14, 1e16),
-    "ns": (1e17, 1e19),
-}
+COUNTER_NAMES = TIME_NAMES | {"index", "row", "step"}
+NAMELESS = {"unnamed: 0", "", "__index_level_0__", "level_0"}  # how frames write out an index without a name
+GROUPED = re.compile(r"[+-]?\d+([.,]\d{3})*,\d+")
 
 
 @dataclass(frozen=True)
@@ -33,20 +28,19 @@ class Columns:
 
 
 def split_columns(frame: pd.DataFrame, source: str) -> Columns:
-    """Find the time column by type, then by name; everything else must be numbers."""
-    times = frame.index if isinstance(frame.index, pd.DatetimeIndex) else None
-    data = {str(name): frame.iloc[:, i] for i, name in enumerate(frame.columns)}
-    if len(data) < len(frame.columns):
-        twice = frame.columns[frame.columns.astype(str).duplicated()][0]
-        raise DataError(f"{source} has two columns named {str(twice)!r}; give every variable its own name.")
+    """Find the time in the index, or the time column by type, by name and by content; all else must be numbers."""
+    names = [str(name).strip() for name in frame.columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"{source} has two columns named {twice!r}; give every variable its own name.")
+    data = {name: frame.iloc[:, i] for i, name in enumerate(names)}
+    times = _index_times(frame.index, source)
     if times is None:
-        name = next((n for n, column in data.items() if _is_time(n, column)), None)
+        name = next((n for n, column in data.items() if is_time(n, column)), None)
         if name is not None:
-            times = _times(data.pop(name), name, source)
-        else:
-            first = next(iter(data), None)
-            if first is not None and len(data) > 1 and _is_counter(first, data[first]):
-                del data[first]
+            times = read_times(data.pop(name), name, source)
+    for name in [name for i, name in enumerate(names) if name in data and _is_counter(name, i, data[name], source)]:
+        del data[name]
     values = {name: number for name, column in data.items() if (number := _numbers(column, name, source)) is not None}
     if not values:
         raise DataError(f"{source} has no column of numbers besides the time; it needs at least two variables.")
@@ -58,63 +52,54 @@ def split_columns(frame: pd.DataFrame, source: str) -> Columns:
     return Columns(times, np.column_stack(list(values.values())), tuple(values))
 
 
-def _is_time(name: str, column: pd.Series) -> bool:
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return True
-    if pd.api.types.is_numeric_dtype(column):
-        return name.lower() in TIME_NAMES and _epoch_unit(column) is not None
-    known = column.dropna()
-    if known.empty or pd.to_numeric(known.iloc[:3], errors="coerce").notna().any():
+def _index_times(index: pd.Index, source: str) -> pd.DatetimeIndex | None:
+    if isinstance(index, pd.MultiIndex):
+        raise DataError(
+            f"{source} has an index of several levels, but one series was expected; pass a dict with one frame per "
+            "entity."
+        )
+    if isinstance(index, pd.PeriodIndex):
+        return index.to_timestamp()
+    name, column = str(index.name), index.to_series()
+    return read_times(column, name, source) if is_time(name, column) else None
+
+
+def _is_counter(name: str, position: int, column: pd.Series, source: str) -> bool:
+    """Whether a column only numbers the rows."""
+    if not pd.api.types.is_numeric_dtype(column) or len(column) < 2:
         return False
-    head = known.iloc[:: max(1, len(known) // 5)].iloc[:5]
-    return bool(pd.to_datetime(head, errors="coerce", utc=True, format="mixed").notna().all()) and (
-        name.lower() in TIME_NAMES or any(mark in str(head.iloc[0]) for mark in "-/:T")
-    )
-
-
-def _epoch_unit(column: pd.Series) -> Literal["s", "ms", "us", "ns"] | None:
-    low, high = float(column.min()), float(column.max())
-    return next((unit for unit, (least, most) in EPOCH_UNITS.items() if least <= low and high < most), None)
-
-
-def _is_counter(name: str, column: pd.Series) -> bool:
-    if name.lower() not in COUNTER_NAMES or not pd.api.types.is_numeric_dtype(column) or len(column) < 2:
+    if position == 0 and name.lower() in NAMELESS:
+        return pd.api.types.is_integer_dtype(column)
+    timely = name.lower() in TIME_NAMES
+    if not timely and (position > 0 or name.lower() not in COUNTER_NAMES):
         return False
-    steps = np.diff(column.to_numpy(dtype=float))
-    return bool(steps[0] > 0 and np.allclose(steps, steps[0], rtol=1e-3))
-
-
-def _times(column: pd.Series, name: str, source: str) -> pd.DatetimeIndex:
-    if pd.api.types.is_numeric_dtype(column):
-        return pd.DatetimeIndex(pd.to_datetime(column, unit=_epoch_unit(column)))
-    try:
-        return pd.DatetimeIndex(pd.to_datetime(column))
-    except (ValueError, TypeError):
-        try:
-            return pd.DatetimeIndex(pd.to_datetime(column, utc=True, format="mixed"))
-        except (ValueError, TypeError):
-            parsed = pd.to_datetime(column, errors="coerce", utc=True, format="mixed")
-            row = int(np.flatnonzero(parsed.isna() & column.notna())[0])
-            raise DataError(
-                f"{source}: the time column {name!r} holds {column.iloc[row]!r} at row {row}, which is not a time."
-            ) from None
+    steps = np.diff(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    even = bool(steps[0] > 0 and np.allclose(steps, steps[0], rtol=1e-3))
+    if timely and not even and bool((steps > 0).all()):
+        raise DataError(
+            f"{source}: the column {name!r} counts up like a clock, but neither evenly nor since 1970; write times "
+            "such as 2024-01-31 10:00:00, or leave it out."
+        )
+    return even
 
 
 def _numbers(column: pd.Series, name: str, source: str) -> Floats | None:
     """The column as float64, or None (with a notice) where it is text from end to end."""
-    if pd.api.types.is_datetime64_any_dtype(column):
+    if pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_timedelta64_dtype(column):
         raise DataError(f"{source} has a second column of times, {name!r}; leave all but one out.")
-    number = pd.to_numeric(column, errors="coerce")
-    wrong = np.flatnonzero(number.isna() & column.notna())
-    if len(wrong) == column.notna().sum() > 0:
-        warnings.warn(f"{source}: column {name!r} holds text only and is left out.", TsadcNotice, stacklevel=2)
-        return None
-    if len(wrong):
-        row = int(wrong[0])
-        raise DataError(
-            f"{source}: column {name!r} should hold numbers, but row {row} (counted from 0, below the header) holds "
-            f"{column.iloc[row]!r}; leave the cell empty where nothing was measured."
-        )
+    if pd.api.types.is_complex_dtype(column):
+        raise DataError(f"{source}: column {name!r} holds complex numbers; give real and imaginary part a column each.")
+    if pd.api.types.is_numeric_dtype(column):
+        number = column
+    else:
+        try:
+            number = pd.to_numeric(column, errors="coerce")
+        except OverflowError:  # a whole number beyond any float
+            number = pd.to_numeric(column.astype(str), errors="coerce")
+        _refuse_text(column, number.isna() & column.notna(), name, source)
+        if number.isna().all() and column.notna().any():
+            warnings.warn(f"{source}: column {name!r} holds text only and is left out.", TsadcNotice, stacklevel=2)
+            return None
     values = number.to_numpy(dtype=np.float64, na_value=np.nan)
     if np.isinf(values).any():
         row = int(np.flatnonzero(np.isinf(values))[0])
@@ -122,3 +107,21 @@ def _numbers(column: pd.Series, name: str, source: str) -> Floats | None:
             f"{source}: column {name!r} is infinite at row {row}; leave the cell empty where nothing was measured."
         )
     return values
+
+
+def _refuse_text(column: pd.Series, wrong: pd.Series, name: str, source: str) -> None:
+    """Text among numbers is a mistake, and so are numbers that only look like text."""
+    if not wrong.any():
+        return
+    row = int(np.flatnonzero(wrong)[0])
+    cell = column.iloc[row]
+    if GROUPED.fullmatch(str(cell).strip()):
+        fix = "write numbers with a decimal point and without thousands separators"
+    elif wrong.sum() < column.notna().sum():
+        fix = "leave the cell empty where nothing was measured"
+    else:
+        return
+    raise DataError(
+        f"{source}: column {name!r} should hold numbers, but row {row} (counted from 0, below the header) holds "
+        f"{cell!r}; {fix}."
+    )

@@ -8,11 +8,12 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import pandas as pd
+from narwhals.exceptions import DuplicateError
 
 from tsadc.errors import DataError
 from tsadc.io.clock import regular
 from tsadc.io.columns import split_columns
-from tsadc.series import Clock, Series
+from tsadc.series import Clock, Floats, Series
 from tsadc.variables import unnamed
 
 
@@ -24,7 +25,7 @@ def as_series(data: Any, length: int | None = None) -> tuple[Series, ...]:
     if isinstance(data, Mapping):
         if not data:
             raise DataError("The data should map entities to series, but the mapping is empty.")
-        return tuple(_one(value, str(entity), length) for entity, value in data.items())
+        return _distinct(tuple(_one(value, str(entity), length) for entity, value in data.items()))
     if isinstance(data, Sequence) and data and all(isinstance(one, Series) for one in data):
         return _distinct(tuple(data))
     return (_one(data, "series", length),)
@@ -49,25 +50,32 @@ def _one(data: Any, entity: str, length: int | None) -> Series:
         return from_frame(data, entity, source)
     frame = nw.from_native(data, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
-        return from_frame(pd.DataFrame({name: frame[name].to_numpy() for name in frame.columns}), entity, source)
+        return from_frame(_to_pandas(frame, source), entity, source)
     return _from_array(data, entity, length, source)
 
 
-def _from_array(data: Any, entity: str, length: int | None, source: str) -> Series:
+def _to_pandas(frame: nw.DataFrame[Any], source: str) -> pd.DataFrame:
+    """Column by column: the frames' own conversions need pyarrow, which may not be there."""
     try:
-        values = np.asarray(data)
-        values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
-    except (TypeError, ValueError):
-        raise DataError(
-            f"{source} should be a data frame or an array of numbers, but is a {type(data).__name__}."
-        ) from None
+        columns = {name: frame[name].to_numpy() for name in frame.columns}
+    except DuplicateError:
+        raise DataError(f"{source} has two columns of the same name; give every variable its own.") from None
+    out = pd.DataFrame(columns)
+    for name, kind in frame.schema.items():
+        if isinstance(kind, nw.Datetime) and kind.time_zone:
+            out[name] = pd.DatetimeIndex(out[name]).tz_localize("UTC").tz_convert(kind.time_zone)
+    return out
+
+
+def _from_array(data: Any, entity: str, length: int | None, source: str) -> Series:
+    values = _floats(data, source)
     if values.ndim == 3:
         if length is not None and values.shape[1] != length:
             raise DataError(
                 f"{source} holds observations of {values.shape[1]} steps, but the detector's length is {length}; "
                 f"use length={values.shape[1]} or pass the series as (time, variable)."
             )
-        values = values.reshape(-1, values.shape[2])
+        values = values.reshape(values.shape[0] * values.shape[1], values.shape[2])
     if values.ndim != 2:
         raise DataError(
             f"{source} should have shape (time, variable) or (observation, time, variable), but has {values.shape}."
@@ -83,6 +91,22 @@ def _from_array(data: Any, entity: str, length: int | None, source: str) -> Seri
         row, column = (int(i[0]) for i in np.nonzero(np.isinf(values)))
         raise DataError(f"{source}: variable {column} is infinite at row {row}; use NaN where nothing was measured.")
     return Series(values, unnamed(values.shape[1]), Clock(), entity)
+
+
+def _floats(data: Any, source: str) -> Floats:
+    if isinstance(data, (list, tuple)) and any(hasattr(one, "columns") for one in data):
+        raise DataError(f"{source} is a list of frames; pass a dict that gives each its entity's name.")
+    try:
+        values = np.asanyarray(data)
+        if values.dtype.kind not in "biufOUS":
+            raise TypeError(f"its type is {values.dtype}")
+        values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        reason = str(error).split(". ")[0].rstrip(".")
+        raise DataError(
+            f"{source} should be a data frame or an array of numbers, but is a {type(data).__name__}: {reason}."
+        ) from None
+    return np.asarray(np.ma.filled(values, np.nan))
 
 
 def _distinct(series: tuple[Series, ...]) -> tuple[Series, ...]:

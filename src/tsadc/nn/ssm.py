@@ -192,10 +192,11 @@ def two_sided(kernel: Tensor, D: Tensor, length: int) -> Tensor:
 def filter_spectrum(x: Tensor, spectrum: Tensor, size: int) -> Tensor:
     """`x` (batch, channel, time) through the filter with `rfft` `spectrum` at `size`.
 
-    One observation at a time: its spectrum stays in the processor's cache.
+    A few observations at a time: their spectrum stays in the processor's cache.
     """
     out = torch.empty_like(x)
-    for source, target in zip(x, out, strict=True):
+    few = _few(spectrum)
+    for source, target in zip(x.split(few), out.split(few), strict=True):
         product = torch.fft.rfft(source, size)
         product *= spectrum
         target.copy_(torch.fft.irfft(product, size)[..., : x.shape[-1]])
@@ -217,10 +218,11 @@ class _Convolution(torch.autograd.Function):
         size = circle.shape[-1]
         adjoint = torch.fft.rfft(circle).conj().resolve_conj()
         grad_x, grad_spectrum = torch.empty_like(x), torch.zeros_like(adjoint)
-        for i, grad in enumerate(grads[0]):
-            of_grad, of_x = torch.fft.rfft(grad, size), torch.fft.rfft(x[i], size)
-            grad_spectrum.addcmul_(of_grad, of_x.conj().resolve_conj())
-            grad_x[i] = torch.fft.irfft(of_grad.mul_(adjoint), size)[..., : x.shape[-1]]
+        few = _few(adjoint)
+        for grad, source, target in zip(grads[0].split(few), x.split(few), grad_x.split(few), strict=True):
+            of_grad, of_x = torch.fft.rfft(grad, size), torch.fft.rfft(source, size)
+            grad_spectrum += of_x.conj_physical_().mul_(of_grad).sum(0)
+            target.copy_(torch.fft.irfft(of_grad.mul_(adjoint), size)[..., : x.shape[-1]])
         return grad_x, torch.fft.irfft(grad_spectrum, size)
 
 
@@ -300,6 +302,11 @@ def _fft_size(least: int) -> int:
     while 2**40 * 3**20 * 5**15 % size:
         size += 2
     return size
+
+
+def _few(spectrum: Tensor) -> int:
+    """How many observations to filter at once: about a megabyte of spectra."""
+    return max(1, 2**17 // spectrum.numel())
 
 
 def _half_dt(log_dt: Tensor) -> Tensor:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+_groups = count()
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,10 @@ class World:
         if ours:
             if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
                 return cls()
-            dist.init_process_group("gloo")
+            # A second group in the same store would find the addresses of the first: each gets keys of its own.
+            store, rank, size = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
+            own = dist.PrefixStore(f"tsadc-{next(_groups)}", store)  # type: ignore[attr-defined]
+            dist.init_process_group("gloo", store=own, rank=rank, world_size=size)
         return cls(dist.get_rank(), dist.get_world_size(), ours)
 
     def leave(self) -> None:

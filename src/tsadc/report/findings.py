@@ -34,6 +34,11 @@ class Track:
     def times(self) -> Times:
         return Times(self.series.clock)
 
+    @property
+    def end(self) -> int:
+        """Where the clock stands after the last row."""
+        return self.series.clock.start + len(self.series) * self.series.clock.interval
+
 
 @dataclass(frozen=True, eq=False)
 class Finding:
@@ -47,6 +52,15 @@ class Finding:
     severity: float
     evidence: str
     shares: dict[str, float]
+
+    @property
+    def key(self) -> str:
+        """The id on the page: of the card, or of the table's row where there is no card."""
+        return f"interval-{self.rank}"
+
+    @property
+    def link(self) -> str:
+        return f"#{self.key}"
 
     @property
     def when(self) -> str:

@@ -1,4 +1,4 @@
-"""The top of the page: the verdict in words, the figures that matter, and the score of every entity over time."""
+"""The score of every entity over time, with the intervals marked and the truth below it where it is known."""
 
 from __future__ import annotations
 
@@ -10,120 +10,11 @@ from tsadc.report.axes import time_ticks
 from tsadc.report.charts import area, drawing, edges, highest, level_line, place, time_axis
 from tsadc.report.findings import Finding, Findings, Track
 from tsadc.report.markup import Html, element, join, name
-from tsadc.report.words import Times, count, number, percent
+from tsadc.report.words import Times, count
 from tsadc.series import Clock, Truth
 
 COLUMNS = 400
 MOST_ENTITIES = 60
-BLAMED = 3
-
-
-def verdict(findings: Findings) -> Html:
-    """What was found, as one would say it."""
-    where = _where(findings)
-    if not findings.scored_rows:
-        return element("p", "Nothing could be scored", where, ".", class_="verdict calm")
-    if not findings.found:
-        return join(
-            element("p", element("strong", "Nothing unusual"), where, ".", class_="verdict calm"),
-            element("p", *_highest(findings), class_="worst"),
-        )
-    worst = findings.found[0]
-    return join(
-        element("p", element("strong", count(len(findings.found), "unusual interval", "unusual intervals")), where, ".")
-        .replace("<p>", '<p class="verdict">')
-        and element(
-            "p",
-            element("strong", count(len(findings.found), "unusual interval", "unusual intervals")),
-            where,
-            ".",
-            class_="verdict",
-        ),
-        element("p", "The worst: ", element("a", *_worst(worst), href=anchor(worst)), ".", class_="worst"),
-    )
-
-
-def _where(findings: Findings) -> Html:
-    total = len(findings.tracks)
-    if total == 1:
-        among = Html("") if findings.tracks[0].entity == "series" else join(" in ", name(findings.tracks[0].entity))
-    elif findings.found:
-        among = join(f" in {findings.affected:,} of {total:,} entities")
-    else:
-        among = join(f" in {total:,} entities")
-    return join(among, _period(findings))
-
-
-def _period(findings: Findings) -> str:
-    clocks = [track.series.clock for track in findings.tracks]
-    if len({clock.dated for clock in clocks}) > 1:
-        return ""
-    first = min(findings.tracks, key=lambda track: track.series.clock.start)
-    last = max(findings.tracks, key=lambda track: _end(track))
-    return f" between {first.times.moment(0)} and {last.times.moment(len(last.series))}"
-
-
-def _end(track: Track) -> int:
-    return track.series.clock.start + len(track.series) * track.series.clock.interval
-
-
-def _worst(worst: Finding) -> list[str]:
-    who = [] if worst.track.entity == "series" else [name(worst.track.entity), ", "]
-    blamed = list(worst.shares.items())[:BLAMED]
-    causes = [join(", " if i else "", name(variable), f" ({percent(share)})") for i, (variable, share) in enumerate(blamed)]
-    return [*who, worst.when, *([", mainly ", *causes] if causes else [])]
-
-
-def _highest(findings: Findings) -> list[str]:
-    tops = [np.nanmax(track.score) if np.isfinite(track.score).any() else -np.inf for track in findings.tracks]
-    track = findings.tracks[int(np.argmax(tops))]
-    row = int(np.nanargmax(track.score))
-    return [
-        f"No score rose above the threshold of {number(findings.threshold)}. The highest was {number(max(tops))}: ",
-        *([] if track.entity == "series" else [name(track.entity), ", "]),
-        f"{track.times.moment(row)}.",
-    ]
-
-
-def tiles(findings: Findings) -> Html:
-    """Four figures: how many, how much, where, what."""
-    causes = list(findings.main_causes().items())[:BLAMED]
-    blamed = [
-        element("li", name(variable), element("span", f"{times:,}\N{MULTIPLICATION SIGN}", class_="figure"))
-        for variable, times in causes
-    ]
-    boxes = [
-        ("Intervals", f"{len(findings.found):,}", _longest(findings)),
-        ("Time flagged", percent(findings.flagged_share), f"of {findings.scored_rows:,} scored rows"),
-        ("Entities affected", f"{findings.affected:,}", f"of {len(findings.tracks):,}"),
-    ]
-    simple = [
-        element(
-            "div",
-            element("dt", label),
-            element("dd", value, class_="big"),
-            element("dd", note, class_="note"),
-            class_="tile",
-        )
-        for label, value, note in boxes
-    ]
-    most = element("dd", element("ol", blamed) if blamed else DASHED, class_="list")
-    return element("dl", simple, element("div", element("dt", "Most often to blame"), most, class_="tile wide"), class_="tiles")
-
-
-DASHED = "no variable"
-
-
-def _longest(findings: Findings) -> str:
-    if not findings.found:
-        return "above the threshold"
-    longest = max(findings.found, key=lambda finding: (finding.stop - finding.start) * finding.track.series.clock.interval)
-    return f"the longest {longest.duration}"
-
-
-def anchor(finding: Finding) -> str:
-    """Where on the page an interval is told; the page moves the link to the table if there is no card."""
-    return f"#interval-{finding.rank}"
 
 
 @dataclass(frozen=True)
@@ -142,7 +33,7 @@ def shared_window(tracks: tuple[Track, ...]) -> Window | None:
     clocks = [track.series.clock for track in tracks]
     if len({(clock.dated, clock.interval) for clock in clocks}) > 1:
         return None
-    start, stop = min(clock.start for clock in clocks), max(_end(track) for track in tracks)
+    start, stop = min(clock.start for clock in clocks), max(track.end for track in tracks)
     rows = (stop - start) // clocks[0].interval
     if rows > 3 * max(len(track.series) for track in tracks):
         return None
@@ -155,7 +46,7 @@ def strips(findings: Findings, listed: int) -> Html:
     window = shared_window(findings.tracks)
     rows = [_strip(findings, track, window, listed) for track in chosen]
     if window is not None:
-        axis = time_axis(time_ticks(Times(window.clock), 0, window.rows, 7))
+        axis = time_axis(time_ticks(Times(window.clock), 0, window.rows, 9))
         rows.append(element("div", element("div", class_="who"), axis, class_="strip last"))
     hidden = len(findings.tracks) - len(chosen)
     more = f"The {len(chosen):,} entities with the highest scores are shown; {hidden:,} others are not."
@@ -173,7 +64,7 @@ def _strip(findings: Findings, track: Track, shared: Window | None, listed: int)
     rows = len(track.series)
     borders, top = edges(rows, COLUMNS), highest(track.score, COLUMNS)
     height = findings.height(top)
-    own = place(window.share(track.series.clock.start), window.share(_end(track)))
+    own = place(window.share(track.series.clock.start), window.share(track.end))
     found = findings.of(track)
     score = drawing(
         area(borders, np.where(np.isfinite(top), 1.0, np.nan), 0.0, "scored"),
@@ -189,12 +80,16 @@ def _strip(findings: Findings, track: Track, shared: Window | None, listed: int)
         style=own,
         data_hover="score",
         data_clock=track.times.for_script(0, rows),
-        data_values=" ".join("" if np.isnan(value) else f"{value:.4g}" for value in top).replace("  ", " - "),
+        data_values=" ".join("-" if np.isnan(value) else f"{value:.4g}" for value in top),
     )
     truth = [_true(track, true, rows) for true in track.truth]
-    below = element("div", element("div", truth, class_="truths", style=own), class_="track thin") if findings.truth else None
+    below = (
+        element("div", element("div", truth, class_="truths", style=own), class_="track thin")
+        if findings.truth
+        else None
+    )
     who = element("div", name(track.entity), element("span", count(len(found), "interval", "intervals")), class_="who")
-    axis = None if shared else time_axis(time_ticks(track.times, 0, rows, 7))
+    axis = None if shared else time_axis(time_ticks(track.times, 0, rows, 9))
     return element("div", who, element("div", element("div", plot, class_="track"), below, axis), class_="strip")
 
 
@@ -204,7 +99,7 @@ def _mark(finding: Finding, rows: int, listed: int) -> Html:
         return element("i", class_="mark", style=style)
     cause = next(iter(finding.shares), "")
     text = f"No. {finding.rank}: {finding.when}, severity {finding.severity:.2f}" + (f", {cause}" if cause else "")
-    return element("a", class_="mark", style=style, href=anchor(finding), title=text, aria_label=text)
+    return element("a", class_="mark", style=style, href=finding.link, title=text, aria_label=text)
 
 
 def _true(track: Track, true: Truth, rows: int) -> Html:

@@ -89,11 +89,12 @@ class Times:
         tick = time.as_unit("ns").value if isinstance(time, pd.Timestamp) else int(str(time))
         return int((tick - self.clock.start) // self.clock.interval)
 
-    def moment(self, row: int) -> str:
+    def moment(self, row: int, weekday: bool = True) -> str:
         if not self.clock.dated:
             return f"row {int(self.wall([row])[0]):,}"
         when = self._stamp(row)
-        return f"{_date(when)}, {self._hour(when)}"
+        day = f"{DAYS[when.weekday()]} " if weekday else ""
+        return f"{day}{when.day} {MONTHS[when.month - 1]} {when.year}, {self._hour(when)}"
 
     def span(self, start: int, stop: int) -> str:
         """From `start` to `stop`; the date is said once when both lie on one day."""
@@ -142,7 +143,3 @@ class Times:
         if self.clock.interval % SECOND == 0:
             return f"{when:%H:%M:%S}"
         return f"{when:%H:%M:%S}.{when.microsecond // 1000:03d}"
-
-
-def _date(when: pd.Timestamp) -> str:
-    return f"{DAYS[when.weekday()]} {when.day} {MONTHS[when.month - 1]} {when.year}"

@@ -1,0 +1,49 @@
+"""The sentences that explain the page to its reader."""
+
+from __future__ import annotations
+
+from tsadc.report.markup import Html, element, join
+
+OVERVIEW = (
+    "The score of every entity over time, highest value per column. The line is the threshold; above it the height is "
+    "the severity. Marked intervals lead to their cards."
+)
+VARIABLES = (
+    "How often each variable was named and was the main cause, and when it contributed. The maps show the highest "
+    "contribution per column, as a multiple of what 1 in 1,000 values exceeds outside the intervals."
+)
+LEGEND = (("measured", "measured"), ("expected", "expected"), ("shaded", "the interval"))
+GUIDE = (
+    ("Score", "How far a moment is from what the detector learnt to be normal; higher is more unusual."),
+    (
+        "Threshold",
+        "The score from which a moment counts as unusual. It was set on unlabelled history, from the share of "
+        "anomalous data that was assumed there; no labels were used.",
+    ),
+    (
+        "Severity",
+        "0 at the threshold, 0.5 twice as far from the typical score as the threshold is, towards 1 beyond. "
+        "Below 0.33 is called slight, from 0.67 severe.",
+    ),
+    (
+        "Share of blame",
+        "Each variable's part of the deviation within the interval, squared, so that one far off outweighs many "
+        "that are a little off. Shares under 5 % go unnamed.",
+    ),
+    ("Interval", "It begins with its first unusual row and ends where the next ordinary row begins."),
+    ("Expected", "What the detector would have expected to measure. Gaps in a line are missing measurements."),
+)
+
+
+def guide() -> Html:
+    """How to read the page."""
+    terms = [join(element("dt", term), element("dd", meaning)) for term, meaning in GUIDE]
+    return element("div", element("h3", "How to read this page"), element("dl", terms, class_="facts"))
+
+
+def legend(with_expected: bool) -> Html:
+    """The lines of the plots in the cards."""
+    kinds = [(kind, text) for kind, text in LEGEND if with_expected or kind != "expected"]
+    return element(
+        "p", (element("span", element("i", class_=f"swatch {kind}"), text) for kind, text in kinds), class_="legend"
+    )

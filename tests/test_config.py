@@ -1,0 +1,218 @@
+import json
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tsadc.config import build, merge, nearest, parse_assignments, read_toml, require, to_mapping, update
+from tsadc.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Leaf:
+    rate: float = 0.1
+    kind: Literal["fast", "slow"] = "fast"
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        require(self.rate > 0, "rate", "above 0", self.rate)
+
+
+@dataclass(frozen=True)
+class Branch:
+    leaf: Leaf = field(default_factory=Leaf)
+    widths: tuple[int, ...] = (1, 2)
+    pair: tuple[int, float] = (1, 0.5)
+
+
+@dataclass(frozen=True)
+class Tree:
+    branch: Branch = field(default_factory=Branch)
+    length: int = 600
+    quiet: bool = False
+    title: str = "tree"
+    either: int | str = 0
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+leaves = st.builds(
+    Leaf,
+    st.floats(min_value=0, exclude_min=True, allow_infinity=False),
+    st.sampled_from(["fast", "slow"]),
+    st.none() | st.integers(),
+)
+branches = st.builds(Branch, leaves, st.lists(st.integers()).map(tuple), st.tuples(st.integers(), finite))
+trees = st.builds(Tree, branches, st.integers(), st.booleans(), st.text(), st.integers() | st.text())
+
+
+def refusal(mapping: dict) -> str:
+    with pytest.raises(ConfigError) as caught:
+        build(Tree, mapping)
+    message = str(caught.value)
+    assert message.endswith(".")
+    assert "\n" not in message
+    return message
+
+
+@given(trees)
+def test_settings_survive_as_plain_data_and_as_json(tree):
+    assert build(Tree, to_mapping(tree)) == tree
+    assert build(Tree, json.loads(json.dumps(to_mapping(tree)))) == tree
+
+
+@given(trees, trees)
+def test_update_changes_what_is_named_and_nothing_else(tree, other):
+    assert update(tree, {}) == tree
+    changed = update(tree, {"branch": {"leaf": {"rate": other.branch.leaf.rate}}})
+    expected = to_mapping(tree)
+    expected["branch"]["leaf"]["rate"] = other.branch.leaf.rate
+    assert to_mapping(changed) == expected
+
+
+@given(st.sampled_from([(), ("branch",), ("branch", "leaf")]), st.text(min_size=1))
+def test_an_unknown_setting_is_named_by_its_whole_path(sections, name):
+    assume(name not in to_mapping(Tree()) and name not in to_mapping(Branch()) and name not in to_mapping(Leaf()))
+    mapping: dict = {name: 1}
+    for section in reversed(sections):
+        mapping = {section: mapping}
+    with pytest.raises(ConfigError) as caught:
+        build(Tree, mapping)
+    assert f"There is no setting `{'.'.join([*sections, name])}`" in str(caught.value)
+
+
+def test_an_unknown_setting_comes_with_the_nearest_right_name():
+    assert refusal({"lenght": 3}) == "There is no setting `lenght`; did you mean `length`."
+    assert refusal({"branch": {"leaf": {"rat": 3}}}).endswith("did you mean `branch.leaf.rate`.")
+    assert refusal({"branch": {"leaf": {"zzz": 3}}}).endswith(
+        "there are `branch.leaf.rate`, `branch.leaf.kind`, `branch.leaf.limit`."
+    )
+
+
+def test_a_long_list_of_names_is_cut_short():
+    hint = nearest("zzz", [f"sensor{i}" for i in range(40)])
+    assert hint.count("`sensor") == 12
+    assert hint.endswith(", ...")
+
+
+@pytest.mark.parametrize(
+    ("mapping", "expected"),
+    [
+        ({"length": 1.5}, "`length` must be a whole number, but got 1.5."),
+        ({"length": True}, "`length` must be a whole number, but got True."),
+        ({"length": "600"}, "`length` must be a whole number, but got '600'."),
+        ({"length": float("inf")}, "`length` must be a whole number, but got inf."),
+        ({"length": None}, "`length` must be a whole number, but got None."),
+        ({"quiet": 1}, "`quiet` must be true or false, but got 1."),
+        ({"title": 1}, "`title` must be text, but got 1."),
+        ({"either": 1.5}, "`either` must be text, but got 1.5."),
+        ({"branch": 3}, "`branch` is a section with settings of its own, but got 3."),
+        ({"branch": {"widths": 3}}, "`branch.widths` must be a list, but got 3."),
+        ({"branch": {"widths": [1, "x"]}}, "`branch.widths` must be a whole number, but got 'x'."),
+        ({"branch": {"pair": [1]}}, "`branch.pair` must be a list of 2, but got [1]."),
+        ({"branch": {"leaf": {"rate": float("nan")}}}, "`branch.leaf.rate` must be a finite number, but got nan."),
+        ({"branch": {"leaf": {"rate": float("inf")}}}, "`branch.leaf.rate` must be a finite number, but got inf."),
+        ({"branch": {"leaf": {"rate": -1}}}, "`branch.leaf.rate` must be above 0, but got -1.0."),
+        ({"branch": {"leaf": {"kind": "f"}}}, "`branch.leaf.kind` must be one of 'fast', 'slow', but got 'f'."),
+        ({"branch": {"leaf": {"limit": "x"}}}, "`branch.leaf.limit` must be a whole number, but got 'x'."),
+    ],
+)
+def test_a_wrong_value_is_refused_in_one_sentence(mapping, expected):
+    assert refusal(mapping) == expected
+
+
+def test_a_whole_number_beyond_any_float_is_refused():
+    assert "must be a finite number" in refusal({"branch": {"leaf": {"rate": 10**400}}})
+    assert build(Tree, {"length": 10**400}).length == 10**400
+
+
+def test_numbers_of_numpy_are_numbers():
+    tree = build(Tree, {"length": np.int64(8), "branch": {"leaf": {"rate": np.float32(0.5)}}})
+    assert type(tree.length) is int
+    assert tree.length == 8
+    assert type(tree.branch.leaf.rate) is float
+
+
+def test_a_float_that_is_whole_counts_as_whole():
+    assert build(Tree, {"length": 8.0, "branch": {"widths": [3.0], "leaf": {"rate": 2}}}) == Tree(
+        Branch(Leaf(2.0), (3,)), 8
+    )
+
+
+literals = st.integers() | finite | st.booleans()
+words = st.text("abcxyz-_/ ", min_size=1).map(str.strip).filter(lambda w: w and w not in ("true", "false", "none"))
+
+
+@given(st.dictionaries(words.filter(lambda w: " " not in w), st.dictionaries(words, literals | words, min_size=1)))
+def test_assignments_round_trip(mapping):
+    def written(value: object) -> str:
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    lines = [f"{section}.{name} = {written(v)}" for section, inner in mapping.items() for name, v in inner.items()]
+    assert parse_assignments(lines) == mapping
+
+
+@given(st.text())
+def test_any_text_is_an_assignment_or_refused(text):
+    try:
+        parsed = parse_assignments([text])
+    except ConfigError as error:
+        assert repr(text) in str(error)
+    else:
+        assert isinstance(parsed, dict)
+
+
+def test_assignments_are_toml_literals_or_text():
+    assert parse_assignments(["a.b=1", "a.c=[1, 2]", "d='x=y'", "e=none", "f=two words", "g=1e-4", "h="]) == {
+        "a": {"b": 1, "c": [1, 2]},
+        "d": "x=y",
+        "e": None,
+        "f": "two words",
+        "g": 1e-4,
+        "h": "",
+    }
+
+
+def test_a_line_break_does_not_smuggle_in_a_second_setting():
+    assert parse_assignments(["a=1\nb = 2"]) == {"a": "1\nb = 2"}
+
+
+@pytest.mark.parametrize("text", ["a", "=1", "a..b=1", ".=1"])
+def test_a_malformed_assignment_is_shown(text):
+    with pytest.raises(ConfigError, match="written as section.name=value"):
+        parse_assignments([text])
+
+
+def test_a_value_cannot_have_settings_of_its_own():
+    with pytest.raises(ConfigError, match="treats `a` as a section"):
+        parse_assignments(["a=1", "a.b=2"])
+
+
+def test_later_settings_win_section_by_section():
+    assert merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"c": 4}, "e": 5}) == {"a": {"b": 1, "c": 4}, "d": 3, "e": 5}
+    assert merge({"a": 1}, {"a": {"b": 2}}) == {"a": {"b": 2}}
+
+
+def test_a_toml_file_is_read_with_and_without_byte_order_mark(tmp_path):
+    for mark in (b"", b"\xef\xbb\xbf"):
+        (tmp_path / "s.toml").write_bytes(mark + b"length = 8\r\n[branch.leaf]\r\nrate = 2\r\n")
+        assert build(Tree, read_toml(tmp_path / "s.toml")) == Tree(Branch(Leaf(2.0)), 8)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(b"a = = 1", "is not valid TOML"), (b"a = '\xff'", "is not valid TOML"), (None, "There is no settings file")],
+)
+def test_a_bad_settings_file_is_named(tmp_path, content, expected):
+    if content is not None:
+        (tmp_path / "s.toml").write_bytes(content)
+    with pytest.raises(ConfigError, match=expected) as caught:
+        read_toml(tmp_path / "s.toml")
+    assert "s.toml" in str(caught.value)
+
+
+def test_a_folder_is_no_settings_file(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        read_toml(tmp_path)
