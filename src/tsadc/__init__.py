@@ -1,1 +1,60 @@
-"""Anomalies in multivariate sensor data when the training data itself is contaminated."""
+"""Anomalies in multivariate sensor data when the training data itself is contaminated.
+
+import tsadc
+detector = tsadc.TSADC(length=600, contamination=0.1, seed=0).fit(history)
+result = detector.detect(new)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tsadc.detectors.result import Result
+    from tsadc.detectors.store import load
+    from tsadc.detectors.tsadc.detector import TSADC
+    from tsadc.errors import ConfigError, DataError, ModelFileError, NotFittedError, TsadcError, TsadcNotice
+    from tsadc.io.tables import read
+    from tsadc.series import Series
+
+__version__ = "0.1.0"
+
+# Imported when first used: `import tsadc` must not cost a second of torch.
+_HOMES = {
+    "TSADC": "tsadc.detectors.tsadc.detector",
+    "Result": "tsadc.detectors.result",
+    "Series": "tsadc.series",
+    "load": "tsadc.detectors.store",
+    "read": "tsadc.io.tables",
+    "ConfigError": "tsadc.errors",
+    "DataError": "tsadc.errors",
+    "ModelFileError": "tsadc.errors",
+    "NotFittedError": "tsadc.errors",
+    "TsadcError": "tsadc.errors",
+    "TsadcNotice": "tsadc.errors",
+}
+
+__all__ = [
+    "TSADC",
+    "ConfigError",
+    "DataError",
+    "ModelFileError",
+    "NotFittedError",
+    "Result",
+    "Series",
+    "TsadcError",
+    "TsadcNotice",
+    "load",
+    "read",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tsadc' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import numbers
-import sys
 import tomllib
 import types
 import typing
@@ -19,7 +19,6 @@ from typing import Any, Literal, TypeVar, Union
 from tsadc.errors import ConfigError
 
 T = TypeVar("T")
-MOST_FLOAT = sys.float_info.max
 MOST_NAMES = 12  # in a message that lists what there is
 
 
@@ -155,7 +154,7 @@ def _scalar(value: Any, hint: Any, path: str) -> Any:
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if hint is int and number and (isinstance(value, numbers.Integral) or float(value).is_integer()):
         return int(value)
-    if hint is float and number and abs(value) <= MOST_FLOAT:  # neither NaN nor infinite
+    if hint is float and number and _finite(value):
         return float(value)
     if hint in (bool, str) and isinstance(value, hint):
         return value
@@ -163,3 +162,10 @@ def _scalar(value: Any, hint: Any, path: str) -> Any:
         hint, str(hint)
     )
     raise ConfigError(f"`{path}` must be {expected}, but got {value!r}.")
+
+
+def _finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond any float
+        return False

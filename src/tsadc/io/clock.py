@@ -15,7 +15,7 @@ from tsadc.series import Clock, Floats
 MOST_JITTER = 0.1  # of an interval
 MOST_GAP = 10  # a grid with this many times more rows than the data is a mistake in the clock, not a gap
 SECOND = 10**9
-COARSE, FINE = (86400 * SECOND, 3600 * SECOND, 60 * SECOND, SECOND), tuple(10**power for power in range(8, -1, -1))
+UNITS = (86400 * SECOND, 3600 * SECOND, 60 * SECOND, *(10**power for power in range(9, -1, -1)))
 
 
 def regular(times: pd.DatetimeIndex, values: Floats, source: str) -> tuple[Floats, Clock]:
@@ -88,11 +88,13 @@ def _interval(ticks: NDArray[np.int64], steps: NDArray[np.int64]) -> tuple[int, 
 
 
 def _round_steps(mean: float) -> Iterator[int]:
-    """Steps close to `mean`, roundest first: whole units of time, then whole rates per second, then fractions."""
-    yield from (round(mean / unit) * unit for unit in COARSE if mean > 0.5 * unit)
+    """Steps close to `mean`, roundest first: whole units of time, then whole rates per second, then more digits."""
+    fitting = [unit for unit in UNITS if mean > 0.5 * unit]
+    whole = sum(unit >= min(0.1 * mean, SECOND) for unit in fitting)
+    yield from (round(mean / unit) * unit for unit in fitting[:whole])
     if mean < SECOND:
         yield round(SECOND / round(SECOND / mean))
-    yield from (round(mean / unit) * unit for unit in FINE if mean > 0.5 * unit)
+    yield from (round(mean / unit) * unit for unit in fitting[whole:])
 
 
 def _rows(ticks: NDArray[np.int64], interval: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -48,19 +48,18 @@ def _one(data: Any, entity: str, length: int | None) -> Series:
         return Series(data.values, data.names, data.clock, entity)
     if isinstance(data, pd.DataFrame):
         return from_frame(data, entity, source)
-    frame = nw.from_native(data, eager_only=True, pass_through=True)
+    try:
+        frame = nw.from_native(data, eager_only=True, pass_through=True)
+    except DuplicateError:
+        raise DataError(f"{source} has two columns of the same name; give every variable its own.") from None
     if isinstance(frame, nw.DataFrame):
-        return from_frame(_to_pandas(frame, source), entity, source)
+        return from_frame(_to_pandas(frame), entity, source)
     return _from_array(data, entity, length, source)
 
 
-def _to_pandas(frame: nw.DataFrame[Any], source: str) -> pd.DataFrame:
+def _to_pandas(frame: nw.DataFrame[Any]) -> pd.DataFrame:
     """Column by column: the frames' own conversions need pyarrow, which may not be there."""
-    try:
-        columns = {name: frame[name].to_numpy() for name in frame.columns}
-    except DuplicateError:
-        raise DataError(f"{source} has two columns of the same name; give every variable its own.") from None
-    out = pd.DataFrame(columns)
+    out = pd.DataFrame({name: frame[name].to_numpy() for name in frame.columns})
     for name, kind in frame.schema.items():
         if isinstance(kind, nw.Datetime) and kind.time_zone:
             out[name] = pd.DatetimeIndex(out[name]).tz_localize("UTC").tz_convert(kind.time_zone)
@@ -100,6 +99,8 @@ def _floats(data: Any, source: str) -> Floats:
         values = np.asanyarray(data)
         if values.dtype.kind not in "biufOUS":
             raise TypeError(f"its type is {values.dtype}")
+        if values.dtype.kind in "US":
+            values = values.astype(object)  # whose errors show the text as it was given
         values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         reason = str(error).split(". ")[0].rstrip(".")

@@ -30,7 +30,7 @@ def is_time(name: str, column: pd.Series) -> bool:
     if pd.api.types.is_numeric_dtype(column):
         return named and _epoch_unit(column) is not None
     head = _sample(column)
-    if head.empty or pd.to_numeric(head, errors="coerce").notna().any():
+    if head.empty or pd.to_numeric(head.astype(str), errors="coerce").notna().any():
         return False
     return named or any(_parse(head, form).notna().mean() > 0.5 for form in FORMATS)
 

@@ -1,5 +1,5 @@
 """Results -> one self-contained HTML page."""
 
-from tsadc.report.page import write
+from tsadc.report.document import write
 
 __all__ = ["write"]

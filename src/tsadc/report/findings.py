@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -114,9 +115,10 @@ class Findings:
         low, origin = self._scale
         below = 0.5 * (score - low) / max(self.threshold - low, 1e-12)
         excess = np.maximum(score - self.threshold, 0.0) / max(self.threshold - origin, 1e-12)
-        return np.where(score > self.threshold, 0.5 + 0.5 * excess / (1 + excess), np.clip(below, 0.0, 0.5))
+        height: Floats = np.where(score > self.threshold, 0.5 + 0.5 * excess / (1 + excess), np.clip(below, 0.0, 0.5))
+        return height
 
-    @property
+    @cached_property
     def _scale(self) -> tuple[float, float]:
         """What is drawn at the bottom, and the median training score as the severities give it away."""
         scores = np.concatenate([track.score[np.isfinite(track.score)] for track in self.tracks])

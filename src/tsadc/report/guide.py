@@ -6,7 +6,7 @@ from tsadc.report.markup import Html, element, join
 
 OVERVIEW = (
     "The score of every entity over time, highest value per column. The line is the threshold; above it the height is "
-    "the severity. Marked intervals lead to their cards."
+    "the severity. Hatched parts were not scored. Marked intervals lead to their cards."
 )
 VARIABLES = (
     "How often each variable was named and was the main cause, and when it contributed. The maps show the highest "

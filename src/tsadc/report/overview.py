@@ -50,7 +50,8 @@ def strips(findings: Findings, listed: int) -> Html:
         rows.append(element("div", element("div", class_="who"), axis, class_="strip last"))
     hidden = len(findings.tracks) - len(chosen)
     more = f"The {len(chosen):,} entities with the highest scores are shown; {hidden:,} others are not."
-    return join(element("div", rows, class_="strips"), element("p", more, class_="note") if hidden else None)
+    kind = "strips few" if len(chosen) <= 2 else "strips"
+    return join(element("div", rows, class_=kind), element("p", more, class_="note") if hidden else None)
 
 
 def _chosen(findings: Findings) -> list[Track]:
@@ -80,6 +81,7 @@ def _strip(findings: Findings, track: Track, shared: Window | None, listed: int)
         style=own,
         data_hover="score",
         data_clock=track.times.for_script(0, rows),
+        data_wide=-(-rows // COLUMNS),
         data_values=" ".join("-" if np.isnan(value) else f"{value:.4g}" for value in top),
     )
     truth = [_true(track, true, rows) for true in track.truth]

@@ -95,7 +95,7 @@
     score(chart, share) {
       const values = chart.dataset.values.split(" ");
       const clock = JSON.parse(chart.dataset.clock);
-      const wide = Math.ceil(clock.rows / 400);
+      const wide = Number(chart.dataset.wide);
       const value = values[Math.min(Math.floor(share * clock.rows / wide), values.length - 1)];
       return value === "-" ? "not scored" : `score ${wide > 1 ? "up to " : ""}${value}`;
     },

@@ -63,7 +63,7 @@ def _where(findings: Findings) -> Html:
     elif 0 < findings.affected < total:
         among = join(f" in {findings.affected:,} of {total:,} entities")
     else:
-        among = join(f" in {'all ' if findings.found else ''}{total:,} entities")
+        among = join(" in both entities" if total == 2 else f" in all {total:,} entities")
     return join(among, _period(findings))
 
 

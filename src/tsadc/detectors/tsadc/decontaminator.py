@@ -1,11 +1,11 @@
 """Module 1, the Decontaminator: hides cells of an observation and tells them from the rest by conditional diffusion.
 
-    name            paper       meaning
-    observed        v           True = the network may look; what was not measured is never observed
-    hidden          1 - v       measured, but not shown: the loss and the score live here
-    condition       c           concat(x * observed, observed)
-    noisy           x^t         the observation at diffusion step t
-    decontaminated  x^0-hat     hidden cells replaced by their estimate
+name            paper       meaning
+observed        v           True = the network may look; what was not measured is never observed
+hidden          1 - v       measured, but not shown: the loss and the score live here
+condition       c           concat(x * observed, observed)
+noisy           x^t         the observation at diffusion step t
+decontaminated  x^0-hat     hidden cells replaced by their estimate
 """
 
 from __future__ import annotations
@@ -184,4 +184,3 @@ class StepEmbedding(nn.Module):
 def cell_mean(values: Tensor, cells: Tensor) -> Tensor:
     """Mean of values (batch, variable, time) over `cells`, per observation (batch,); 0 where there are none."""
     return torch.where(cells, values, 0.0).sum((1, 2)) / cells.sum((1, 2)).clamp_min(1)
-

@@ -1,10 +1,10 @@
 """Module 2, long-range dependencies: time first (S4 per variable), then a graph over the variables of each window.
 
-    name            paper     meaning
-    embedding       H         (batch * variable, feature, time): every variable's own past and future
-    graphs          d         windows per observation, one graph each
-    nodes           E^m       mean of the embedding over a window
-    reconstruction  x-double-hat
+name            paper     meaning
+embedding       H         (batch * variable, feature, time): every variable's own past and future
+graphs          d         windows per observation, one graph each
+nodes           E^m       mean of the embedding over a window
+reconstruction  x-double-hat
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Dependencies(nn.Module):
         zeta: float = 0.6
         gin_layers: int = 2
         symmetric: bool = True
-        own: bool = True
+        own: bool = False
         identity: bool = True
         weights: Weights = field(default_factory=Weights)
 
@@ -63,7 +63,10 @@ class Dependencies(nn.Module):
         )
         self.graph = AttentionGraph(features, config.zeta, config.neighbours, config.symmetric)
         self.gin = GIN(features, config.gin_layers, config.dropout, config.own)
-        self.leave = nn.Conv1d(features, 1, 1)
+        # With `identity` every variable reads the gathered features in its own way: units and signs differ.
+        readers = variables if config.identity else 1
+        self.leave_weight = nn.Parameter(torch.randn(readers, features) / features**0.5)
+        self.leave_bias = nn.Parameter(torch.zeros(readers))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x (batch, variable, time) -> reconstruction like x, and the graph regulariser (batch,)."""
@@ -76,13 +79,14 @@ class Dependencies(nn.Module):
             adjacency = self.graph(nodes)
             gathered.append(self.gin(window, adjacency))
             penalty = penalty + regulariser(nodes, adjacency, self.config.weights) / len(windows)
-        hidden = torch.cat(gathered, dim=-1).reshape(batch * variables, -1, time)
-        return self.leave(hidden).reshape(x.shape), penalty
+        hidden = torch.cat(gathered, dim=-1)
+        weight = self.leave_weight.expand(variables, -1)
+        return torch.einsum("bkut,ku->bkt", hidden, weight) + self.leave_bias[:, None], penalty
 
     def embed(self, x: Tensor) -> Tensor:
         """x (batch, variable, time) -> (batch, variable, feature, time), each variable by itself, weights shared."""
         batch, variables, time = x.shape
-        hidden = self.lift(x.reshape(batch * variables, 1, time))
+        hidden: Tensor = self.lift(x.reshape(batch * variables, 1, time))
         if self.identity is not None:
             hidden = hidden + self.identity.repeat(batch, 1)[:, :, None]
         for layer in self.layers:

@@ -13,7 +13,7 @@ from tsadc.report.words import count, percent
 COLUMNS = 160
 MOST_VARIABLES = 60
 MOST_ENTITIES = 24
-# Shades begin at these multiples of the contribution that 1 in 1000 ordinary values exceeds.
+# Shades begin above these multiples of the contribution that 1 in 1000 ordinary values exceeds.
 LEVELS = (1.0, 1.5, 2.0, 3.0, 5.0)
 RANKING = (
     ("Variable", None),
@@ -101,7 +101,7 @@ def _heat_map(findings: Findings, track: Track, unit: float, key: str) -> Html:
     shown = _shown(findings, track)
     top = highest(track.contributions, COLUMNS)[:, shown].T
     limits = np.asarray(LEVELS) * (unit if unit > 0 else 1.0)
-    levels = np.where(np.isfinite(top), np.searchsorted(limits, np.nan_to_num(top), side="right"), 0)
+    levels = np.where(np.isfinite(top), np.searchsorted(limits, np.nan_to_num(top)), 0)
     rows = len(track.series)
     labels = [element("span", name(track.series.names[k])) for k in shown]
     marks = [

@@ -16,13 +16,13 @@ import pandas as pd
 
 from tsadc.detectors.result import Result
 from tsadc.errors import ConfigError
+from tsadc.report.blame import heat_maps, ranking
 from tsadc.report.cards import MOST, cards
 from tsadc.report.findings import Findings, read
 from tsadc.report.guide import OVERVIEW, VARIABLES, guide, legend
+from tsadc.report.listing import LISTED, comparison_table, facts, intervals
 from tsadc.report.markup import Html, element, join
 from tsadc.report.overview import strips
-from tsadc.report.tables import LISTED, comparison_table, facts, intervals
-from tsadc.report.variables import heat_maps, ranking
 from tsadc.report.verdict import tiles, verdict
 from tsadc.series import Truth
 

@@ -1,0 +1,33 @@
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+# Real data for the tests that need some; they skip where it is absent.
+export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
+
+.PHONY: demo test check format clean
+
+demo: $(READY)
+	$(VENV)/bin/tsadc demo --out demo
+
+test: $(READY)
+	$(VENV)/bin/python -m pytest -q -n 2 --dist loadfile
+
+check: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(MAKE) test
+
+format: $(READY)
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "tsadc needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $(READY)

@@ -1,0 +1,51 @@
+"""What the terminal shows: progress with the time left, a verdict, a table."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+FIRST = os.environ.get("RANK", "0") == "0"  # under torchrun only one process speaks
+console = Console(quiet=not FIRST, highlight=False)
+
+
+def say(text: str) -> None:
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def show(rows: Sequence[tuple[str, str]]) -> None:
+    """Two columns: what, and its value."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, value)
+    console.print(table)
+
+
+@contextlib.contextmanager
+def progress_bar() -> Iterator[Callable[[Any], None]]:
+    """A callback for training progress, drawn as a bar; where there is no terminal, as a line per epoch."""
+    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("reading", total=None, note="")
+
+        def report(now: Any) -> None:
+            left = timedelta(seconds=round(now.seconds_left))
+            note = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.4f}"
+            if now.validation is not None:
+                note += f"  validation {now.validation:.4f}"
+            bar.update(
+                task, description="training", completed=now.update, total=now.updates, note=f"{note}  {left} left"
+            )
+            if now.epoch_ended and not console.is_terminal:
+                say(f"{note}  {left} left")
+
+        yield report

@@ -1,0 +1,106 @@
+"""Fit and detect, from files to files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tsadc.config import merge, parse_assignments, read_toml, update
+from tsadc.detectors.base import Detector
+from tsadc.detectors.result import Result
+from tsadc.detectors.store import new_folder
+from tsadc.detectors.tsadc.detector import TSADC, Config
+from tsadc.errors import ModelFileError
+from tsadc.report import write as write_report
+from tsadc.report.tables import write_tables
+from tsadc.report.words import evidence
+from tsadc.series import Series
+
+
+def settings(preset: str, file: Path | None, assignments: Sequence[str], given: Mapping[str, Any]) -> Config:
+    """Preset, then the TOML file, then --set, then the options of their own name: the later wins."""
+    chosen: dict[str, Any] = read_toml(file) if file else {}
+    chosen = merge(chosen, parse_assignments(assignments))
+    chosen = merge(chosen, _without_none(given))
+    config: Config = update(Config.preset(preset), chosen)
+    return config
+
+
+def fit_model(
+    series: tuple[Series, ...],
+    config: Config,
+    out: Path,
+    *,
+    resume: bool = False,
+    progress: Callable[[Any], None] | None = None,
+) -> str:
+    """Train and save; the unfinished run lives in `OUT.partial` until then. Returns a verdict."""
+    partial = out.with_name(out.name + ".partial")
+    first = os.environ.get("RANK", "0") == "0"
+    if out.exists():
+        raise ModelFileError(f"{out} exists already; choose another name or remove it.")
+    if partial.exists() and not resume and first:
+        raise ModelFileError(f"{partial} holds an unfinished run: go on with --resume, or remove it to start anew.")
+    detector = TSADC(config=config)
+    detector.fit(series, progress=progress, checkpoint=partial / "training.safetensors", resume=resume)
+    if first:
+        detector.save(out)
+        shutil.rmtree(partial, ignore_errors=True)
+    history, data = detector.history_, detector.provenance_["data"]
+    return (
+        f"Trained on {data['observations']} observations of {data['length']} rows, {data['variables']} variables, "
+        f"{data['entities']} entities: {len(history.epochs)} epochs, the best was {history.best.number}.\n"
+        f"Threshold {detector.threshold_:.3f}; {int(detector.labels_.sum())} training observations lie above it.\n"
+        f"The model is in {out}."
+    )
+
+
+def detect_to(detector: Detector, series: tuple[Series, ...], out: Path, report: Path | None, *, title: str) -> str:
+    """Detect and write tables, and a report if asked for: all or nothing. Returns a verdict."""
+    with new_folder(out) as folder:
+        result = detector.detect(series)
+        names = write_tables(result, folder, parquet=out.suffix == ".parquet")
+        if report is not None:
+            write_report(result, report, title=title, about=facts(detector))
+    written = f"Wrote {', '.join(names)} to {out}." + (f"\nThe report is {report}." if report else "")
+    return f"{verdict(result)}\n{written}"
+
+
+def facts(detector: Detector) -> dict[str, str]:
+    """What a report says of the model behind it."""
+    settings, data = detector.settings, detector.provenance_["data"]
+    return {
+        "detector": detector.name,
+        "observation length": f"{settings.length} rows",
+        "contamination": f"{settings.contamination:g} (estimated)",
+        "seed": str(settings.seed),
+        "trained on": f"{data['rows']} rows of {data['entities']} entities",
+    }
+
+
+def verdict(result: Result) -> str:
+    """How many intervals, and the worst three in words."""
+    if result.intervals.empty:
+        return f"Nothing unusual: no score above the threshold {result.threshold:.3f}."
+    entities = result.intervals["entity"].nunique()
+    lines = [f"{len(result.intervals)} unusual intervals in {entities} of {len(result.series)} entities. The worst:"]
+    for row in result.worst(3).to_dict("records"):
+        blamed = ", ".join(f"{name} {share:.0%}" for name, share in row["variables"].items())
+        reason = evidence(row["evidence"])[0].lower()
+        span = f"{_time(row['start'])} to {_time(row['end'])}"
+        lines.append(f"  {row['entity']}  {span}  severity {row['severity']:.2f}  {reason}: {blamed}")
+    return "\n".join(lines)
+
+
+def _time(time: Any) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S}" if isinstance(time, pd.Timestamp) else f"row {time}"
+
+
+def _without_none(tree: Mapping[str, Any]) -> dict[str, Any]:
+    cleaned = {name: _without_none(value) if isinstance(value, Mapping) else value for name, value in tree.items()}
+    return {name: value for name, value in cleaned.items() if value is not None and value != {}}

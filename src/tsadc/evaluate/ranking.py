@@ -1,0 +1,54 @@
+"""How well scores rank anomalies above the rest, and how well a threshold cuts. No point adjustment anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from tsadc.errors import DataError
+from tsadc.series import Booleans, Floats
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Precision, recall and their harmonic mean at one threshold; 0 where they are not defined."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+def auroc(labels: Booleans, scores: Floats) -> float:
+    """Probability that an anomaly scores above a normal observation; ties count half."""
+    _check(labels, scores)
+    return float(roc_auc_score(labels, scores))
+
+
+def average_precision(labels: Booleans, scores: Floats) -> float:
+    """Mean precision over the ranks of the anomalies; equals the prevalence for a random score."""
+    _check(labels, scores)
+    return float(average_precision_score(labels, scores))
+
+
+def cut(labels: Booleans, flagged: NDArray[np.generic]) -> Cut:
+    """Precision, recall and F1 of the observations that were flagged."""
+    chosen = np.asarray(flagged, dtype=bool)
+    hits = int(np.sum(labels & chosen))
+    precision = hits / max(int(chosen.sum()), 1)
+    recall = hits / max(int(labels.sum()), 1)
+    return Cut(precision, recall, 2 * precision * recall / (precision + recall) if hits else 0.0)
+
+
+def all_positive_f1(labels: Booleans) -> float:
+    """F1 of flagging everything: what a threshold has to beat to be of use."""
+    return cut(labels, np.ones(len(labels), dtype=bool)).f1
+
+
+def _check(labels: Booleans, scores: Floats) -> None:
+    if len(labels) != len(scores):
+        raise DataError(f"There are {len(labels)} labels for {len(scores)} scores; each score needs one.")
+    if not 0 < int(np.sum(labels)) < len(labels):
+        raise DataError("Ranking is measured between normal and anomalous observations, but only one sort is there.")

@@ -1,0 +1,27 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tsadc.detectors.pooling import top_mean
+
+cells = hnp.arrays(
+    np.float32,
+    hnp.array_shapes(min_dims=2, max_dims=2, max_side=6),
+    elements=st.just(np.nan) | st.floats(0, 1e6, width=32),
+)
+
+
+@given(cells, st.integers(1, 8))
+def test_top_mean_against_a_slow_definition(array, count):
+    expected = []
+    for step in array.T:
+        largest = sorted((x for x in step.tolist() if not np.isnan(x)), reverse=True)[:count]
+        expected.append(sum(largest) / len(largest) if largest else np.nan)
+    found = top_mean(array, count)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_an_overflow_is_the_largest_and_not_a_gap():
+    assert top_mean(np.array([[np.inf], [1.0]], dtype=np.float32), 3).tolist() == [np.inf]

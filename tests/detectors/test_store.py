@@ -1,0 +1,161 @@
+import json
+
+import numpy as np
+import pytest
+
+from tsadc.detectors.robust_z import RobustZ
+from tsadc.detectors.store import ARRAYS, FORMAT, SETTINGS, load, new_folder, read_settings
+from tsadc.errors import ModelFileError
+
+
+@pytest.fixture(scope="module")
+def history() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {name: rng.normal(size=(80, 3)) for name in ("pump", "fän")}
+
+
+@pytest.fixture
+def folder(tmp_path, history):
+    RobustZ(length=8, contamination=0.2).fit(history).save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def refusal(path) -> str:
+    with pytest.raises(ModelFileError) as caught:
+        load(path)
+    message = str(caught.value)
+    assert str(path) in message
+    assert message.endswith(".")
+    assert "\n" not in message
+    return message.replace(str(path), "PATH")
+
+
+def test_a_saved_model_gives_the_same_numbers_to_the_bit(folder, history):
+    before = RobustZ(length=8, contamination=0.2).fit(history)
+    after = load(folder)
+    assert type(after) is RobustZ
+    assert after.settings == before.settings
+    assert (after.variables_, after.clock_, after.threshold_) == (before.variables_, before.clock_, before.threshold_)
+    assert after.decision_scores_.tobytes() == before.decision_scores_.tobytes()
+    assert after.provenance_ == before.provenance_
+    for name, values in history.items():
+        data = {name: values + 0.1}
+        assert after.decision_function(data).tobytes() == before.decision_function(data).tobytes()
+
+
+def test_saving_again_gives_the_same_bytes(folder, tmp_path):
+    load(folder).save(tmp_path / "copy")
+    for name in (SETTINGS, ARRAYS):
+        assert (tmp_path / "copy" / name).read_bytes() == (folder / name).read_bytes()
+    assert sorted(path.name for path in folder.iterdir()) == [SETTINGS, ARRAYS]
+
+
+def test_what_is_no_model_folder(tmp_path):
+    assert refusal(tmp_path / "none") == "There is no model folder PATH."
+    (tmp_path / "file").write_text("x")
+    assert refusal(tmp_path / "file") == "There is no model folder PATH."
+    assert refusal(tmp_path) == f"PATH is not a model: it has no {SETTINGS}."
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"nonsense"])
+def test_settings_that_are_not_json(folder, content):
+    (folder / SETTINGS).write_bytes(content)
+    assert "is truncated or not JSON; save the model anew" in refusal(folder)
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "{}", '{"format": 1}', '{"format": "1", "detector": "robust-z"}'])
+def test_json_that_is_no_settings(folder, content):
+    (folder / SETTINGS).write_text(content)
+    assert refusal(folder) == f"PATH/{SETTINGS} was not written by tsadc."
+
+
+def test_a_model_of_the_future(folder):
+    settings = read_settings(folder)
+    (folder / SETTINGS).write_text(json.dumps({**settings, "format": FORMAT + 1}))
+    assert refusal(folder) == (
+        f"PATH has model format {FORMAT + 1}, but this version reads up to {FORMAT}; upgrade tsadc."
+    )
+
+
+def test_arrays_that_are_missing_truncated_or_anothers(folder):
+    content = (folder / ARRAYS).read_bytes()
+    for wrong in (b"", content[: len(content) // 2], content[:-1], content + b"x", content[:-1] + b"\x01"):
+        (folder / ARRAYS).write_bytes(wrong)
+        assert f"PATH/{ARRAYS} is truncated or does not belong to its {SETTINGS}" in refusal(folder)
+    (folder / ARRAYS).unlink()
+    assert refusal(folder) == f"PATH has a {SETTINGS} but no readable {ARRAYS}; the model is incomplete."
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"detector": "robust_z"}, "There is no detector 'robust_z'; did you mean `robust-z`"),
+        ({"settings": {"lenght": 8}}, "There is no setting `lenght`; did you mean `length`"),
+        ({"settings": {"length": 1}}, "`length` must be at least 8 time steps, but got 1"),
+        ({"settings": []}, "not a usable model"),
+        ({"settings": None}, "not a usable model"),
+        ({"variables": 7}, "not a usable model"),
+        ({"clock": {"start": 0, "speed": 1}}, "not a usable model"),
+        ({"scaler": {"entities": []}}, "not a usable model"),
+        ({"scaler": None}, "not a usable model"),
+        ({"threshold": "high"}, "not a usable model"),
+        ({"threshold": None}, "not a usable model"),
+    ],
+)
+def test_settings_that_do_not_describe_a_model(folder, changes, expected):
+    (folder / SETTINGS).write_text(json.dumps({**read_settings(folder), **changes}))
+    message = refusal(folder)
+    assert message.startswith("PATH is not a usable model: ")
+    assert expected in message
+
+
+@pytest.mark.parametrize("name", ["settings", "variables", "clock", "threshold", "scaler", "provenance"])
+def test_settings_that_lack_a_part(folder, name):
+    settings = read_settings(folder)
+    del settings[name]
+    (folder / SETTINGS).write_text(json.dumps(settings))
+    assert refusal(folder) == f"PATH is not a usable model: it lacks '{name}'."
+
+
+def test_a_folder_that_exists_is_left_alone(folder, history):
+    before = (folder / SETTINGS).read_bytes()
+    with pytest.raises(ModelFileError, match="model exists already; choose another name or remove it"):
+        RobustZ(length=8).fit(history).save(folder)
+    assert (folder / SETTINGS).read_bytes() == before
+
+
+def test_a_new_folder_appears_when_all_is_written_and_not_before(tmp_path):
+    path = tmp_path / "deep" / "down" / "model"
+    with new_folder(path) as temporary:
+        (temporary / "part").write_text("x")
+        assert not path.exists()
+    assert [p.name for p in path.iterdir()] == ["part"]
+    assert [p.name for p in path.parent.iterdir()] == ["model"]
+    assert path.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), KeyboardInterrupt(), ModelFileError("as it was")])
+def test_nothing_is_left_of_a_folder_that_failed(tmp_path, error):
+    with pytest.raises(type(error)) as caught, new_folder(tmp_path / "model") as temporary:
+        (temporary / "part").write_text("x")
+        raise error
+    assert caught.value is error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_named(tmp_path):
+    with (
+        pytest.raises(ModelFileError, match=r"model cannot be written: No space left on device\."),
+        new_folder(tmp_path / "model"),
+    ):
+        raise OSError(28, "No space left on device")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["file/model", "x" * 300, "broken"])
+def test_a_place_that_cannot_be_written_is_named(tmp_path, name):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ModelFileError, match="cannot be written: "), new_folder(tmp_path / name):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["broken", "file"]

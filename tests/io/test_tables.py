@@ -1,0 +1,245 @@
+import contextlib
+import io
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.tables import READERS, read, read_frame
+
+TEXT = "time,a,b\n2024-01-01 00:00,1,2.5\n2024-01-01 00:01,3,\n2024-01-01 00:02,5,6\n"
+VALUES = np.array([[1, 2.5], [3, np.nan], [5, 6]])
+floats = st.floats(allow_nan=False, allow_infinity=False)
+reuse = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+
+
+def write(folder, content: str | bytes, name: str = "pump.csv"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def refusal(path) -> str:
+    with pytest.raises(DataError) as caught:
+        read([path])
+    message = str(caught.value)
+    assert str(path) in message
+    assert message.endswith(".")
+    assert "\n" not in message
+    return message.replace(str(path), "PATH")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TEXT,
+        TEXT.encode("utf-8-sig"),
+        TEXT.replace("\n", "\r\n"),
+        TEXT.replace("\n", "\r"),
+        TEXT.replace(",", ";"),
+        TEXT.replace(",", "\t"),
+        TEXT.replace(",", "|"),
+        TEXT.replace(",", ", "),
+        TEXT.replace("time,a,b", '"time","a","b"'),
+        "\n\n" + TEXT + "\n\n",
+        TEXT.rstrip("\n"),
+        TEXT.replace("\n", ",\n"),
+        "".join(f"{i},{line}" for i, line in zip(["", 0, 1, 2], io.StringIO(TEXT), strict=True)),
+        TEXT.replace(",\n", ",NA\n"),
+        "timestamp,a,b\n1704067200,1,2.5\n1704067260,3,\n1704067320,5,6\n",
+        "timestamp,a,b\n1704067200000,1,2.5\n1704067260000,3,\n1704067320000,5,6\n",
+        "time,a,b\n2024-01-01T01:00+01:00,1,2.5\n2024-01-01T01:01+01:00,3,\n2024-01-01T02:02+02:00,5,6\n",
+    ],
+)
+def test_files_that_differ_in_form_give_the_same_series(tmp_path, content):
+    (found,) = read([write(tmp_path, content)])
+    assert found.names == ("a", "b")
+    np.testing.assert_array_equal(found.values, VALUES)
+    assert (found.clock.start, found.clock.interval) == (pd.Timestamp("2024-01-01").value, 60 * 10**9)
+    assert found.entity == "pump"
+
+
+def test_the_most_frequent_mark_outside_quotes_separates(tmp_path):
+    (found,) = read([write(tmp_path, 'x;"heat, deg; C"|y;z\n1;2;3\n4;5;6\n')])
+    assert found.names == ("x", "heat, deg; C|y", "z")
+
+
+@reuse
+@given(st.lists(st.tuples(floats, floats), min_size=1, max_size=20))
+def test_any_floats_are_read_to_the_bit(tmp_path, rows):
+    path = tmp_path / "pump.csv"
+    pd.DataFrame(rows, columns=["a", "b"]).to_csv(path, index=False)
+    assert read([path])[0].values.tobytes() == np.array(rows, dtype=np.float64).tobytes()
+
+
+@reuse
+@given(
+    st.lists(st.lists(st.none() | floats, min_size=3, max_size=3), min_size=2, max_size=10),
+    st.sampled_from([",", ";", "\t", "|"]),
+    st.booleans(),
+    st.booleans(),
+    st.datetimes(pd.Timestamp("1900-01-01"), pd.Timestamp("2200-01-01")),
+)
+def test_what_a_frame_writes_is_read_back(tmp_path, rows, separator, dated, numbered, start):
+    frame = pd.DataFrame(np.array(rows, dtype=np.float64), columns=["a", "b", "c"])
+    times = pd.date_range(start, periods=len(rows), freq="s")
+    if dated:
+        frame.insert(0, "time", times)
+    frame.to_csv(tmp_path / "pump.csv", sep=separator, index=numbered)
+    frame.to_parquet(tmp_path / "pump.parquet")
+    for path in (tmp_path / "pump.csv", tmp_path / "pump.parquet"):
+        (found,) = read([path])
+        np.testing.assert_array_equal(found.values, np.array(rows, dtype=np.float64))
+        assert found.clock.dated == dated
+        if dated:
+            assert (found.clock.at(np.arange(len(rows))) == times).all()
+
+
+@contextlib.contextmanager
+def read_or_refused():
+    """Nothing but a DataError or a notice may come out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TsadcNotice)
+        with contextlib.suppress(DataError):
+            yield
+
+
+@reuse
+@given(st.binary(max_size=200), st.sampled_from([".csv", ".parquet"]))
+def test_any_bytes_are_read_or_refused(tmp_path, content, ending):
+    with read_or_refused():
+        read([write(tmp_path, content, f"any{ending}")])
+
+
+@reuse
+@given(st.text('0123456789.,;-:eE+"\n\r\t ab|', max_size=80))
+def test_any_text_is_read_or_refused(tmp_path, content):
+    with read_or_refused():
+        read([write(tmp_path, content)])
+
+
+@reuse
+@given(
+    st.sampled_from(["time", "date", "x"]), st.lists(st.text("0123456789-/: TZ.+", max_size=12), min_size=2, max_size=5)
+)
+def test_any_column_that_looks_like_times_is_read_or_refused(tmp_path, name, cells):
+    rows = "".join(f'"{cell}",{i},{i}\n' for i, cell in enumerate(cells))
+    with read_or_refused():
+        read([write(tmp_path, f"{name},a,b\n{rows}")])
+
+
+@reuse
+@given(st.data())
+def test_a_damaged_parquet_file_is_read_or_refused(tmp_path, data):
+    path = tmp_path / "pump.parquet"
+    pd.DataFrame({"a": np.arange(50.0), "b": np.arange(50) % 7}).to_parquet(path)
+    content = bytearray(path.read_bytes())
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(0, len(content) - 1)) :]
+    else:
+        content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    with read_or_refused():
+        read([write(tmp_path, bytes(content), "pump.parquet")])
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("", "PATH is empty; a header and rows of numbers were expected."),
+        ("\n \n", "PATH is empty; a header and rows of numbers were expected."),
+        ("time,a,b\n", "PATH holds no rows."),
+        ("a\n1\n2\n", "PATH has a single variable, 'a', but"),
+        ("a b\n1 2\n", "PATH has no column of numbers"),
+        ("x,y\nu,v\n", "PATH has no column of numbers besides the time"),
+        ("a,b\n1,2\n3,4,5\n", "PATH is not a well-formed CSV file: "),
+        ("a,b\n1,2,3\n", "PATH has more values in a row than names in its header; every column needs a name."),
+        ("a,b\n1,x\n2,3\n", "PATH: column 'b' should hold numbers, but row 0 (counted from 0, below the header) holds"),
+        ("a,b\n1,inf\n", "PATH: column 'b' is infinite at row 0"),
+        ("a,b,a\n1,2,3\n", "PATH has two columns named 'a'; give every variable its own name."),
+        ("0.1,0.2\n0.3,0.4\n", "PATH has no header: its first line holds numbers"),
+        ("1,1\n2,2\n", "PATH has no header: its first line holds numbers"),
+        ("2024-01-01,0.5,7\n2024-01-02,0.5,7\n", "PATH has no header: its first line holds numbers"),
+        (
+            "a;b\n1,5;2,5\n2,5;3\n",
+            "column 'a' should hold numbers, but row 0 (counted from 0, below the header) holds '1,5'",
+        ),
+        (b"h\xe9at,b\n1,2\n", "PATH is not UTF-8 text; save it as UTF-8 CSV."),
+        (b"a,b\n" + b"1,2\n" * 40000 + b"1,\xe9\n", "PATH is not UTF-8 text; save it as UTF-8 CSV."),
+        ("a,b\n1,2\n".encode("utf-16"), "PATH is not UTF-8 text"),
+        ("a,b\n" + "1,2\n" * 300_000 + "1,x\n", "PATH: column 'b' should hold numbers, but row 300000"),
+        ("time,a,b\n2024-01-01,1,2\nsoon,3,4\n2024-01-03,5,6\n", "the time column 'time' holds 'soon' at row 1"),
+        ("time,a,b\n2024-01-02,1,2\n2024-01-01,3,4\n", "PATH should be sorted by time, but row 1"),
+        ("time,a,b\n2024-01-02,1,2\n2024-01-02,3,4\n", "PATH has the time 2024-01-02 00:00:00 twice, at rows 0 and 1"),
+        ("time,a,b\n2024-01-02,1,2\n,3,4\n", "PATH has no time at row 1; every row needs one."),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
+def test_a_bad_csv_file_is_refused_in_one_sentence(tmp_path, content, expected):
+    assert expected in refusal(write(tmp_path, content))
+
+
+def test_a_short_row_has_nothing_measured_at_its_end(tmp_path):
+    np.testing.assert_array_equal(read([write(tmp_path, "a,b\n1,2\n3\n")])[0].values, [[1, 2], [3, np.nan]])
+
+
+def test_the_columns_of_a_frame_without_names(tmp_path):
+    path = tmp_path / "pump.csv"
+    for numbered in (True, False):
+        pd.DataFrame(VALUES).to_csv(path, index=numbered)
+        assert read([path])[0].names == ("0", "1")
+
+
+def test_parquet_keeps_the_index_and_its_zone(tmp_path):
+    times = pd.date_range("2024-01-01", periods=3, freq="min", tz="Europe/Berlin")
+    for index in (times, times.rename("time")):
+        pd.DataFrame(VALUES, columns=["a", "b"], index=index).to_parquet(tmp_path / "pump.parquet")
+        (found,) = read(tmp_path / "pump.parquet")
+        assert found.names == ("a", "b")
+        assert (found.clock.at(np.arange(3)) == times).all()
+        assert found.clock.timezone == "Europe/Berlin"
+
+
+def test_a_truncated_parquet_file(tmp_path):
+    pd.DataFrame(VALUES, columns=["a", "b"]).to_parquet(tmp_path / "pump.parquet")
+    content = (tmp_path / "pump.parquet").read_bytes()
+    for size in (0, 3, len(content) // 2, len(content) - 1):
+        assert "PATH is not a readable Parquet file: " in refusal(write(tmp_path, content[:size], "pump.parquet"))
+
+
+def test_what_is_not_a_file(tmp_path):
+    assert refusal(tmp_path) == "PATH is a folder, but a file was expected; name the files in it."
+    assert refusal(tmp_path / "none.csv") == "There is no file PATH."
+    assert refusal(write(tmp_path, "x", "notes.txt")) == (
+        "PATH should end in .csv or .parquet, which is how its format is known."
+    )
+    with pytest.raises(DataError, match="No data file was given"):
+        read([])
+
+
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    path = write(tmp_path, TEXT)
+    monkeypatch.setitem(READERS, ".csv", refuse)
+    assert refusal(path) == "PATH may not be read: permission denied."
+
+
+def test_entities_are_named_after_their_files_or_their_paths_where_those_repeat(tmp_path):
+    (tmp_path / "x").mkdir()
+    one, two = write(tmp_path, TEXT), write(tmp_path / "x", TEXT)
+    three, four = tmp_path / "pump.parquet", write(tmp_path, TEXT, "fan.CSV")
+    pd.DataFrame(VALUES, columns=["a", "b"]).to_parquet(three)
+    assert [s.entity for s in read([one, str(two), three, four])] == [str(one), str(two), str(three), "fan"]
+    with pytest.raises(DataError, match="The same data file was given twice"):
+        read([one, tmp_path / "x" / ".." / "pump.csv"])
+
+
+def test_one_path_needs_no_list(tmp_path):
+    path = write(tmp_path, TEXT)
+    np.testing.assert_array_equal(read(str(path))[0].values, VALUES)
+    assert list(read_frame(path).columns) == ["time", "a", "b"]

@@ -1,0 +1,58 @@
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tsadc.errors import DataError, TsadcNotice
+from tsadc.series import Clock, Series
+from tsadc.variables import match, unnamed
+
+
+def series(*names: str, entity: str = "pump") -> Series:
+    values = np.tile(np.array([float(sum(map(ord, name))) for name in names]), (4, 1))
+    return Series(values, names, Clock(5, 2, dated=True), entity)
+
+
+@given(st.permutations(["flow", "heat", "load", "speed"]))
+def test_variables_are_put_into_order_by_name(names):
+    expected = series("flow", "heat", "load", "speed")
+    (found,) = match([series(*names)], expected.names)
+    assert found.names == expected.names
+    np.testing.assert_array_equal(found.values, expected.values)
+    assert (found.clock, found.entity) == (expected.clock, expected.entity)
+
+
+def test_extra_variables_are_left_out_with_a_notice():
+    with pytest.warns(TsadcNotice, match=r"'pump' has variables the others do not, which are left out: heat, load\."):
+        (found,) = match([series("heat", "b", "load", "a")], ("a", "b"))
+    np.testing.assert_array_equal(found.values, series("a", "b").values)
+
+
+def test_a_missing_variable_is_named_with_the_nearest_there_is():
+    with pytest.raises(DataError) as caught:
+        match([series("flow", "presure")], ("flow", "pressure"))
+    assert str(caught.value) == ("'pump' lacks 1 of the 2 expected variables: pressure; did you mean `presure`.")
+
+
+def test_many_missing_variables_are_counted_and_some_named():
+    names = tuple(f"v{i}" for i in range(9))
+    with pytest.raises(DataError, match=r"lacks 8 of the 9 expected variables: v1, v2, v3, v4, v5, \.\.\.\.$"):
+        match([series("v0", "x")], names)
+
+
+def test_the_columns_of_a_bare_array_count_by_position():
+    bare = Series(np.arange(6.0).reshape(3, 2), unnamed(2), Clock(), "m")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (found,) = match([bare], ("x", "y"))
+    assert found.names == ("x", "y")
+    assert found.values is bare.values
+    with pytest.raises(DataError, match="'m' has 2 variables, but 3 were expected"):
+        match([bare], ("x", "y", "z"))
+
+
+def test_a_frame_for_a_model_of_a_bare_array_is_refused_with_the_fix():
+    with pytest.raises(DataError, match="columns of a bare array, so pass one here too"):
+        match([series("x", "y")], unnamed(2))
