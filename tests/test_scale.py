@@ -160,3 +160,9 @@ def test_a_slow_variable_is_not_missed_in_a_long_series():
     scaler = Scaler.fit([series(values)], Scaler.Config())
     assert scaler.constant.tolist() == [False, False]
     assert scaler.pooled.center[1] == 4.5
+
+
+def test_an_absurd_value_is_refused():
+    values = np.array([[0.0, 1.0], [1.0, -1e300]])
+    with pytest.raises(DataError, match=r"Variable 'b' reaches 1e\+300 in the history, which no sensor measures"):
+        Scaler.fit([series(values)], Scaler.Config())

@@ -105,3 +105,9 @@ def test_touched_against_a_slow_definition(drawn, kind):
             )
         )
     assert Labelled(every, truth).touched(observations, kind).tolist() == expected
+
+
+def test_a_wild_value_does_not_overflow():
+    wild = Series(np.array([[1e300, -1e300], [1.0, np.nan]]), ("a", "b"))
+    read = Observations((wild,), (Place(0, 0),), 2).read(0)
+    np.testing.assert_array_equal(read, np.array([[1e30, 1], [-1e30, np.nan]], dtype=np.float32))

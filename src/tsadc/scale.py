@@ -16,6 +16,7 @@ from tsadc.series import Floats, Series
 
 NORMAL_IQR = 1.349
 MOST_ROWS = 100_000
+ABSURD = 1e100  # squares of it still add up
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,13 @@ class Scaler:
         if np.isnan(low).any():
             name = series[0].names[int(np.flatnonzero(np.isnan(low))[0])]
             raise DataError(f"Variable {name!r} has no value at all in the history; leave it out.")
+        largest = np.maximum(np.abs(low), np.abs(high))
+        if (largest > ABSURD).any():
+            k = int(largest.argmax())
+            raise DataError(
+                f"Variable {series[0].names[k]!r} reaches {largest[k]:.3g} in the history, which no sensor measures; "
+                "use NaN where nothing was measured."
+            )
         floor = _floor(low, high)
         scaler = cls(config, _statistics(series, floor, config.method), floor)
         scaler.constant = low == high

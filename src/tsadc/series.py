@@ -14,6 +14,7 @@ from tsadc.errors import DataError
 
 Floats = NDArray[np.floating]
 Booleans = NDArray[np.bool_]
+LARGEST = 1e30  # of what a detector is shown: a sensor's wild value must not overflow sums of float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class Observations:
         inside: Floats = np.asarray(series.values[first:last], dtype=np.float64)
         if self.scale is not None:
             inside = self.scale(series.entity, inside)
+        inside = np.clip(inside, -LARGEST, LARGEST)
         out = np.full((len(series.names), self.length), np.nan, dtype=np.float32)
         out[:, first - place.start : last - place.start] = inside.T
         return out

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -57,7 +59,7 @@ def slow_intervals(steps: list[float], merge: int) -> list[tuple[int, int]]:
     flags = [step > THRESHOLD.value for step in steps]
     filled = list(flags)
     hot = [row for row, flag in enumerate(flags) if flag]
-    for one, two in zip(hot, hot[1:], strict=False):
+    for one, two in itertools.pairwise(hot):
         if two - one - 1 < merge:
             filled[one : two + 1] = [True] * (two - one + 1)
     out, start = [], None
@@ -95,7 +97,7 @@ def test_intervals_against_a_slow_loop(rows, clock, seed, merge, entities):
         named = [k for k in top if share[k] >= LEAST_SHARE + 0.002 or k == top[0]]
         assert list(row["variables"])[: len(named)] == [NAMES[k] for k in named]
         for k in named:
-            assert share[k] - 0.0011 <= row["variables"][NAMES[k]] <= share[k] + 1e-9
+            assert share[k] - 0.0011 <= row["variables"][NAMES[k]] <= share[k] + 1e-6
 
 
 @given(st.integers(4, 40), st.integers(0, 999))
@@ -152,7 +154,7 @@ def test_an_interval_at_the_end_of_a_series_ends_one_row_after_it():
 def test_timeline_variables_and_expected_say_the_same_as_the_evidence(clock):
     observations = observe(20, clock, entities=2)
     evidence = judge(observations, 1)
-    expected = [10 * e.contributions for e in evidence]
+    expected = [8 * e.contributions for e in evidence]
     result = assemble(observations, evidence, THRESHOLD, merge=2, expected=expected, left_out=3)
     times = clock.at(np.arange(20))
     for number, series in enumerate(observations.series):
@@ -166,7 +168,7 @@ def test_timeline_variables_and_expected_say_the_same_as_the_evidence(clock):
         np.testing.assert_array_equal(timeline["anomalous"], inside)
         blame = np.array(slow_rows(observations, [e.contributions for e in evidence], number))
         np.testing.assert_array_equal(result.variables.loc[series.entity], blame)
-        np.testing.assert_array_equal(result.expected.loc[series.entity], 10 * blame)
+        np.testing.assert_array_equal(result.expected.loc[series.entity], 8 * blame)
         assert result.variables.loc[series.entity].index.tolist() == times.tolist()
     assert (result.threshold, result.left_out, result.series) == (1.0, 3, observations.series)
     assert result.expected.columns.tolist() == list(NAMES)

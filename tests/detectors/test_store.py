@@ -136,9 +136,13 @@ def test_a_new_folder_appears_when_all_is_written_and_not_before(tmp_path):
 
 @pytest.mark.parametrize("error", [KeyError("x"), KeyboardInterrupt(), ModelFileError("as it was")])
 def test_nothing_is_left_of_a_folder_that_failed(tmp_path, error):
-    with pytest.raises(type(error)) as caught, new_folder(tmp_path / "model") as temporary:
-        (temporary / "part").write_text("x")
-        raise error
+    def fail() -> None:
+        with new_folder(tmp_path / "model") as temporary:
+            (temporary / "part").write_text("x")
+            raise error
+
+    with pytest.raises(type(error)) as caught:
+        fail()
     assert caught.value is error
     assert list(tmp_path.iterdir()) == []
 

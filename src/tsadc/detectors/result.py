@@ -155,8 +155,8 @@ def _shares(series: Series, blame: Floats) -> dict[str, float]:
     if not 0 < total < np.inf:
         return {}
     order = np.argsort(-weight, kind="stable")[:BLAMED]
-    # Rounded down: shares never add up to more than the whole.
-    shares = {series.names[int(k)]: math.floor(1000 * weight[k] / total) / 1000 for k in order}
+    # Rounded down, but for float error, so that shares never add up to more than the whole.
+    shares = {series.names[int(k)]: math.floor(1000 * weight[k] / total + 1e-3) / 1000 for k in order}
     first = next(iter(shares))
     return {name: share for name, share in shares.items() if share >= LEAST_SHARE or name == first}
 

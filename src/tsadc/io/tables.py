@@ -60,8 +60,8 @@ def _read_csv(path: Path) -> pd.DataFrame:
         )
     except UnicodeDecodeError:
         raise DataError(f"{path} is not UTF-8 text; save it as UTF-8 CSV.") from None
-    except (pd.errors.ParserError, csv.Error) as error:
-        raise DataError(f"{path} is not a well-formed CSV file: {str(error).strip().rstrip('.')}.") from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error) as error:
+        raise DataError(f"{path} is not a well-formed CSV file: {_reason(error)}.") from None
     if not isinstance(frame.index, pd.RangeIndex):
         raise DataError(f"{path} has more values in a row than names in its header; every column needs a name.")
     # A separator at the end of every line makes one more column, without a name and without a value.
@@ -100,8 +100,16 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         return pd.read_parquet(path)
     except ImportError:
         raise DataError(f"{path} is Parquet, which needs one more package: pip install 'tsadc[parquet]'.") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is not a readable Parquet file: {str(error).split('. ')[0].rstrip('.')}.") from None
+    except PermissionError:
+        raise
+    except Exception as error:  # a damaged file can fail anywhere on its way through pyarrow and pandas
+        raise DataError(f"{path} is not a readable Parquet file: {_reason(error)}.") from None
+
+
+def _reason(error: Exception) -> str:
+    """The first sentence of another library's message."""
+    message = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
+    return message.split(". ")[0].rstrip(".")
 
 
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {".csv": _read_csv, ".parquet": _read_parquet}

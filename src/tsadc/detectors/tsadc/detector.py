@@ -78,6 +78,7 @@ class Config(Common):
                 "state": 64,
                 "kernel": "dplr",
                 "dropout": 0.1,
+                "zeta": 0.6,
                 "symmetric": False,
                 "own": True,
                 "identity": False,

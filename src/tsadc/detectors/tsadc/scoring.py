@@ -115,7 +115,8 @@ def _difference(values: Tensor, expected: Tensor, where: Tensor) -> Floats:
 
 class Head:
     """Turns residuals into evidence. The default puts the views on one scale: the log of the mean of a step's largest
-    residuals, minus the median and over the spread of the worst step of unlabelled training observations."""
+    residuals, minus the median and over the spread of the worst step of unlabelled training observations. A step
+    scores the sum of softplus over the views."""
 
     def __init__(self, config: Config, middle: Floats, spread: Floats) -> None:
         self.config, self.middle, self.spread = config, middle, spread
@@ -138,8 +139,9 @@ class Head:
         raw = np.stack(self._steps(self.config, found))
         views = ((raw - self.middle[:, None]) / self.spread[:, None]).astype(np.float32)
         loud = np.nan_to_num(views, nan=-np.inf)
-        causes = loud.argmax(axis=0)
-        steps = np.where(np.isfinite(loud).any(axis=0), loud.max(axis=0), np.nan).astype(np.float32)
+        # A softplus each: a view that is silent adds nothing, and does not take away from one that speaks.
+        fused = np.logaddexp(0, loud).sum(axis=0)
+        steps = np.where(np.isfinite(loud).any(axis=0), fused, np.nan).astype(np.float32)
         # In units of what a typical observation's worst step shows, so that the two views can be added.
         typical = np.maximum(np.exp(self.middle) - SOFT, 1e-6)
         cells = np.stack([found.imputation / typical[0], found.reconstruction / typical[1]])
@@ -150,7 +152,7 @@ class Head:
             scores,
             steps,
             contributions.astype(np.float32),
-            causes.astype(np.float32),
+            loud.argmax(axis=0).astype(np.float32),
             found.expected,
         )
 
