@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tsadc.commands.allocator import keep_freed_memory
 from tsadc.errors import TsadcError, TsadcNotice
 
 app = typer.Typer(
@@ -106,6 +107,7 @@ def main() -> None:
     """Run a command. What a user can cause ends in one sentence and exit code 2."""
     warnings.showwarning = _show_notice
     warnings.filterwarnings("always", category=TsadcNotice)
+    keep_freed_memory()
     try:
         app()
     except TsadcError as error:

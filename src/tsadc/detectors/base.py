@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from tsadc.config import require
+from tsadc.config import require, update
 from tsadc.detectors.provenance import provenance
 from tsadc.detectors.result import Evidence, Result, Threshold, assemble
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.io.frames import as_series
 from tsadc.scale import Scaler
-from tsadc.series import Floats, Observations, Series
+from tsadc.series import Clock, Floats, Observations, Series
 from tsadc.variables import match
 from tsadc.windows import Cut, cut
 
@@ -103,8 +104,8 @@ class Detector(BaseEstimator, ABC):
         config = self.Config() if self.config is None else self.config
         if not isinstance(config, self.Config):
             raise ConfigError(f"`config` must be a {self.Config.__qualname__}, but got {type(config).__name__}.")
-        given: dict[str, Any] = {"length": self.length, "contamination": self.contamination, "seed": self.seed}
-        return replace(config, **{name: value for name, value in given.items() if value is not None})
+        given = {"length": self.length, "contamination": self.contamination, "seed": self.seed}
+        return update(config, {name: value for name, value in given.items() if value is not None})
 
     @final
     def fit(
@@ -123,7 +124,7 @@ class Detector(BaseEstimator, ABC):
         settings = self.settings
         series = as_series(X, settings.length)
         series = match(series, series[0].names)
-        self._check_intervals(series)
+        self._check_intervals(series, series[0].clock)
         scaler = Scaler.fit(series, settings.scaler)
         self._check_constant(scaler, series[0].names)
         train = cut(series, settings.length).observations
@@ -135,9 +136,13 @@ class Detector(BaseEstimator, ABC):
             train = train.take(np.setdiff1d(np.arange(len(every)), chosen))
         else:
             other = match(as_series(validation, settings.length), series[0].names)
+            self._check_intervals(other, series[0].clock)
             if settings.scaler.scope == "entity":
                 scaler.adapt(one for one in other if one.entity not in scaler.entities)
             held = cut(other, settings.length).observations
+            if not len(held):
+                raise DataError(f"The validation data holds no observation of {settings.length} rows; give more of it.")
+        self.__dict__.pop("threshold_", None)  # from here on, and until it is done, this detector is not fitted
         self.variables_ = series[0].names
         self.clock_ = replace(series[0].clock, start=0)
         self.scaler_ = scaler
@@ -196,7 +201,9 @@ class Detector(BaseEstimator, ABC):
     def adapt(self, X: Any) -> Self:
         """Normalise the entities of `X`, new or known, by this history of theirs from now on. Nothing is retrained."""
         self._require_fitted()
-        self.scaler_.adapt(match(as_series(X, self.settings.length), self.variables_))
+        series = match(as_series(X, self.settings.length), self.variables_)
+        self._check_intervals(series, self.clock_)
+        self.scaler_.adapt(series)
         return self
 
     @final
@@ -214,7 +221,7 @@ class Detector(BaseEstimator, ABC):
     def _cut(self, data: Any) -> Cut:
         self._require_fitted()
         series = match(as_series(data, self.settings.length), self.variables_)
-        self._check_intervals(series)
+        self._check_intervals(series, self.clock_)
         new = [one.entity for one in series if one.entity not in self.scaler_.entities]
         if new and len(self.scaler_.entities) > 1:
             warnings.warn(
@@ -237,10 +244,8 @@ class Detector(BaseEstimator, ABC):
             )
         return pieces
 
-    def _check_intervals(self, series: tuple[Series, ...]) -> None:
-        import pandas as pd
-
-        expected = getattr(self, "clock_", series[0].clock)
+    @staticmethod
+    def _check_intervals(series: tuple[Series, ...], expected: Clock) -> None:
         for one in series:
             if expected.dated and one.clock.dated and one.clock.interval != expected.interval:
                 raise DataError(

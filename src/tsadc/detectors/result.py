@@ -70,7 +70,12 @@ def assemble(
     expected: Sequence[Floats] | None,
     left_out: int,
 ) -> Result:
-    """Stitch the evidence of single observations into one Result. Intervals closer than `merge` steps become one."""
+    """Stitch the evidence of single observations into one Result.
+
+    An interval holds a step above the threshold, and reaches as far as steps stay above the median training
+    observation's worst one: a fault does not end where its score dips. Those closer than `merge` steps become one.
+    Only observations above the threshold take part.
+    """
     timelines, contributions, expectations, intervals = [], [], [], []
     for number, series in enumerate(observations.series):
         times = series.clock.at(np.arange(len(series)))
@@ -79,7 +84,9 @@ def assemble(
         steps = stitch(observations, [e.steps for e in pieces], number)
         blame = stitch(observations, [e.contributions for e in pieces], number).T
         causes = stitch(observations, [e.causes for e in pieces], number)
-        found = _merge(runs(np.nan_to_num(steps, nan=-np.inf) > threshold.value), merge)
+        flagged = [np.full(observations.length, e.score > threshold.value) for e in pieces]
+        inside = stitch(observations, flagged, number, fill=False)
+        found = _intervals(np.where(inside, np.nan_to_num(steps, nan=-np.inf), -np.inf), threshold, merge)
         names = list(evidence[0].views) if evidence else []
         intervals += [_interval(series, run, steps, blame, causes, names, threshold) for run in found]
         timelines.append(_timeline(series, times, steps, found))
@@ -107,9 +114,11 @@ def _nothing(series: Series, length: int) -> tuple[Floats, Floats, Floats]:
     return empty[0], empty, empty[0]
 
 
-def _merge(found: list[tuple[int, int]], gap: int) -> list[tuple[int, int]]:
+def _intervals(steps: Floats, threshold: Threshold, gap: int) -> list[tuple[int, int]]:
     out: list[tuple[int, int]] = []
-    for start, stop in found:
+    for start, stop in runs(steps > min(threshold.middle, threshold.value)):
+        if steps[start:stop].max() <= threshold.value:
+            continue
         if out and start - out[-1][1] < gap:
             out[-1] = (out[-1][0], stop)
         else:

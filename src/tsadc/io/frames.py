@@ -74,6 +74,12 @@ def _from_array(data: Any, entity: str, length: int | None, source: str) -> Seri
                 f"{source} holds observations of {values.shape[1]} steps, but the detector's length is {length}; "
                 f"use length={values.shape[1]} or pass the series as (time, variable)."
             )
+        sparse = np.flatnonzero(np.isfinite(values).any(axis=2).mean(axis=1) < 0.5) if values.size else []
+        if len(sparse):
+            raise DataError(
+                f"{source}: observation {sparse[0]} has under half of its steps measured and would get no score; "
+                "leave it out."
+            )
         values = values.reshape(values.shape[0] * values.shape[1], values.shape[2])
     if values.ndim != 2:
         raise DataError(
