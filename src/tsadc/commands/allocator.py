@@ -1,4 +1,4 @@
-"""glibc hands large blocks back to the system as soon as they are freed, and every training step faults them in again."""
+"""glibc hands large blocks back to the system when they are freed, and every training step faults them in again."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Dependencies(nn.Module):
         `identity` lets the network know which variable it looks at. The paper has neither, and zeta = 0.6."""
 
         features: int = 32
-        layers: int = 2
+        layers: int = 1
         state: int = 32
         kernel: KernelName = "diagonal"
         dropout: float = 0.0
