@@ -4,7 +4,7 @@ READY := $(VENV)/.ready
 # Real data for the tests that need some; they skip where it is absent.
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: demo test check format clean
+.PHONY: demo test check format clean bench-plant
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -21,6 +21,9 @@ check: $(READY)
 format: $(READY)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+bench-plant: $(READY)
+	$(VENV)/bin/python benchmarks/plant.py
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

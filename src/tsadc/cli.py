@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,14 +49,18 @@ def fit(
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
 ) -> None:
     """Learn what is normal from unlabelled history."""
-    from tsadc.commands.console import progress_bar, say
+    from tsadc.commands.console import complain, progress_bar, say
     from tsadc.commands.workflow import fit_model, settings
     from tsadc.io.tables import read
 
     given = {"length": length, "contamination": contamination, "seed": seed, "training": {"epochs": epochs}}
     chosen = settings(preset, config, set_ or [], given)
-    with progress_bar() as progress:
-        verdict = fit_model(read(data), chosen, out, resume=resume, progress=progress)
+    try:
+        with progress_bar() as progress:
+            verdict = fit_model(read(data), chosen, out, resume=resume, progress=progress)
+    except KeyboardInterrupt:
+        complain("interrupted; the same command with --resume goes on after the last finished epoch.")
+        raise typer.Exit(130) from None
     say(verdict)
 
 
@@ -110,17 +112,16 @@ def main() -> None:
     keep_freed_memory()
     try:
         app()
-    except TsadcError as error:
-        print(f"tsadc: {error}", file=sys.stderr)
+    except (TsadcError, OSError) as error:
+        from tsadc.commands.console import complain
+
+        system = "" if isinstance(error, TsadcError) else f"{error.filename} cannot be used: {error.strerror}."
+        complain(system or str(error))
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("tsadc: interrupted; `tsadc fit` goes on with --resume.", file=sys.stderr)
-        raise SystemExit(130) from None
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
 
 
 def _show_notice(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-    if issubclass(category, TsadcNotice):
-        print(f"tsadc: note: {message}", file=sys.stderr)
+    from tsadc.commands.console import FIRST, complain
+
+    if FIRST and issubclass(category, TsadcNotice):
+        complain(f"note: {message}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -18,6 +19,11 @@ console = Console(quiet=not FIRST, highlight=False)
 
 def say(text: str) -> None:
     console.print(text, markup=False, soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """One line on stderr."""
+    print("tsadc:", " ".join(text.splitlines()), file=sys.stderr)
 
 
 def show(rows: Sequence[tuple[str, str]]) -> None:

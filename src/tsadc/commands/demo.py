@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tsadc.bench.demo import demonstrate
+from tsadc.bench.demo import EPOCHS, demonstrate
 from tsadc.commands.workflow import facts, verdict
 from tsadc.data.plant import Plant
 from tsadc.detectors.store import new_folder
@@ -21,14 +21,20 @@ from tsadc.series import Series
 CONTENTS = {"report.html", "model", "history", "new"}
 
 
-def run(out: Path, progress: Callable[[Any], None] | None = None) -> str:
+def run(
+    out: Path,
+    progress: Callable[[Any], None] | None = None,
+    *,
+    plant: Plant.Config | None = None,
+    epochs: int = EPOCHS,
+) -> str:
     """Write the folder `out`, replacing an earlier demonstration and nothing else. Returns the verdict."""
-    if out.exists() and not (out.is_dir() and {file.name for file in out.iterdir()} <= CONTENTS):
-        raise ModelFileError(f"{out} exists and is not an earlier demonstration; choose another folder with --out.")
-    plant = Plant.Config()
-    shown = demonstrate(plant, progress=progress)
-    shutil.rmtree(out, ignore_errors=True)
+    if out.exists():
+        if not _is_demonstration(out):
+            raise ModelFileError(f"{out} exists and is not an earlier demonstration; choose another folder with --out.")
+        shutil.rmtree(out)
     with new_folder(out) as folder:
+        shown = demonstrate(plant or Plant.Config(), epochs=epochs, progress=progress)
         _write_csv(folder / "history", shown.split.train)
         _write_csv(folder / "new", shown.split.test.series)
         shown.detector.save(folder / "model")
@@ -48,6 +54,10 @@ def run(out: Path, progress: Callable[[Any], None] | None = None) -> str:
         f"The report is {out / 'report.html'}; the model is in {out / 'model'}, the data in {out / 'history'} and "
         f"{out / 'new'}."
     )
+
+
+def _is_demonstration(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink() and {file.name for file in folder.iterdir()} == CONTENTS
 
 
 def _write_csv(folder: Path, series: Iterable[Series]) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from tsadc.detectors.store import read_settings
 from tsadc.io.tables import read
+from tsadc.report.words import Times, count
 from tsadc.series import Clock, Series
 
 
@@ -34,7 +34,7 @@ def about_model(folder: Path) -> list[tuple[str, str]]:
         rows.append(
             (
                 "training",
-                f"{len(training['epochs'])} epochs, best {training['best_epoch']} (validation loss "
+                f"{count(len(training['epochs']), 'epoch', 'epochs')}, best {training['best_epoch']} (validation loss "
                 f"{best['validation']:.4f}), {sum(epoch['seconds'] for epoch in training['epochs']):.0f} s",
             )
         )
@@ -74,7 +74,7 @@ def _about_series(series: Series) -> str:
 
 
 def _sampling(clock: Clock) -> str:
-    return f"every {pd.Timedelta(clock.interval)}" if clock.dated else "no timestamps, rows are counted"
+    return f"every {Times(clock).duration(1)}" if clock.dated else "no timestamps, rows are counted"
 
 
 def _some(names: Sequence[str], most: int = 8) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from tsadc.commands.console import FIRST
 from tsadc.config import merge, parse_assignments, read_toml, update
 from tsadc.detectors.base import Detector
 from tsadc.detectors.result import Result
@@ -18,7 +18,7 @@ from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.errors import ModelFileError
 from tsadc.report import write as write_report
 from tsadc.report.tables import write_tables
-from tsadc.report.words import evidence
+from tsadc.report.words import count, evidence
 from tsadc.series import Series
 
 
@@ -40,21 +40,26 @@ def fit_model(
     progress: Callable[[Any], None] | None = None,
 ) -> str:
     """Train and save; the unfinished run lives in `OUT.partial` until then. Returns a verdict."""
-    partial = out.with_name(out.name + ".partial")
-    first = os.environ.get("RANK", "0") == "0"
     if out.exists():
         raise ModelFileError(f"{out} exists already; choose another name or remove it.")
-    if partial.exists() and not resume and first:
+    partial = out.with_name(out.name + ".partial")
+    checkpoint = partial / "training.safetensors"
+    if checkpoint.exists() and not resume and FIRST:
         raise ModelFileError(f"{partial} holds an unfinished run: go on with --resume, or remove it to start anew.")
     detector = TSADC(config=config)
-    detector.fit(series, progress=progress, checkpoint=partial / "training.safetensors", resume=resume)
-    if first:
-        detector.save(out)
-        shutil.rmtree(partial, ignore_errors=True)
+    try:
+        detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume)
+        if FIRST:
+            detector.save(out)
+            checkpoint.unlink()
+    finally:
+        with contextlib.suppress(OSError):  # it is not empty: there is something to resume
+            partial.rmdir()
     history, data = detector.history_, detector.provenance_["data"]
     return (
         f"Trained on {data['observations']} observations of {data['length']} rows, {data['variables']} variables, "
-        f"{data['entities']} entities: {len(history.epochs)} epochs, the best was {history.best.number}.\n"
+        f"{count(data['entities'], 'entity', 'entities')}: {count(len(history.epochs), 'epoch', 'epochs')}, the best "
+        f"was {history.best.number}.\n"
         f"Threshold {detector.threshold_:.3f}; {int(detector.labels_.sum())} training observations lie above it.\n"
         f"The model is in {out}."
     )
@@ -62,11 +67,16 @@ def fit_model(
 
 def detect_to(detector: Detector, series: tuple[Series, ...], out: Path, report: Path | None, *, title: str) -> str:
     """Detect and write tables, and a report if asked for: all or nothing. Returns a verdict."""
+    if report == out:
+        raise ModelFileError(f"{out} cannot be the folder of the tables and the report; give the report its own name.")
     with new_folder(out) as folder:
         result = detector.detect(series)
         names = write_tables(result, folder, parquet=out.suffix == ".parquet")
         if report is not None:
-            write_report(result, report, title=title, about=facts(detector))
+            # A report inside the folder appears with it.
+            inside = report.absolute().is_relative_to(out.absolute())
+            place = folder / report.absolute().relative_to(out.absolute()) if inside else report
+            write_report(result, place, title=title, about=facts(detector))
     written = f"Wrote {', '.join(names)} to {out}." + (f"\nThe report is {report}." if report else "")
     return f"{verdict(result)}\n{written}"
 
@@ -87,8 +97,9 @@ def verdict(result: Result) -> str:
     """How many intervals, and the worst three in words."""
     if result.intervals.empty:
         return f"Nothing unusual: no score above the threshold {result.threshold:.3f}."
-    entities = result.intervals["entity"].nunique()
-    lines = [f"{len(result.intervals)} unusual intervals in {entities} of {len(result.series)} entities. The worst:"]
+    found = count(len(result.intervals), "unusual interval", "unusual intervals")
+    where = f"{result.intervals['entity'].nunique()} of {count(len(result.series), 'entity', 'entities')}"
+    lines = [f"{found} in {where}. The worst:"]
     for row in result.worst(3).to_dict("records"):
         blamed = ", ".join(f"{name} {share:.0%}" for name, share in row["variables"].items())
         reason = evidence(row["evidence"])[0].lower()

@@ -15,8 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from tsadc.config import require, update
-from tsadc.detectors.provenance import provenance
+from tsadc.config import require, to_mapping, update
+from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, Threshold, assemble
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.io.frames import as_series
@@ -100,12 +100,17 @@ class Detector(BaseEstimator, ABC):
     @property
     @final
     def settings(self) -> Any:
-        """The settings in force: `config` with the constructor's own arguments on top."""
+        """The settings in force: those it was fitted with, whatever was set since; before that, those asked for."""
+        return self.__dict__.get("settings_") or self._asked()
+
+    def _asked(self) -> Any:
+        """`config` with the constructor's own arguments on top, types and ranges checked."""
         config = self.Config() if self.config is None else self.config
-        if not isinstance(config, self.Config):
-            raise ConfigError(f"`config` must be a {self.Config.__qualname__}, but got {type(config).__name__}.")
+        if type(config) is not self.Config:
+            came = f"{type(config).__module__}.{type(config).__qualname__}"
+            raise ConfigError(f"`config` must be a {type(self).__name__}.Config, but got a {came}.")
         given = {"length": self.length, "contamination": self.contamination, "seed": self.seed}
-        return update(config, {name: value for name, value in given.items() if value is not None})
+        return update(config, to_mapping(config) | {name: value for name, value in given.items() if value is not None})
 
     @final
     def fit(
@@ -120,8 +125,8 @@ class Detector(BaseEstimator, ABC):
     ) -> Self:
         """Learn from history `X`: a data frame, an array (time, variable) or (observation, time, variable), or a dict
         of entities. `y` is ignored. `validation` is unlabelled data for early stopping and the threshold; without it
-        a share of the observations is set aside. `checkpoint` names a folder from which `resume=True` goes on."""
-        settings = self.settings
+        a share of the observations is set aside. `checkpoint` names a file from which `resume=True` goes on."""
+        settings = self._asked()
         series = as_series(X, settings.length)
         series = match(series, series[0].names)
         self._check_intervals(series, series[0].clock)
@@ -143,12 +148,14 @@ class Detector(BaseEstimator, ABC):
             if not len(held):
                 raise DataError(f"The validation data holds no observation of {settings.length} rows; give more of it.")
         self.__dict__.pop("threshold_", None)  # from here on, and until it is done, this detector is not fitted
+        self.settings_ = settings
         self.variables_ = series[0].names
         self.clock_ = replace(series[0].clock, start=0)
         self.scaler_ = scaler
         self.provenance_ = provenance(self.name, every)
         where = Path(checkpoint) if checkpoint is not None else None
-        fitting = Fitting(progress, where, resume, self.provenance_["data"])
+        fingerprint = {"history": self.provenance_["data"], "validation": describe(held)}
+        fitting = Fitting(progress, where, resume, fingerprint)
         self._fit(train.scaled(scaler), held.scaled(scaler), fitting)
         self.decision_scores_ = self._scores(every)
         scores = self._scores(held) if chosen is None else self.decision_scores_[chosen]
@@ -267,7 +274,7 @@ class Detector(BaseEstimator, ABC):
     def _check_amount(self, train: Observations, series: tuple[Series, ...]) -> None:
         if len(train) >= LEAST_OBSERVATIONS:
             return
-        rows, length = sum(len(one) for one in series), self.settings.length
+        rows, length = sum(len(one) for one in series), train.length
         raise DataError(
             f"Training needs at least {LEAST_OBSERVATIONS} observations of {length} rows, but the history has {rows} "
             f"rows in {len(series)} series; use a smaller length or more data."

@@ -13,22 +13,27 @@ from tsadc.series import Observations, Series
 
 
 def provenance(detector: str, observations: Observations) -> dict[str, Any]:
-    """The training data (sizes and a digest) and the versions of what trained on it."""
-    series = observations.series
+    """The training data and the versions of what trained on it."""
     return {
         "detector": detector,
-        "data": {
-            "entities": len(series),
-            "rows": sum(len(one) for one in series),
-            "variables": len(observations.names),
-            "observations": len(observations),
-            "length": observations.length,
-            "digest": _digest(series),
-        },
+        "data": describe(observations),
         "versions": {
             "python": platform.python_version(),
             **{name: importlib.metadata.version(name) for name in ("tsadc", "torch", "numpy")},
         },
+    }
+
+
+def describe(observations: Observations) -> dict[str, Any]:
+    """Sizes of some data, and a digest of it."""
+    series = observations.series
+    return {
+        "entities": len(series),
+        "rows": sum(len(one) for one in series),
+        "variables": len(observations.names),
+        "observations": len(observations),
+        "length": observations.length,
+        "digest": _digest(series),
     }
 
 

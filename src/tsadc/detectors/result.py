@@ -86,7 +86,9 @@ def assemble(
         causes = stitch(observations, [e.causes for e in pieces], number)
         flagged = [np.full(observations.length, e.score > threshold.value) for e in pieces]
         inside = stitch(observations, flagged, number, fill=False)
-        found = _intervals(np.where(inside, np.nan_to_num(steps, nan=-np.inf), -np.inf), threshold, merge)
+        # In double precision, as an observation's verdict is: against float32 numpy would round the threshold.
+        judged = np.where(inside & ~np.isnan(steps), steps.astype(np.float64), -np.inf)
+        found = _intervals(judged, threshold, merge)
         names = list(evidence[0].views) if evidence else []
         intervals += [_interval(series, run, steps, blame, causes, names, threshold) for run in found]
         timelines.append(_timeline(series, times, steps, found))

@@ -35,10 +35,11 @@ def average_precision(labels: Booleans, scores: Floats) -> float:
 
 def cut(labels: Booleans, flagged: NDArray[np.generic]) -> Cut:
     """Precision, recall and F1 of the observations that were flagged."""
-    chosen = np.asarray(flagged, dtype=bool)
-    hits = int(np.sum(labels & chosen))
+    _check_lengths(labels, flagged)
+    truth, chosen = np.asarray(labels, dtype=bool), np.asarray(flagged, dtype=bool)
+    hits = int(np.sum(truth & chosen))
     precision = hits / max(int(chosen.sum()), 1)
-    recall = hits / max(int(labels.sum()), 1)
+    recall = hits / max(int(truth.sum()), 1)
     return Cut(precision, recall, 2 * precision * recall / (precision + recall) if hits else 0.0)
 
 
@@ -48,7 +49,14 @@ def all_positive_f1(labels: Booleans) -> float:
 
 
 def _check(labels: Booleans, scores: Floats) -> None:
-    if len(labels) != len(scores):
-        raise DataError(f"There are {len(labels)} labels for {len(scores)} scores; each score needs one.")
+    _check_lengths(labels, scores)
     if not 0 < int(np.sum(labels)) < len(labels):
         raise DataError("Ranking is measured between normal and anomalous observations, but only one sort is there.")
+    wrong = np.flatnonzero(~np.isfinite(scores))
+    if len(wrong):
+        raise DataError(f"Scores can be ranked when all are finite, but score {wrong[0]} is {scores[wrong[0]]}.")
+
+
+def _check_lengths(labels: Booleans, scores: NDArray[np.generic]) -> None:
+    if len(labels) != len(scores):
+        raise DataError(f"There are {len(labels)} labels for {len(scores)} scores; each score needs one.")

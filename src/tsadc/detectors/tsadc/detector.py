@@ -46,6 +46,8 @@ class Config(Common):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.hidden is None or 0 < self.hidden < 1, "hidden", "between 0 and 1, or none", self.hidden)
+        chain, most = self.scoring.steps, self.decontaminator.diffusion.steps
+        require(chain <= most, "scoring.steps", f"at most the {most} of decontaminator.diffusion.steps", chain)
 
     @classmethod
     def preset(cls, name: str) -> Self:
@@ -69,6 +71,9 @@ class Config(Common):
                 "state": 64,
                 "kernel": "dplr",
                 "dropout": 0.1,
+                "masking": "RandBM",
+                "start": "signal",
+                "loss": "masked",
                 "at": "uniform",
                 "diffusion": {"steps": 50, "beta_start": 1e-4, "beta_end": 0.02, "target": "noise"},
             },
@@ -78,12 +83,16 @@ class Config(Common):
                 "state": 64,
                 "kernel": "dplr",
                 "dropout": 0.1,
+                "graphs": 6,
+                "neighbours": 3,
                 "zeta": 0.6,
+                "gin_layers": 2,
                 "symmetric": False,
                 "own": True,
                 "identity": False,
+                "weights": {"smooth": 1.0, "sparse": 0.05, "connect": 0.5},
             },
-            scoring={"head": "paper", "masks": 0, "steps": 0},
+            scoring={"head": "paper", "masks": 0, "steps": 0, "weights": (0.01, 1.2)},
             training=asdict(Training(micro_batch=1)),
         )
 

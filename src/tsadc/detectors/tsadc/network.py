@@ -62,7 +62,9 @@ class Network(nn.Module):
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """L = L_noise + L_graph + L_recon, each (batch,)."""
-        x, measured, observed, noise = (drawn[name] for name in ("x", "measured", "observed", "noise"))
+        measured, observed, noise = (drawn[name] for name in ("measured", "observed", "noise"))
+        # Whatever is stored where nothing was measured must not reach a loss, not even through what a network sees.
+        x = torch.where(measured, drawn["x"], 0.0)
         model = self.decontaminator
         last = torch.full((len(x),), model.last, device=x.device)
         if "step" in drawn:

@@ -124,8 +124,8 @@ class Head:
     @classmethod
     def fit(cls, config: Config, training: Sequence[Residuals]) -> Head:
         """Learn the scales from training observations."""
-        worst = np.array([[float(np.nanmax(step)) for step in cls._steps(config, one)] for one in training])
-        low, middle, high = np.quantile(worst, [0.25, 0.5, 0.75], axis=0)
+        worst = np.array([[_worst(step) for step in cls._steps(config, one)] for one in training])
+        low, middle, high = np.nanquantile(worst, [0.25, 0.5, 0.75], axis=0)
         return cls(config, middle, np.maximum((high - low) / NORMAL_IQR, 1e-6))
 
     def evidence(self, found: Residuals) -> Evidence:
@@ -146,9 +146,9 @@ class Head:
         typical = np.maximum(np.exp(self.middle) - SOFT, 1e-6)
         cells = np.stack([found.imputation / typical[0], found.reconstruction / typical[1]])
         contributions = np.where(np.isfinite(cells).any(axis=0), np.nan_to_num(cells).sum(axis=0), np.nan)
-        scores = {name: float(np.nanmax(view)) for name, view in zip(VIEWS, views, strict=True)}
+        scores = {name: _worst(view) for name, view in zip(VIEWS, views, strict=True)}
         return Evidence(
-            float(np.nanmax(steps)),
+            _worst(steps),
             scores,
             steps,
             contributions.astype(np.float32),
@@ -179,6 +179,11 @@ class Head:
     @classmethod
     def restore(cls, config: Config, state: Mapping[str, NDArray[Any]]) -> Head:
         return cls(config, state["head.middle"], state["head.spread"])
+
+
+def _worst(steps: Floats) -> float:
+    """The largest; NaN where there is none, as for a single mask that happens to hide nothing that was measured."""
+    return float(np.fmax.reduce(steps))
 
 
 def _rmse(cells: Floats) -> float:
