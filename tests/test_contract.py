@@ -187,14 +187,12 @@ def test_a_score_does_not_depend_on_what_else_is_asked_for(name):
     together = fitted(name).detect(data)
     for entity, frame in data.items():
         alone = [fitted(name).detect({entity: frame.iloc[i : i + LENGTH]}) for i in range(0, len(frame), LENGTH)]
-        for kind in ("timeline", "variables", "observations"):
-            joined = pd.concat([getattr(one, kind) for one in alone])
-            whole = getattr(together, kind)
-            own = whole.loc[[entity]] if kind == "variables" else whole[whole["entity"] == entity]
-            for column in joined.columns.drop("anomalous", errors="ignore"):
-                assert joined[column].to_numpy().tobytes() == own[column].to_numpy().tobytes() or (
-                    joined[column].tolist() == own[column].tolist()
-                )
+        for kind in ("timeline", "observations"):
+            joined = pd.concat([getattr(one, kind) for one in alone], ignore_index=True)
+            own = getattr(together, kind).query("entity == @entity").reset_index(drop=True)
+            pd.testing.assert_frame_equal(joined, own, check_exact=True)
+        blame = pd.concat([one.variables for one in alone])
+        pd.testing.assert_frame_equal(blame, together.variables.loc[[entity]], check_exact=True)
 
 
 @every
@@ -354,7 +352,7 @@ def test_settings_that_are_wrong(name):
     for wrong in (7, 48.5, "48", -1):
         with pytest.raises(ConfigError, match="`length` must be"):
             make(name, length=wrong).fit(history())
-    for wrong in (-1, 2**63, 0.5, None if name is None else "x"):
+    for wrong in (-1, 2**63, 0.5, "x"):
         with pytest.raises(ConfigError, match="`seed` must be"):
             make(name, seed=wrong).fit(history())
 
@@ -370,9 +368,11 @@ def test_settings_of_another_class(name):
 
 @every
 def test_a_type_that_is_wrong_inside_the_settings(name):
-    config = find(name).Config(validation=True)
-    with pytest.raises(ConfigError, match="`validation` must be a finite number, but got True"):
-        make(name, config=config).fit(history())
+    wrong = {"length": (48.5, "a whole number"), "scaler": ({"method": "standard"}, ".*Scaler.Config")}
+    for setting, (value, expected) in wrong.items():
+        config = find(name).Config(**{setting: value})
+        with pytest.raises(ConfigError, match=f"`{setting}` must be {expected}"):
+            make(name, length=None, config=config).fit(history())
 
 
 @every

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -72,12 +72,15 @@ def detect(
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report.")] = None,
 ) -> None:
     """Say when something is unusual, which variables are to blame, and how sure."""
-    from tsadc.commands.console import say
+    from tsadc.commands.console import progress_bar, say
     from tsadc.commands.workflow import detect_to
     from tsadc.detectors.store import load
     from tsadc.io.tables import read
 
-    say(detect_to(load(model), read(data), out, report, title=", ".join(file.stem for file in data[:3])))
+    title = ", ".join(file.stem for file in data[:3])
+    with progress_bar() as progress:
+        verdict = detect_to(load(model), read(data), out, report, title=title, progress=progress)
+    say(verdict)
 
 
 @app.command()
@@ -112,12 +115,17 @@ def main() -> None:
     keep_freed_memory()
     try:
         app()
-    except (TsadcError, OSError) as error:
-        from tsadc.commands.console import complain
+    except TsadcError as error:
+        _refuse(str(error))
+    except OSError as error:
+        _refuse(f"{error.filename} cannot be used: {error.strerror}." if error.filename else str(error))
 
-        system = "" if isinstance(error, TsadcError) else f"{error.filename} cannot be used: {error.strerror}."
-        complain(system or str(error))
-        raise SystemExit(2) from None
+
+def _refuse(sentence: str) -> NoReturn:
+    from tsadc.commands.console import complain
+
+    complain(sentence)
+    raise SystemExit(2) from None
 
 
 def _show_notice(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:

@@ -40,7 +40,7 @@ def demonstrate(
     config = tsadc.Config.with_settings(training={"epochs": epochs})  # type: ignore[attr-defined]
     settings: dict[str, Any] = {"length": plant.length, "contamination": plant.contamination, "seed": seed}
     detector = tsadc(**settings, config=config).fit(split.train, progress=progress)
-    result = detector.detect(split.test.series)
+    result = detector.detect(split.test.series, progress=progress)
     scores = result.observations["score"].to_numpy()
     rows = [_row("tsadc", labels, scores, detector.threshold_)]
     for name in ("robust-z", "random"):

@@ -7,11 +7,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from tsadc.detectors.base import Scored
+    from tsadc.nn.train import Progress as Trained
 
 FIRST = os.environ.get("RANK", "0") == "0"  # under torchrun only one process speaks
 console = Console(quiet=not FIRST, highlight=False)
@@ -38,20 +42,24 @@ def show(rows: Sequence[tuple[str, str]]) -> None:
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Callable[[Any], None]]:
-    """A callback for training progress, drawn as a bar; where there is no terminal, as a line per epoch."""
+    """A callback for training and scoring, drawn as a bar; where there is no terminal, a line per epoch."""
+    from tsadc.detectors.base import Scored
+
     columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading", total=None, note="")
 
-        def report(now: Any) -> None:
+        def report(now: Scored | Trained) -> None:
+            if isinstance(now, Scored):
+                bar.update(task, description="scoring", completed=now.done, total=now.total, note="observations")
+                return
             left = timedelta(seconds=round(now.seconds_left))
             note = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.4f}"
             if now.validation is not None:
                 note += f"  validation {now.validation:.4f}"
-            bar.update(
-                task, description="training", completed=now.update, total=now.updates, note=f"{note}  {left} left"
-            )
+            note += f"  {left} left"
+            bar.update(task, description="training", completed=now.update, total=now.updates, note=note)
             if now.epoch_ended and not console.is_terminal:
-                say(f"{note}  {left} left")
+                say(note)
 
         yield report

@@ -9,7 +9,7 @@ import numpy as np
 
 from tsadc.detectors.store import read_settings
 from tsadc.io.tables import read
-from tsadc.report.words import Times, count
+from tsadc.report.words import THIN, Times, count
 from tsadc.series import Clock, Series
 
 
@@ -74,7 +74,7 @@ def _about_series(series: Series) -> str:
 
 
 def _sampling(clock: Clock) -> str:
-    return f"every {Times(clock).duration(1)}" if clock.dated else "no timestamps, rows are counted"
+    return f"every {Times(clock).duration(1).replace(THIN, ' ')}" if clock.dated else "no timestamps, rows are counted"
 
 
 def _some(names: Sequence[str], most: int = 8) -> str:

@@ -65,12 +65,20 @@ def fit_model(
     )
 
 
-def detect_to(detector: Detector, series: tuple[Series, ...], out: Path, report: Path | None, *, title: str) -> str:
+def detect_to(
+    detector: Detector,
+    series: tuple[Series, ...],
+    out: Path,
+    report: Path | None,
+    *,
+    title: str,
+    progress: Callable[[Any], None] | None = None,
+) -> str:
     """Detect and write tables, and a report if asked for: all or nothing. Returns a verdict."""
     if report == out:
         raise ModelFileError(f"{out} cannot be the folder of the tables and the report; give the report its own name.")
     with new_folder(out) as folder:
-        result = detector.detect(series)
+        result = detector.detect(series, progress=progress)
         names = write_tables(result, folder, parquet=out.suffix == ".parquet")
         if report is not None:
             # A report inside the folder appears with it.

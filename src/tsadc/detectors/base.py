@@ -46,6 +46,14 @@ class Common:
 
 
 @dataclass(frozen=True)
+class Scored:
+    """Progress while observations are scored."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Fitting:
     """What a training run needs besides data: who is told of progress, and where it may be resumed from."""
 
@@ -157,8 +165,8 @@ class Detector(BaseEstimator, ABC):
         fingerprint = {"history": self.provenance_["data"], "validation": describe(held)}
         fitting = Fitting(progress, where, resume, fingerprint)
         self._fit(train.scaled(scaler), held.scaled(scaler), fitting)
-        self.decision_scores_ = self._scores(every)
-        scores = self._scores(held) if chosen is None else self.decision_scores_[chosen]
+        self.decision_scores_ = self._scores(every, progress)
+        scores = self._scores(held, progress) if chosen is None else self.decision_scores_[chosen]
         # A tail of fewer than two observations says nothing: then the training scores join in.
         if len(scores) * settings.contamination < 2:
             scores = np.concatenate([scores, self.decision_scores_])
@@ -171,15 +179,21 @@ class Detector(BaseEstimator, ABC):
         self._require_fitted()
         return (self.decision_scores_ > self.threshold_).astype(np.int64)
 
-    def _scores(self, observations: Observations) -> Floats:
-        return np.array([e.score for e in self._score(observations.scaled(self.scaler_))], dtype=np.float64)
+    def _scores(self, observations: Observations, progress: Callable[[Any], None] | None = None) -> Floats:
+        return np.array([found.score for found in self._evidence(observations, progress)], dtype=np.float64)
+
+    def _evidence(self, observations: Observations, progress: Callable[[Any], None] | None) -> Iterator[Evidence]:
+        for i, found in enumerate(self._score(observations.scaled(self.scaler_))):
+            if progress is not None:
+                progress(Scored(i + 1, len(observations)))
+            yield found
 
     @final
-    def detect(self, X: Any) -> Result:
+    def detect(self, X: Any, *, progress: Callable[[Any], None] | None = None) -> Result:
         """When, which variable, how sure: see `Result`."""
         pieces = self._cut(X)
         observations, evidence, expected = pieces.observations, [], []
-        for i, found in enumerate(self._score(observations.scaled(self.scaler_))):
+        for i, found in enumerate(self._evidence(observations, progress)):
             if found.expected is not None:
                 raw = self.scaler_.undo(observations.entity(i), found.expected.T).T
                 expected.append(raw.astype(np.float32))

@@ -1,0 +1,130 @@
+"""What a data set is to the rest of the project: a card that says what it is and how to get it, and a reader that
+turns the files of its official layout into labelled observations of equal length."""
+
+from __future__ import annotations
+
+import abc
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from tsadc.errors import DataError
+from tsadc.series import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """So many observations, of which the share `ratio` is anomalous."""
+
+    observations: int
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class PaperCounts:
+    """The paper's Table 1."""
+
+    train: Share
+    validation: Share
+    test: Share
+
+    @property
+    def parts(self) -> dict[str, Share]:
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
+    @property
+    def total(self) -> Share:
+        count = sum(part.observations for part in self.parts.values())
+        anomalous = sum(part.observations * part.ratio for part in self.parts.values())
+        return Share(count, anomalous / count)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A data set in words and numbers. `differs` says why counts may not be the paper's."""
+
+    name: str
+    title: str
+    licence: str
+    obtain: str
+    size: str
+    layout: str
+    variables: tuple[str, ...]
+    rate: float
+    length: int
+    entity: str
+    normal: str
+    kinds: tuple[str, ...]
+    paper: PaperCounts | None = None
+    differs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One recording of an entity, and the files it is read from."""
+
+    entity: str
+    name: str
+    files: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Rows [start, stop) of an observation that are anomalous; `variables` are those to blame, if that is known."""
+
+    start: int
+    stop: int
+    kind: str
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """One observation: `values` (time, variable), NaN where not observed, from row `start` of its record on. Without
+    spans it is normal, or at least not labelled otherwise; `part` is the archive's own division, where it has one."""
+
+    values: Floats
+    start: int = 0
+    spans: tuple[Span, ...] = ()
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The observations of one record, and how many were left out for which reason."""
+
+    pieces: Iterable[Piece]
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+class DataSet(abc.ABC):
+    """A reader; its settings are the fields of the dataclass that implements it."""
+
+    card: ClassVar[Card]
+
+    @abc.abstractmethod
+    def records(self, raw: Path) -> Sequence[Record]:
+        """Every record under `raw`; those of one entity follow each other."""
+
+    @abc.abstractmethod
+    def read(self, record: Record) -> Reading:
+        """The observations of one record, in the order of time."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.card.variables
+
+
+def files_under(raw: Path, *patterns: str) -> list[Path]:
+    """The files below `raw` that match a pattern, sorted; hidden ones are passed over."""
+    if not raw.is_dir():
+        raise DataError(f"There is no folder {raw}.")
+    found = {file for pattern in patterns for file in raw.rglob(pattern) if file.is_file()}
+    return sorted(file for file in found if not file.name.startswith("."))
+
+
+def cut(values: Floats, length: int) -> list[tuple[int, Floats]]:
+    """The whole pieces of `length` rows with their first rows; what is left at the end is dropped."""
+    return [(start, values[start : start + length]) for start in range(0, len(values) - length + 1, length)]

@@ -1,0 +1,169 @@
+"""EDF and EDF+: signals each at their own rate, annotations, and a start that is often anonymised. The header is read
+here as well, since what a file should hold decides whether it is whole, and where its gaps are."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.recording import Annotation, Channel, Recording, check_readable, distinct, package, reason
+
+ANONYMOUS = date(1985, 1, 1)  # EDF+ writes this date where it may not tell
+FIRST_FIELDS = 256  # bytes of the header before what it says of each signal, and for each signal
+MOST_GAP = 10  # gaps of this many times the data are a mistake in the file
+ONSET = re.compile(rb"[+-]\d+(?:\.\d*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How the bytes of a file are laid out: `records`, each with `samples[i]` numbers of two bytes of signal i."""
+
+    header: int
+    records: int
+    duration: float
+    labels: tuple[str, ...]
+    samples: tuple[int, ...]
+    legacy_date: str
+    gaps: bool
+
+    @property
+    def record(self) -> int:
+        return 2 * sum(self.samples)
+
+
+def read_edf(path: str | Path) -> Recording:
+    """The signals in physical units and the annotations. Gaps of a discontinuous file (EDF+D) become NaN."""
+    path = Path(path)
+    check_readable(path)
+    edfio = package("edfio", path, "EDF")
+    layout = _complete(_layout(path), path)
+    try:
+        # What edfio warns of is told here in the project's words, or is its own repair of a header.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            file = edfio.read_edf(path, header_encoding="latin-1")
+            channels = _channels(file, layout, path)
+            start = _start(file, layout)
+            comments = (f"Patient: {file.local_patient_identification}", f"Recording: {file.local_recording_identification}")
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file can fail anywhere in edfio
+        raise DataError(f"{path} is not a readable EDF file: {reason(error)}.") from None
+    for signal in file.signals:
+        if signal.physical_min == signal.physical_max or signal.digital_min == signal.digital_max:
+            _notice(f"{path}: the range of channel {signal.label!r} is empty, so its raw numbers are used.")
+    return Recording(channels, start, _annotations(file, path), comments, str(path))
+
+
+def _layout(path: Path) -> _Layout:
+    with path.open("rb") as file:
+        first = file.read(FIRST_FIELDS).decode("latin-1")
+        try:
+            header, records, signals = int(first[184:192]), int(first[236:244]), int(first[252:256])
+            duration = float(first[244:252])
+            if signals < 1 or header != FIRST_FIELDS * (signals + 1) or not 0 <= duration < float("inf"):
+                raise ValueError
+            rest = file.read(FIRST_FIELDS * signals).decode("latin-1")
+            labels = tuple(rest[16 * i : 16 * (i + 1)].strip() for i in range(signals))
+            samples = tuple(int(rest[216 * signals + 8 * i :][:8]) for i in range(signals))
+            if min(samples) < 0 or sum(samples) == 0:
+                raise ValueError
+        except ValueError:
+            raise DataError(f"{path} is not an EDF file, or its header is damaged.") from None
+    return _Layout(header, records, duration, labels, samples, first[168:176], first[192:197] == "EDF+D")
+
+
+def _complete(layout: _Layout, path: Path) -> _Layout:
+    """The layout with the number of records that are there and promised."""
+    held, rest = divmod(path.stat().st_size - layout.header, layout.record)
+    promised = layout.records if layout.records >= 0 else held  # -1: not known when the header was written
+    if held < promised:
+        raise DataError(
+            f"{path} is truncated: its header promises {promised} records of {layout.record} bytes, but it holds "
+            f"{held}{' and a part' if rest else ''}; fetch it again."
+        )
+    surplus = (held - promised) * layout.record + rest
+    if surplus:
+        _notice(f"{path} has {surplus} byte(s) after the last record that its header promises, which are left out.")
+    return _Layout(layout.header, promised, *(getattr(layout, name) for name in _Layout.__slots__[2:]))
+
+
+def _channels(file: Any, layout: _Layout, path: Path) -> tuple[Channel, ...]:
+    onsets = _onsets(layout, path) if layout.gaps else None
+    out = []
+    for name, signal in zip(distinct(file.labels), file.signals, strict=True):
+        each = signal.samples_per_data_record
+        values: NDArray[np.float64] = signal.data[: layout.records * each]
+        if onsets is not None:
+            values = _spread(values.reshape(layout.records, each), onsets, signal.sampling_frequency, path)
+        out.append(Channel(name, signal.physical_dimension, float(signal.sampling_frequency), values))
+    return tuple(out)
+
+
+def _onsets(layout: _Layout, path: Path) -> NDArray[np.float64]:
+    """When each record starts, in seconds: the first thing in the first annotation signal of a discontinuous file."""
+    if "EDF Annotations" not in layout.labels:
+        raise DataError(f"{path} says that it has gaps, but has no annotations that tell where they are.")
+    signal = layout.labels.index("EDF Annotations")
+    first = 2 * sum(layout.samples[:signal])
+    content = np.memmap(path, np.uint8, "r", layout.header, (layout.records, layout.record))
+    found = [ONSET.match(bytes(record)) for record in content[:, first : first + 2 * layout.samples[signal]]]
+    onsets = np.array([float(one.group()) if one else np.nan for one in found])
+    steps = np.diff(onsets)
+    if np.isnan(onsets).any() or (steps < 0.999 * layout.duration).any():
+        raise DataError(f"{path} has gaps, but the times of its records are missing or overlap.")
+    if steps.sum() > MOST_GAP * layout.duration * layout.records:
+        raise DataError(f"{path} has gaps of {steps.max():.0f} s, far longer than what it holds; split it there.")
+    return onsets - onsets[0]
+
+
+def _spread(records: NDArray[np.float64], onsets: NDArray[np.float64], rate: float, path: Path) -> NDArray[np.float64]:
+    count, each = records.shape
+    # Times may be rounded to less than a sample: records that follow each other never overlap for that.
+    places = np.rint(onsets * rate).astype(np.int64) - np.arange(count) * each
+    places = np.maximum.accumulate(places) + np.arange(count) * each
+    out = np.full(int(places[-1]) + each, np.nan)
+    out[places[:, None] + np.arange(each)] = records
+    return out
+
+
+def _start(file: Any, layout: _Layout) -> datetime | None:
+    """Date and time; an anonymised or impossible date is replaced, so that the time of day is kept."""
+    try:
+        time = file.starttime
+    except ValueError:
+        return None
+    try:
+        return datetime.combine(file.startdate, time)
+    except ValueError:  # which edfio's error for an anonymised date is, too
+        return datetime.combine(_legacy_date(layout.legacy_date), time)
+
+
+def _legacy_date(text: str) -> date:
+    """dd.mm.yy, where yy is 1985 to 2084."""
+    try:
+        day, month, year = map(int, re.split(r"\D", text.strip()))
+        return date(year + (1900 if year >= 85 else 2000), month, day)
+    except ValueError:
+        return ANONYMOUS
+
+
+def _annotations(file: Any, path: Path) -> tuple[Annotation, ...]:
+    try:
+        found = file.annotations
+    except ValueError as error:
+        _notice(f"{path}: its annotations cannot be read and are left out: {reason(error)}.")
+        return ()
+    return tuple(Annotation(float(one.onset), float(one.duration or 0), one.text) for one in found)
+
+
+def _notice(message: str) -> None:
+    warnings.warn(message, TsadcNotice, stacklevel=4)

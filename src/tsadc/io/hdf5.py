@@ -1,0 +1,102 @@
+"""HDF5 files of no particular layout: every numeric dataset of one or two axes is a signal, named by its path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tsadc.errors import DataError
+from tsadc.io.recording import Channel, Recording, check_readable, distinct, package, reason, suggestion
+
+RATE_ATTRIBUTES = ("fs", "sampling_rate", "sampling_frequency", "sample_rate", "sfreq", "rate", "Fs")
+NAME_ATTRIBUTES = ("channels", "channel_names", "ch_names", "labels", "leads", "names")
+UNIT_ATTRIBUTES = ("unit", "units")
+
+
+def read_hdf5(path: str | Path, groups: Sequence[str] | None = None, rate: float | None = None) -> Recording:
+    """The signals below `groups` (all of them, if None). Of two axes the longer is time; the signals along the other
+    have the names in an attribute such as `channels`, otherwise numbers. The rate is an attribute such as `fs` of the
+    dataset or of a group around it, otherwise `rate`. Infinite values count as not measured."""
+    path = Path(path)
+    check_readable(path)
+    h5py = package("h5py", path, "HDF5")
+    try:
+        with h5py.File(path, "r") as file:
+            datasets = {one.name.strip("/"): one for one in _datasets(h5py, file, groups, path)}
+            signals = [_channels(dataset, rate) for dataset in datasets.values() if _is_signal(dataset)]
+    except OSError as error:
+        raise DataError(f"{path} is not a readable HDF5 file: {reason(error)}.") from None
+    channels = [channel for signal in signals for channel in signal]
+    if not channels:
+        held = f"; it holds {', '.join(list(datasets)[:10])}" if datasets else ""
+        raise DataError(f"{path} should hold datasets of numbers with one or two axes, but has none{held}.")
+    names = distinct([channel.name for channel in channels])
+    named = (Channel(name, c.unit, c.rate, c.values) for name, c in zip(names, channels, strict=True))
+    return Recording(tuple(named), None, (), (), str(path))
+
+
+def _datasets(h5py: Any, file: Any, groups: Sequence[str] | None, path: Path) -> Iterator[Any]:
+    for group in groups if groups is not None else ("/",):
+        if group not in file:
+            held: list[str] = []
+            file.visit(held.append)
+            raise DataError(f"{path} has no group {group!r}{suggestion(group, held)}.")
+        node = file[group]
+        found = [node] if isinstance(node, h5py.Dataset) else []
+        if not found:
+            node.visititems(lambda _, one: found.append(one) if isinstance(one, h5py.Dataset) else None)
+        yield from found
+
+
+def _is_signal(dataset: Any) -> bool:
+    return dataset.dtype.kind in "iuf" and dataset.ndim in (1, 2) and dataset.size > 0
+
+
+def _channels(dataset: Any, rate: float | None) -> list[Channel]:
+    name = dataset.name.strip("/")
+    values: NDArray[np.float64] = np.asarray(dataset[...], dtype=np.float64)
+    values[np.isinf(values)] = np.nan
+    known = _rate(dataset)
+    known = known if known is not None else rate
+    unit = next((text for key in UNIT_ATTRIBUTES if (text := _text(dataset.attrs.get(key)))), "")
+    if values.ndim == 1:
+        return [Channel(name, unit, known, values)]
+    rows = values if values.shape[1] > values.shape[0] else np.ascontiguousarray(values.T)
+    parts = _part_names(dataset, len(rows))
+    return [Channel(f"{name}/{part}", unit, known, row) for part, row in zip(parts, rows, strict=True)]
+
+
+def _part_names(dataset: Any, count: int) -> list[str]:
+    for key in NAME_ATTRIBUTES:
+        names = np.ravel(dataset.attrs[key]).tolist() if key in dataset.attrs else []
+        if len(names) == count and all(_text(name) for name in names):
+            return [_text(name) for name in names]
+    return [str(i) for i in range(count)]
+
+
+def _rate(dataset: Any) -> float | None:
+    """From the dataset outwards to the file."""
+    node = dataset
+    while True:
+        for key in RATE_ATTRIBUTES:
+            number = _number(node.attrs.get(key))
+            if number is not None and np.isfinite(number) and number > 0:
+                return number
+        if node.name == "/":
+            return None
+        node = node.parent
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(np.ravel(value)[0]) if value is not None and np.size(value) == 1 else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value if isinstance(value, str) else ""

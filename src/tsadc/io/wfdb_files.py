@@ -1,0 +1,103 @@
+"""PhysioNet's WFDB records (a `.hea` header beside its `.dat` or `.mat` signals), and the MAT structs in which CPSC2018
+first came."""
+
+from __future__ import annotations
+
+from datetime import datetime, time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.io import loadmat, whosmat
+
+from tsadc.errors import DataError
+from tsadc.io.recording import Channel, Recording, check_readable, distinct, package, reason
+
+LEADS = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6")
+CPSC2018_RATE = 500.0  # Hz, which its MAT structs leave to their description
+
+
+def read_wfdb(path: str | Path) -> Recording:
+    """The record of a `.hea` header, in physical units, NaN where a sample is marked invalid. It starts at a time only
+    where its header has both time and date in the order of the format: the headers of the CinC challenges have the
+    moment of their conversion there, in another order."""
+    path = Path(path)
+    check_readable(path)
+    wfdb = package("wfdb", path, "a WFDB header")
+    name = str(path.with_suffix(""))
+    try:
+        header = wfdb.rdheader(name)
+    except Exception as error:  # a damaged header can fail anywhere in wfdb
+        raise DataError(f"{path} is not a readable WFDB header: {reason(error)}.") from None
+    if not header.n_sig:
+        raise DataError(f"{path} names no signals.")
+    files = _signal_files(path, header)
+    try:
+        record = wfdb.rdrecord(name, smooth_frames=False)
+    except FileNotFoundError as error:
+        raise DataError(f"{path} needs {error.filename}, which is not there.") from None
+    except Exception as error:
+        raise DataError(
+            f"{files or path} is damaged, or holds less than the {header.sig_len} samples that its header {path} "
+            f"promises: {reason(error)}."
+        ) from None
+    return Recording(_channels(record), _start(record), (), tuple(header.comments or ()), str(path))
+
+
+def read_mat(path: str | Path) -> Recording:
+    """A MAT file: the signals of a WFDB header beside it, or a struct `ECG` of the original CPSC2018."""
+    path = Path(path)
+    check_readable(path)
+    header = path.with_suffix(".hea")
+    if header.is_file():
+        return read_wfdb(header)
+    try:
+        names = [name for name, _, _ in whosmat(str(path))]
+        content = loadmat(str(path), variable_names=["ECG"]) if "ECG" in names else {}
+    except NotImplementedError:
+        raise DataError(f"{path} is MATLAB 7.3, which is HDF5: name it .h5, or save it with -v7.") from None
+    except Exception as error:  # a damaged file can fail anywhere in scipy
+        raise DataError(f"{path} is not a readable MAT file: {reason(error)}.") from None
+    if "val" in names:
+        raise DataError(f"{path} holds the signals of a WFDB record, but its header {header.name} is not beside it.")
+    return _from_struct(content.get("ECG"), path)
+
+
+def _signal_files(path: Path, header: Any) -> str:
+    """The names of a record's signal files, all of which are there. Segments name their own."""
+    names = dict.fromkeys(getattr(header, "file_name", None) or ())
+    for name in names:
+        if name != "~" and not (path.parent / name).is_file():
+            raise DataError(f"{path} describes the signals in {name}, but there is no such file beside it.")
+    return ", ".join(str(path.parent / name) for name in names)
+
+
+def _channels(record: Any) -> tuple[Channel, ...]:
+    """A record's signals may have several samples per frame, and so different rates."""
+    names = distinct([name or "" for name in record.sig_name or [""] * record.n_sig])
+    frames = record.samps_per_frame or [1] * record.n_sig
+    return tuple(
+        Channel(name, unit or "", float(record.fs * per_frame), np.asarray(signal, dtype=np.float64))
+        for name, unit, per_frame, signal in zip(names, record.units, frames, record.e_p_signal, strict=True)
+    )
+
+
+def _start(record: Any) -> datetime | None:
+    if record.base_date is None:
+        return None
+    return datetime.combine(record.base_date, record.base_time or time())
+
+
+def _from_struct(struct: Any, path: Path) -> Recording:
+    try:
+        entry = struct[0, 0]
+        data: NDArray[np.float64] = np.asarray(entry["data"], dtype=np.float64)
+        keys = [key for key in ("age", "sex") if key in entry.dtype.names]
+        comments = tuple(f"{key.capitalize()}: {np.ravel(entry[key])[0]}" for key in keys)
+    except (TypeError, ValueError, IndexError, KeyError):
+        raise DataError(f"{path} should hold a struct `ECG` with the field `data`, as CPSC2018 does.") from None
+    if data.ndim != 2 or len(data) != len(LEADS):
+        raise DataError(f"{path} should hold {len(LEADS)} leads by time in `ECG.data`, but its shape is {data.shape}.")
+    channels = tuple(Channel(lead, "mV", CPSC2018_RATE, row) for lead, row in zip(LEADS, data, strict=True))
+    return Recording(channels, None, (), comments, str(path))

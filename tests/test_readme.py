@@ -1,0 +1,97 @@
+"""The commands and the Python of the README and the guides run, on small files and the tiny preset."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tsadc import cli
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(file: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / file).read_text(), flags=re.DOTALL)
+
+
+def write_units(folder: Path, names: list[str], rows: int, seed: int) -> None:
+    folder.mkdir(parents=True)
+    generator = np.random.default_rng(seed)
+    times = pd.date_range("2026-01-01", periods=rows, freq="1min")
+    for name in names:
+        load = np.sin(np.arange(rows) / 9)
+        values = {f"sensor_{k}": load * (k + 1) + generator.normal(0, 0.1, rows) for k in range(3)}
+        pd.DataFrame({"time": times, **values}).to_csv(folder / f"{name}.csv", index=False)
+
+
+def run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [
+        word
+        for part in shlex.split(command, comments=True)
+        for word in (sorted(map(str, Path().glob(part))) if "*" in part else [part])
+    ]
+    if words[1] == "fit":
+        words += ["--preset", "tiny", "--epochs", "1"]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code in (0, None), command
+
+
+@pytest.mark.parametrize(
+    ("file", "prefix"), [("README.md", ""), ("docs/guides/own-csv.md", "demo/")], ids=["readme", "guide"]
+)
+def test_every_command_runs(file, prefix, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_units(tmp_path / f"{prefix}history", ["unit-1", "unit-6"], 900, seed=0)
+    write_units(tmp_path / f"{prefix}new", ["unit-1", "unit-6"], 300, seed=1)
+    write_units(tmp_path / "more", ["host-9"], 900, seed=2)
+    (tmp_path / "more" / "host-9.csv").rename(tmp_path / "host-9.csv")
+    commands = [line for block in blocks(file, "console") for line in block.splitlines() if line.startswith("tsadc ")]
+    assert {shlex.split(line)[1] for line in commands} >= {"fit", "detect", "adapt"}
+    for command in commands:
+        run(command, monkeypatch)
+    assert {path.name for path in (tmp_path / "found").iterdir()} == {
+        "intervals.csv",
+        "timeline.csv",
+        "observations.csv",
+    }
+    assert (tmp_path / "found.html").stat().st_size > 10_000
+
+
+@pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
+@pytest.mark.parametrize("file", ["README.md", "docs/guides/own-csv.md"])
+def test_the_python_runs(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_units(tmp_path / "demo/history", ["unit-1", "unit-2"], 6000, seed=0)
+    write_units(tmp_path / "demo/new", ["unit-1"], 1300, seed=1)
+    names = {f"unit-{i}": tmp_path / f"demo/history/unit-{i}.csv" for i in (1, 2)}
+    frames = {name: pd.read_csv(path, parse_dates=["time"]) for name, path in names.items()}
+    scope = {"history": frames, "new": {"unit-1": pd.read_csv("demo/new/unit-1.csv", parse_dates=["time"])}}
+    (code,) = blocks(file, "python")
+    code = re.sub(r"seed=0\)", "seed=0, config=tsadc.TSADC.Config.tiny())", code)
+    exec(code, scope)
+    result = scope["result"]
+    assert np.isfinite(result.observations["score"]).all()
+    if file == "README.md":
+        described = re.findall(r"result\.(\w+)\s+# (.*)", code)
+        assert {name for name, _ in described} == {"intervals", "timeline", "variables", "observations", "expected"}
+        for name, text in described:
+            if name in ("intervals", "observations"):
+                assert list(getattr(result, name).columns) == re.sub(r" \(.*\)", "", text).split(", ")
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"^make ([\w-]+)", "\n".join(blocks("README.md", "console")), flags=re.MULTILINE):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_links_lead_somewhere():
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name} -> {target}"
