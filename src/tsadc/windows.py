@@ -7,7 +7,7 @@ row."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,6 +55,15 @@ def stitch(observations: Observations, pieces: Sequence[Floats], number: int, fi
         first, last = max(start, 0), min(start + observations.length, rows)
         out[..., first:last] = pieces[i][..., first - start : last - start]
     return out
+
+
+def section(observations: Observations, number: int, chosen: Sequence[int], first: int, stop: int) -> Observations:
+    """Rows [first, stop) of series `number` as a series of their own, with the observations `chosen` in it."""
+    whole = observations.series[number]
+    clock = replace(whole.clock, start=whole.clock.start + first * whole.clock.interval)
+    part = Series(whole.values[first:stop], whole.names, clock, whole.entity)
+    places = tuple(Place(0, observations.places[i].start - first) for i in chosen)
+    return Observations((part,), places, observations.length, observations.scale)
 
 
 def runs(flags: Booleans) -> list[tuple[int, int]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tsadc.detectors.store import read_settings
+from tsadc.errors import ModelFileError
 from tsadc.io.tables import read
 from tsadc.report.words import THIN, Times, count
 from tsadc.series import Clock, Series
@@ -16,6 +18,13 @@ from tsadc.series import Clock, Series
 def about_model(folder: Path) -> list[tuple[str, str]]:
     """Reads the settings only: no weights, no torch."""
     model = read_settings(folder)
+    try:
+        return _about_model(model)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        raise ModelFileError(f"{folder} is not a usable model: its settings are incomplete or damaged.") from None
+
+
+def _about_model(model: Mapping[str, Any]) -> list[tuple[str, str]]:
     settings, origin = model["settings"], model["provenance"]
     data, training = origin["data"], origin.get("training")
     rows = [

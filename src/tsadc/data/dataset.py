@@ -113,6 +113,11 @@ class DataSet(abc.ABC):
         """The observations of one record, in the order of time."""
 
     @property
+    def observation_length(self) -> int:
+        """The card's, unless a setting says otherwise."""
+        return int(getattr(self, "length", self.card.length))
+
+    @property
     def variables(self) -> tuple[str, ...]:
         return self.card.variables
 

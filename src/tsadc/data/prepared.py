@@ -121,19 +121,17 @@ class Prepared:
         """The truth of an entity when only the observations `indices` remain: an anomaly that loses rows in its
         middle falls into several."""
         for truth in self.truth[entity]:
-            stop = -1
+            spans: list[tuple[int, int]] = []
             for position, index in enumerate(indices):
                 shift = (position - index) * self.length
                 first = max(truth.start, index * self.length) + shift
                 last = min(truth.stop, (index + 1) * self.length) + shift
-                if first >= last:
-                    continue
-                if stop >= 0 and first != stop:
-                    yield Truth(entity, start, stop, truth.kind, truth.variables)
-                start = first if first != stop else start
-                stop = last
-            if stop >= 0:
-                yield Truth(entity, start, stop, truth.kind, truth.variables)
+                if first < last and spans and spans[-1][1] == first:
+                    spans[-1] = (spans[-1][0], last)
+                elif first < last:
+                    spans.append((first, last))
+            for first, last in spans:
+                yield Truth(entity, first, last, truth.kind, truth.variables)
 
 
 def load(folder: str | Path) -> Prepared:

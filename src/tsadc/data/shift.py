@@ -1,5 +1,5 @@
-"""How far the train and the test part of each SMD machine differ. Wagner et al. (TimeSeAD, 2023) leave machines out whose
-mean and standard deviation change; here the change is a number for each machine.
+"""How far the train and the test part of each SMD machine differ. Wagner et al. (TimeSeAD, 2023) leave machines out
+whose mean and standard deviation change; here the change is a number for each machine.
 
 For every variable the test part's mean is compared in units of the train part's standard deviation, and the standard
 deviations by their ratio. Both standard deviations have a floor of 0.01 of the variable's range in SMD, which is 1:

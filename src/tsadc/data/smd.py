@@ -1,4 +1,4 @@
-"""The Server Machine Dataset: text folders `train`, `test`, `test_label` and `interpretation_label`, one file per machine.
+"""The Server Machine Dataset: text folders `train`, `test`, `test_label`, `interpretation_label`, a file per machine.
 
 Both parts of a machine are cut into observations; one is anomalous if any of its points is labelled. The train part
 carries no labels. `interpretation_label` names the variables to blame, counted from 1, as `start-stop:1,2,5`."""
@@ -92,7 +92,7 @@ def _read_labels(file: Path, rows: int) -> Booleans:
     values = _numbers(file)
     if values.shape != (rows, 1) or not np.isin(values, (0, 1)).all():
         raise DataError(f"{file} should hold {rows} lines of 0 or 1, one for each row of its test part.")
-    return values[:, 0] == 1
+    return np.equal(values[:, 0], 1)
 
 
 def _numbers(file: Path) -> Floats:
@@ -101,10 +101,14 @@ def _numbers(file: Path) -> Floats:
     except FileNotFoundError:
         raise DataError(f"There is no file {file}.") from None
     except (ValueError, OSError):
-        raise DataError(f"{file} should hold numbers separated by commas, every line as many, and nothing else.") from None
+        raise DataError(
+            f"{file} should hold numbers separated by commas, every line as many, and nothing else."
+        ) from None
     values: Floats = frame.to_numpy()
     if not np.isfinite(values).all():
-        raise DataError(f"{file} breaks off or has empty fields in line {int((~np.isfinite(values)).any(1).argmax()) + 1}.")
+        raise DataError(
+            f"{file} breaks off or has empty fields in line {int((~np.isfinite(values)).any(1).argmax()) + 1}."
+        )
     return values
 
 

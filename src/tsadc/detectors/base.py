@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
@@ -23,7 +23,7 @@ from tsadc.io.frames import as_series
 from tsadc.scale import Scaler
 from tsadc.series import Clock, Floats, Observations, Series
 from tsadc.variables import match
-from tsadc.windows import Cut, cut
+from tsadc.windows import Cut, cut, section
 
 LEAST_OBSERVATIONS = 5
 
@@ -186,26 +186,50 @@ class Detector(BaseEstimator, ABC):
         for i, found in enumerate(self._score(observations.scaled(self.scaler_))):
             if progress is not None:
                 progress(Scored(i + 1, len(observations)))
+            if found.expected is not None:
+                raw = self.scaler_.undo(observations.entity(i), found.expected.T).T
+                found = replace(found, expected=raw.astype(np.float32))
             yield found
 
     @final
     def detect(self, X: Any, *, progress: Callable[[Any], None] | None = None) -> Result:
         """When, which variable, how sure: see `Result`."""
         pieces = self._cut(X)
-        observations, evidence, expected = pieces.observations, [], []
-        for i, found in enumerate(self._evidence(observations, progress)):
-            if found.expected is not None:
-                raw = self.scaler_.undo(observations.entity(i), found.expected.T).T
-                expected.append(raw.astype(np.float32))
-            evidence.append(replace(found, expected=None))
-        threshold = Threshold(self.threshold_, float(np.median(self.decision_scores_)))
+        evidence = list(self._evidence(pieces.observations, progress))
+        return self._assemble(pieces.observations, evidence, pieces.left_out)
+
+    @final
+    def detect_parts(
+        self, X: Any, *, rows: int = 100_000, progress: Callable[[Any], None] | None = None
+    ) -> Iterator[Result]:
+        """What `detect` finds, in parts of about `rows` rows, for requests larger than memory. One after the other the
+        parts are the whole: each ends with its series or after an observation that is not anomalous, so that no
+        interval is cut."""
+        observations = self._cut(X).observations
+        evidence = self._evidence(observations, progress)
+        for number, series in enumerate(observations.series):
+            mine = [i for i, place in enumerate(observations.places) if place.series == number]
+            first, part = 0, list[Evidence]()
+            for i in mine:
+                part.append(next(evidence))
+                stop = len(series) if i == mine[-1] else observations.places[i + 1].start
+                enough = len(part) * self.settings.length >= rows and part[-1].score <= self.threshold_
+                if enough or i == mine[-1]:
+                    chosen = range(i + 1 - len(part), i + 1)
+                    yield self._assemble(section(observations, number, chosen, first, stop), part, 0)
+                    first, part = stop, []
+            if not mine:
+                yield self._assemble(section(observations, number, [], 0, len(series)), [], 0)
+
+    def _assemble(self, observations: Observations, evidence: Sequence[Evidence], left_out: int) -> Result:
+        expected = [found.expected for found in evidence if found.expected is not None]
         return assemble(
             observations,
             evidence,
-            threshold,
+            Threshold(self.threshold_, float(np.median(self.decision_scores_))),
             merge=max(2, round(0.05 * self.settings.length)),
             expected=expected if len(expected) == len(evidence) else None,
-            left_out=pieces.left_out,
+            left_out=left_out,
         )
 
     @final

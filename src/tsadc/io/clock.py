@@ -10,29 +10,35 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tsadc.errors import DataError
+from tsadc.io.reading import spell
 from tsadc.series import Clock, Floats
 
 MOST_JITTER = 0.1  # of an interval
 MOST_GAP = 10  # a grid with this many times more rows than the data is a mistake in the clock, not a gap
 SECOND = 10**9
-UNITS = (86400 * SECOND, 3600 * SECOND, 60 * SECOND, *(10**power for power in range(9, -1, -1)))
+HOUR = 3600 * SECOND
+NIGHT = (23, 0, 1, 2, 3)  # the hours that are repeated when summer ends, all over the world
+UNITS = (24 * HOUR, HOUR, 60 * SECOND, *(10**power for power in range(9, -1, -1)))
 
 
 def regular(times: pd.DatetimeIndex, values: Floats, source: str) -> tuple[Floats, Clock]:
     """Values on the grid that `times` imply, and that grid's clock."""
-    ticks = _ticks(times, source)
+    ticks = ticks_of(times, source)
+    if len(times) < 2:
+        raise DataError(f"{source} has a single row, but it takes two to tell how often it is sampled.")
     steps = np.diff(ticks)
     _check_order(times, steps, source)
-    interval, exact = _interval(ticks, steps)
-    rows, stray = _rows(ticks, interval)
+    interval, exact = interval_of(ticks, steps)
+    rows, stray = rows_of(ticks, interval)
     if stray.any():
         row = max(1, int(np.flatnonzero(stray)[0]))
         raise DataError(
             f"{source} should be sampled regularly, every {pd.Timedelta(interval)} as most of its rows are, but row "
-            f"{row} ({times[row]}) comes {pd.Timedelta(int(steps[row - 1]))} after the one before; resample it first."
+            f"{row} ({times[row]}) comes {pd.Timedelta(int(steps[row - 1]))} after the one before; put it on a grid with "
+            f"every={spell(_whole(interval))!r}."
         )
-    start = int(ticks[0]) if exact else _even_start(ticks, rows, interval)
-    clock = Clock(start, interval, dated=True, timezone=_zone(times))
+    start = int(ticks[0]) if exact else even_start(ticks, rows, interval)
+    clock = Clock(start, interval, dated=True, timezone=zone_of(times))
     if rows[-1] + 1 == len(rows):
         return values, clock
     if rows[-1] + 1 > MOST_GAP * len(rows):
@@ -46,23 +52,41 @@ def regular(times: pd.DatetimeIndex, values: Floats, source: str) -> tuple[Float
     return filled, clock
 
 
-def _ticks(times: pd.DatetimeIndex, source: str) -> NDArray[np.int64]:
-    """Nanoseconds since 1970 in UTC."""
+def ticks_of(times: pd.DatetimeIndex, source: str, first: int = 0) -> NDArray[np.int64]:
+    """Nanoseconds since 1970 in UTC; `first` is the row of the first time, for messages."""
     if times.isna().any():
         row = int(np.flatnonzero(times.isna())[0])
-        raise DataError(f"{source} has no time at row {row}; every row needs one.")
-    if len(times) < 2:
-        raise DataError(f"{source} has a single row, but it takes two to tell how often it is sampled.")
+        raise DataError(f"{source} has no time at row {first + row}; every row needs one.")
     least, most = pd.Timestamp.min.year, pd.Timestamp.max.year
     wrong = np.flatnonzero((times.year <= least) | (times.year >= most))
     if len(wrong):
         raise DataError(
-            f"{source} has the time {times[wrong[0]]} at row {wrong[0]}; the year must be {least + 1} to {most - 1}."
+            f"{source} has the time {times[wrong[0]]} at row {first + wrong[0]}; the year must be {least + 1} to "
+            f"{most - 1}."
         )
     return np.asarray(times.as_unit("ns").asi8)
 
 
+def check_hour(times: pd.DatetimeIndex, steps: NDArray[np.int64], source: str) -> None:
+    """Refuse times without a zone that repeat an hour, and go back nowhere else: a wall clock whose summer ended. (The
+    hour that is missing in spring looks like any gap.)"""
+    back = np.flatnonzero(steps <= 0)
+    ahead = steps[steps > 0]
+    if times.tz is not None or not len(back) or not len(ahead):
+        return
+    usual = int(np.median(ahead))
+    # Hourly rows do not go back, they come twice, as rows do for other reasons too; but then at any time of the day.
+    nightly = (steps[back] < 0) | np.isin(times[back + 1].hour, NIGHT)
+    if usual <= HOUR and (nightly & (np.abs(steps[back] + HOUR - usual) <= usual // 2)).all():
+        row = int(back[0]) + 1
+        raise DataError(
+            f"{source} repeats an hour at row {row} ({times[row]}), as local clocks do when daylight saving time ends; "
+            "write times in UTC, or with their offset from it."
+        )
+
+
 def _check_order(times: pd.DatetimeIndex, steps: NDArray[np.int64], source: str) -> None:
+    check_hour(times, steps, source)
     if (steps < 0).any():
         row = int(np.flatnonzero(steps < 0)[0]) + 1
         raise DataError(
@@ -73,7 +97,7 @@ def _check_order(times: pd.DatetimeIndex, steps: NDArray[np.int64], source: str)
         raise DataError(f"{source} has the time {times[row]} twice, at rows {row - 1} and {row}; keep one of them.")
 
 
-def _interval(ticks: NDArray[np.int64], steps: NDArray[np.int64]) -> tuple[int, bool]:
+def interval_of(ticks: NDArray[np.int64], steps: NDArray[np.int64]) -> tuple[int, bool]:
     """The step of the clock, and whether every timestamp keeps to it exactly. Where timestamps jitter or are rounded,
     it is the roundest step that suits them all: their own mean differs from file to file, and every file of a machine
     must get the same clock."""
@@ -82,7 +106,7 @@ def _interval(ticks: NDArray[np.int64], steps: NDArray[np.int64]) -> tuple[int, 
         return middle, True
     mean = float(ticks[-1] - ticks[0]) / float(np.rint(steps / middle).sum())
     for interval in _round_steps(mean):
-        if not _rows(ticks, interval)[1].any():
+        if not rows_of(ticks, interval)[1].any():
             return interval, False
     return middle, False
 
@@ -97,7 +121,7 @@ def _round_steps(mean: float) -> Iterator[int]:
     yield from (round(mean / unit) * unit for unit in fitting[whole:])
 
 
-def _rows(ticks: NDArray[np.int64], interval: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def rows_of(ticks: NDArray[np.int64], interval: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The row of the grid next to each timestamp, and which of them lie too far off or share it with another."""
     offsets = (ticks - ticks[0]) / interval
     offsets -= np.median(offsets - np.rint(offsets))  # the first timestamp may jitter like any other
@@ -108,14 +132,14 @@ def _rows(ticks: NDArray[np.int64], interval: int) -> tuple[NDArray[np.int64], N
     return rows, stray
 
 
-def _even_start(ticks: NDArray[np.int64], rows: NDArray[np.int64], interval: int) -> int:
+def even_start(ticks: NDArray[np.int64], rows: NDArray[np.int64], interval: int) -> int:
     """Where a clock that jitters starts: at a multiple of its interval since 1970 if that is as close as it jitters."""
     start = int(ticks[0]) + round(float(np.median(ticks - ticks[0] - rows * interval)))
     multiple = (start + interval // 2) // interval * interval
     return multiple if abs(start - multiple) <= MOST_JITTER * interval else start
 
 
-def _zone(times: pd.DatetimeIndex) -> str | None:
+def zone_of(times: pd.DatetimeIndex) -> str | None:
     """The time zone by the name under which it is found again; UTC if it has none."""
     if times.tz is None:
         return None
@@ -123,3 +147,9 @@ def _zone(times: pd.DatetimeIndex) -> str | None:
         return str(times[:1].tz_convert(str(times.tz)).tz)
     except (ValueError, ZoneInfoNotFoundError):
         return "UTC"
+
+
+def _whole(interval: int) -> int:
+    """A step to suggest: rounded to the largest unit it holds ten of."""
+    unit = next((unit for unit in UNITS if interval >= 10 * unit), 1)
+    return interval if interval % unit == 0 else round(interval / unit) * unit

@@ -1,55 +1,127 @@
-"""A frame's columns sorted into time and variables, with every value checked to be a number."""
+"""A frame's columns sorted into time, entity and variables, with every value checked to be a number."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tsadc.errors import DataError, TsadcNotice
-from tsadc.io.times import TIME_NAMES, is_time, read_times
+from tsadc.io.reading import PLAIN, Reading, choose, missing
+from tsadc.io.times import TIME_NAMES, is_epoch, is_time, read_times
 from tsadc.series import Floats
 
 COUNTER_NAMES = TIME_NAMES | {"index", "row", "step"}
 NAMELESS = {"unnamed: 0", "", "__index_level_0__", "level_0"}  # how frames write out an index without a name
+MOST_VARIABLES = 10_000
 GROUPED = re.compile(r"[+-]?\d+([.,]\d{3})*,\d+")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """`times` is None where the frame has no clock."""
+    """`times` is None where the frame has no clock, `entities` where no column names them; both have one per row."""
 
     times: pd.DatetimeIndex | None
     values: Floats
     names: tuple[str, ...]
+    entities: NDArray[np.object_] | None = None
 
 
-def split_columns(frame: pd.DataFrame, source: str) -> Columns:
-    """Find the time in the index, or the time column by type, by name and by content; all else must be numbers."""
+def split_columns(frame: pd.DataFrame, source: str, reading: Reading = PLAIN) -> Columns:
+    """Find the time in the index, or the time column by type, by name and by content, unless `reading` names it; what
+    is taken of the rest must be numbers."""
+    check_width(frame.shape[1], source)
+    for level in (reading.entity, reading.time):
+        if level is not None and level in frame.index.names:
+            frame = frame.reset_index(level=level)
     names = [str(name).strip() for name in frame.columns]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"{source} has two columns named {twice!r}; give every variable its own name.")
     data = {name: frame.iloc[:, i] for i, name in enumerate(names)}
-    times = _index_times(frame.index, source)
-    if times is None:
-        name = next((n for n, column in data.items() if is_time(n, column)), None)
-        if name is not None:
-            times = read_times(data.pop(name), name, source)
-    for name in [name for i, name in enumerate(names) if name in data and _is_counter(name, i, data[name], source)]:
-        del data[name]
-    values = {name: number for name, column in data.items() if (number := _numbers(column, name, source)) is not None}
-    if not values:
-        raise DataError(f"{source} has no column of numbers besides the time; it needs at least two variables.")
-    if len(values) == 1:
+    entities = None if reading.entity is None else _entities(data, reading.entity, source)
+    times = _times(frame.index, data, reading.time, entities, source)
+    wanted = set(reading.columns or ())
+    for i, name in enumerate(names):
+        if name in data and name not in wanted and is_counter(name, i, data[name], entities, source):
+            del data[name]
+    taken, called = _chosen(data, reading, source)
+    values = {
+        new: number
+        for new, name in zip(called, taken, strict=True)
+        if (number := _numbers(data[name], name, source)) is not None
+    }
+    check_count(tuple(values), source)
+    return Columns(times, np.column_stack(list(values.values())), tuple(values), entities)
+
+
+def check_width(count: int, source: str) -> None:
+    """Refuse what is too wide to be a table of sensors, before time is spent on it."""
+    if count > MOST_VARIABLES:
         raise DataError(
-            f"{source} has a single variable, {next(iter(values))!r}, but the detector models how variables depend on "
+            f"{source} has {count} columns, but at most {MOST_VARIABLES} variables can be modelled; should its rows be "
+            "its columns?"
+        )
+
+
+def check_count(names: tuple[str, ...], source: str) -> None:
+    """Refuse fewer than two variables."""
+    if not names:
+        raise DataError(f"{source} has no column of numbers besides the time; it needs at least two variables.")
+    if len(names) == 1:
+        raise DataError(
+            f"{source} has a single variable, {names[0]!r}, but the detector models how variables depend on "
             "each other and needs at least two; if there are more, check the file's separator."
         )
-    return Columns(times, np.column_stack(list(values.values())), tuple(values))
+
+
+def _entities(data: dict[str, pd.Series], name: str, source: str) -> NDArray[np.object_]:
+    """The column `name` as text, taken out of `data`."""
+    if name not in data:
+        raise missing(name, list(data), source)
+    column = data.pop(name)
+    text = column.astype(str).str.strip().to_numpy(dtype=object)
+    absent = column.isna().to_numpy() | (text == "")
+    if absent.any():
+        row = int(np.flatnonzero(absent)[0])
+        raise DataError(
+            f"{source}: the column {name!r} names no entity at row {row} (counted from 0, below the header)."
+        )
+    return np.asarray(text)
+
+
+def _times(
+    index: pd.Index, data: dict[str, pd.Series], name: str | None, entities: NDArray[np.object_] | None, source: str
+) -> pd.DatetimeIndex | None:
+    """The times, taken out of `data`, or None where there are none."""
+    if name is None:
+        times = _index_times(index, source)
+        if times is not None:
+            return times
+        name = next((n for n, column in data.items() if is_time(n, column)), None)
+        return None if name is None else read_times(data.pop(name), name, source)
+    if name not in data:
+        raise missing(name, list(data), source)
+    column = data.pop(name)
+    if pd.api.types.is_numeric_dtype(column) and not is_epoch(column):
+        if _is_even(column, entities):
+            return None
+        raise _no_clock(name, source)
+    return read_times(column, name, source)
+
+
+def _chosen(data: dict[str, pd.Series], reading: Reading, source: str) -> tuple[list[str], tuple[str, ...]]:
+    """The names of the variables to take, and their new names. Time and entity may be named along with them."""
+    if reading.columns is not None:
+        rest = tuple(name for name in reading.columns if name in data or name not in (reading.time, reading.entity))
+        reading = replace(reading, columns=rest or None)
+    positions, called = choose(list(data), reading, source)
+    names = list(data)
+    return [names[i] for i in positions], called
 
 
 def _index_times(index: pd.Index, source: str) -> pd.DatetimeIndex | None:
@@ -64,8 +136,8 @@ def _index_times(index: pd.Index, source: str) -> pd.DatetimeIndex | None:
     return read_times(column, name, source) if is_time(name, column) else None
 
 
-def _is_counter(name: str, position: int, column: pd.Series, source: str) -> bool:
-    """Whether a column only numbers the rows."""
+def is_counter(name: str, position: int, column: pd.Series, entities: NDArray[np.object_] | None, source: str) -> bool:
+    """Whether a column only numbers the rows (of each entity)."""
     if not pd.api.types.is_numeric_dtype(column) or len(column) < 2:
         return False
     if position == 0 and name.lower() in NAMELESS:
@@ -73,14 +145,33 @@ def _is_counter(name: str, position: int, column: pd.Series, source: str) -> boo
     timely = name.lower() in TIME_NAMES
     if not timely and (position > 0 or name.lower() not in COUNTER_NAMES):
         return False
-    steps = np.diff(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    even = bool(steps[0] > 0 and np.allclose(steps, steps[0], rtol=1e-3))
-    if timely and not even and bool((steps > 0).all()):
-        raise DataError(
-            f"{source}: the column {name!r} counts up like a clock, but neither evenly nor since 1970; write times "
-            "such as 2024-01-31 10:00:00, or leave it out."
-        )
-    return even
+    if _is_even(column, entities):
+        return True
+    if timely and bool((_steps(column, entities) > 0).all()):
+        raise _no_clock(name, source)
+    return False
+
+
+def _is_even(column: pd.Series, entities: NDArray[np.object_] | None) -> bool:
+    steps = _steps(column, entities)
+    return bool(len(steps) and steps[0] > 0 and np.allclose(steps, steps[0], rtol=1e-3))
+
+
+def _steps(column: pd.Series, entities: NDArray[np.object_] | None) -> Floats:
+    """From each row to the next of the same entity."""
+    numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    if entities is None:
+        return np.diff(numbers)
+    codes = pd.factorize(entities)[0]
+    order = np.argsort(codes, kind="stable")
+    return np.diff(numbers[order])[np.diff(codes[order]) == 0]
+
+
+def _no_clock(name: str, source: str) -> DataError:
+    return DataError(
+        f"{source}: the column {name!r} counts up like a clock, but neither evenly nor since 1970; write times "
+        "such as 2024-01-31 10:00:00, or leave it out."
+    )
 
 
 def _numbers(column: pd.Series, name: str, source: str) -> Floats | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import dataclass, replace
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from tsadc.errors import DataError, TsadcNotice
 from tsadc.io.recording import Annotation, Channel, Recording, check_readable, distinct, package, reason
 
 ANONYMOUS = date(1985, 1, 1)  # EDF+ writes this date where it may not tell
+ANNOTATIONS = "EDF Annotations"  # the label of a signal that holds text
 FIRST_FIELDS = 256  # bytes of the header before what it says of each signal, and for each signal
 MOST_GAP = 10  # gaps of this many times the data are a mistake in the file
 ONSET = re.compile(rb"[+-]\d+(?:\.\d*)?")
@@ -32,6 +33,7 @@ class _Layout:
     labels: tuple[str, ...]
     samples: tuple[int, ...]
     legacy_date: str
+    legacy_time: str
     gaps: bool
 
     @property
@@ -50,16 +52,19 @@ def read_edf(path: str | Path) -> Recording:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             file = edfio.read_edf(path, header_encoding="latin-1")
+            raw = [s.label for s in file.signals if s.physical_min == s.physical_max or s.digital_min == s.digital_max]
             channels = _channels(file, layout, path)
             start = _start(file, layout)
-            comments = (f"Patient: {file.local_patient_identification}", f"Recording: {file.local_recording_identification}")
+            comments = (
+                f"Patient: {file.local_patient_identification}",
+                f"Recording: {file.local_recording_identification}",
+            )
     except DataError:
         raise
     except Exception as error:  # a damaged file can fail anywhere in edfio
         raise DataError(f"{path} is not a readable EDF file: {reason(error)}.") from None
-    for signal in file.signals:
-        if signal.physical_min == signal.physical_max or signal.digital_min == signal.digital_max:
-            _notice(f"{path}: the range of channel {signal.label!r} is empty, so its raw numbers are used.")
+    for label in raw:
+        _notice(f"{path}: the range of channel {label!r} is empty, so its raw numbers are used.")
     return Recording(channels, start, _annotations(file, path), comments, str(path))
 
 
@@ -74,11 +79,13 @@ def _layout(path: Path) -> _Layout:
             rest = file.read(FIRST_FIELDS * signals).decode("latin-1")
             labels = tuple(rest[16 * i : 16 * (i + 1)].strip() for i in range(signals))
             samples = tuple(int(rest[216 * signals + 8 * i :][:8]) for i in range(signals))
-            if min(samples) < 0 or sum(samples) == 0:
+            if min(samples) < 0 or sum(samples) == 0 or (duration == 0 and set(labels) != {ANNOTATIONS}):
                 raise ValueError
         except ValueError:
             raise DataError(f"{path} is not an EDF file, or its header is damaged.") from None
-    return _Layout(header, records, duration, labels, samples, first[168:176], first[192:197] == "EDF+D")
+    return _Layout(
+        header, records, duration, labels, samples, first[168:176], first[176:184], first[192:197] == "EDF+D"
+    )
 
 
 def _complete(layout: _Layout, path: Path) -> _Layout:
@@ -93,7 +100,9 @@ def _complete(layout: _Layout, path: Path) -> _Layout:
     surplus = (held - promised) * layout.record + rest
     if surplus:
         _notice(f"{path} has {surplus} byte(s) after the last record that its header promises, which are left out.")
-    return _Layout(layout.header, promised, *(getattr(layout, name) for name in _Layout.__slots__[2:]))
+    if promised == 0:
+        raise DataError(f"{path} holds a header, but no data.")
+    return replace(layout, records=promised)
 
 
 def _channels(file: Any, layout: _Layout, path: Path) -> tuple[Channel, ...]:
@@ -103,16 +112,16 @@ def _channels(file: Any, layout: _Layout, path: Path) -> tuple[Channel, ...]:
         each = signal.samples_per_data_record
         values: NDArray[np.float64] = signal.data[: layout.records * each]
         if onsets is not None:
-            values = _spread(values.reshape(layout.records, each), onsets, signal.sampling_frequency, path)
+            values = _spread(values.reshape(layout.records, each), onsets, signal.sampling_frequency)
         out.append(Channel(name, signal.physical_dimension, float(signal.sampling_frequency), values))
     return tuple(out)
 
 
 def _onsets(layout: _Layout, path: Path) -> NDArray[np.float64]:
     """When each record starts, in seconds: the first thing in the first annotation signal of a discontinuous file."""
-    if "EDF Annotations" not in layout.labels:
+    if ANNOTATIONS not in layout.labels:
         raise DataError(f"{path} says that it has gaps, but has no annotations that tell where they are.")
-    signal = layout.labels.index("EDF Annotations")
+    signal = layout.labels.index(ANNOTATIONS)
     first = 2 * sum(layout.samples[:signal])
     content = np.memmap(path, np.uint8, "r", layout.header, (layout.records, layout.record))
     found = [ONSET.match(bytes(record)) for record in content[:, first : first + 2 * layout.samples[signal]]]
@@ -122,10 +131,11 @@ def _onsets(layout: _Layout, path: Path) -> NDArray[np.float64]:
         raise DataError(f"{path} has gaps, but the times of its records are missing or overlap.")
     if steps.sum() > MOST_GAP * layout.duration * layout.records:
         raise DataError(f"{path} has gaps of {steps.max():.0f} s, far longer than what it holds; split it there.")
-    return onsets - onsets[0]
+    since_first: NDArray[np.float64] = onsets - onsets[0]
+    return since_first
 
 
-def _spread(records: NDArray[np.float64], onsets: NDArray[np.float64], rate: float, path: Path) -> NDArray[np.float64]:
+def _spread(records: NDArray[np.float64], onsets: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
     count, each = records.shape
     # Times may be rounded to less than a sample: records that follow each other never overlap for that.
     places = np.rint(onsets * rate).astype(np.int64) - np.arange(count) * each
@@ -138,27 +148,31 @@ def _spread(records: NDArray[np.float64], onsets: NDArray[np.float64], rate: flo
 def _start(file: Any, layout: _Layout) -> datetime | None:
     """Date and time; an anonymised or impossible date is replaced, so that the time of day is kept."""
     try:
-        time = file.starttime
+        return datetime.combine(file.startdate, file.starttime)
+    except (ValueError, IndexError):  # also for an anonymised date, and for an annotation signal without any
+        pass
+    try:
+        clock = time(*_numbers(layout.legacy_time))
     except ValueError:
         return None
     try:
-        return datetime.combine(file.startdate, time)
-    except ValueError:  # which edfio's error for an anonymised date is, too
-        return datetime.combine(_legacy_date(layout.legacy_date), time)
-
-
-def _legacy_date(text: str) -> date:
-    """dd.mm.yy, where yy is 1985 to 2084."""
-    try:
-        day, month, year = map(int, re.split(r"\D", text.strip()))
-        return date(year + (1900 if year >= 85 else 2000), month, day)
+        day, month, year = _numbers(layout.legacy_date)
+        return datetime.combine(date(year + (1900 if year >= 85 else 2000), month, day), clock)
     except ValueError:
-        return ANONYMOUS
+        return datetime.combine(ANONYMOUS, clock)
+
+
+def _numbers(text: str) -> tuple[int, int, int]:
+    """Of dd.mm.yy or hh.mm.ss."""
+    first, second, third = map(int, re.split(r"\D", text.strip()))
+    return first, second, third
 
 
 def _annotations(file: Any, path: Path) -> tuple[Annotation, ...]:
     try:
         found = file.annotations
+    except IndexError:  # edfio's, where the annotation signal is empty
+        return ()
     except ValueError as error:
         _notice(f"{path}: its annotations cannot be read and are left out: {reason(error)}.")
         return ()

@@ -1,4 +1,4 @@
-"""Objects in memory -> Series: data frames (pandas, or any that narwhals knows), arrays, and dicts of them."""
+"""Objects in memory -> Series: data frames (pandas, or any that narwhals knows), xarray, MNE, arrays, dicts of them."""
 
 from __future__ import annotations
 
@@ -11,50 +11,77 @@ import pandas as pd
 from narwhals.exceptions import DuplicateError
 
 from tsadc.errors import DataError
-from tsadc.io.clock import regular
-from tsadc.io.columns import split_columns
+from tsadc.io.columns import check_width, split_columns
+from tsadc.io.entities import Part, assemble, divide
+from tsadc.io.foreign import from_raw, is_raw, is_xarray, xarray_frame
+from tsadc.io.reading import PLAIN, Reading, choose
 from tsadc.series import Clock, Floats, Series
 from tsadc.variables import unnamed
 
 
-def as_series(data: Any, length: int | None = None) -> tuple[Series, ...]:
+def as_series(data: Any, length: int | None = None, reading: Reading = PLAIN) -> tuple[Series, ...]:
     """Whatever a user holds as a tuple of Series. Arrays are (time, variable) or (observation, time, variable); in the
     latter case the observations must have `length` steps. A dict maps entities to such objects."""
     if isinstance(data, Series):
         return (data,)
-    if isinstance(data, Mapping):
+    if isinstance(data, Mapping) and not is_xarray(data):
         if not data:
             raise DataError("The data should map entities to series, but the mapping is empty.")
-        return _distinct(tuple(_one(value, str(entity), length) for entity, value in data.items()))
+        if reading.entity is not None:
+            raise DataError("The data maps entities to series already; leave out `entity`, or pass a single frame.")
+        found = [_some(value, str(entity), length, reading) for entity, value in data.items()]
+        return _distinct(tuple(one for some in found for one in some))
     if isinstance(data, Sequence) and data and all(isinstance(one, Series) for one in data):
         return _distinct(tuple(data))
-    return (_one(data, "series", length),)
+    return _some(data, "series", length, reading)
 
 
-def from_frame(frame: pd.DataFrame, entity: str, source: str) -> Series:
+def from_frame(frame: pd.DataFrame, entity: str, source: str, reading: Reading = PLAIN) -> Series:
     """A pandas frame with its clock in a DatetimeIndex, in a column of timestamps, or nowhere."""
+    (found,) = assemble(parts_of(frame, entity, source, reading), reading)
+    return found
+
+
+def parts_of(frame: pd.DataFrame, entity: str, source: str, reading: Reading = PLAIN) -> list[Part]:
+    """The rows of each entity in a frame: of `entity` alone, unless `reading` names the column that tells."""
     if len(frame) == 0:
         raise DataError(f"{source} holds no rows.")
-    columns = split_columns(frame, source)
-    if columns.times is None:
-        return Series(columns.values, columns.names, Clock(), entity)
-    values, clock = regular(columns.times, columns.values, source)
-    return Series(values, columns.names, clock, entity)
+    return divide(split_columns(frame, source, reading), entity, source)
 
 
-def _one(data: Any, entity: str, length: int | None) -> Series:
+def from_array(data: Any, entity: str, source: str, length: int | None = None, reading: Reading = PLAIN) -> Series:
+    """Numbers of shape (time, variable), or (observation, time, variable) with the observations one after another."""
+    values = _rows(_floats(data, source), length, source)
+    names = unnamed(values.shape[1])
+    if reading.time or reading.entity or reading.every:
+        raise DataError(f"{source} is a bare array without times or names; use it without time, entity and every.")
+    if reading.columns or reading.rename:
+        order, names = choose(names, reading, source)
+        values = values[:, order]
+    return Series(values, names, Clock(), entity)
+
+
+def _some(data: Any, entity: str, length: int | None, reading: Reading) -> tuple[Series, ...]:
     source = f"The data of {entity!r}" if entity != "series" else "The data"
     if isinstance(data, Series):
-        return Series(data.values, data.names, data.clock, entity)
+        return (Series(data.values, data.names, data.clock, entity),)
+    if is_raw(data):
+        return (from_raw(data, entity, source, reading),)
+    frame = xarray_frame(data, source, reading) if is_xarray(data) else _frame(data, source)
+    if frame is None:
+        return (from_array(data, entity, source, length, reading),)
+    return assemble(parts_of(frame, entity, source, reading), reading)
+
+
+def _frame(data: Any, source: str) -> pd.DataFrame | None:
+    """A frame of any library as one of pandas; None if it is no frame."""
     if isinstance(data, pd.DataFrame):
-        return from_frame(data, entity, source)
+        return data
     try:
         frame = nw.from_native(data, eager_only=True, pass_through=True)
     except DuplicateError:
         raise DataError(f"{source} has two columns of the same name; give every variable its own.") from None
-    if isinstance(frame, nw.DataFrame):
-        return from_frame(_to_pandas(frame), entity, source)
-    return _from_array(data, entity, length, source)
+    return _to_pandas(frame) if isinstance(frame, nw.DataFrame) else None
 
 
 def _to_pandas(frame: nw.DataFrame[Any]) -> pd.DataFrame:
@@ -66,8 +93,8 @@ def _to_pandas(frame: nw.DataFrame[Any]) -> pd.DataFrame:
     return out
 
 
-def _from_array(data: Any, entity: str, length: int | None, source: str) -> Series:
-    values = _floats(data, source)
+def _rows(values: Floats, length: int | None, source: str) -> Floats:
+    """Checked values as (time, variable)."""
     if values.ndim == 3:
         if length is not None and values.shape[1] != length:
             raise DataError(
@@ -92,10 +119,12 @@ def _from_array(data: Any, entity: str, length: int | None, source: str) -> Seri
             f"{source} has {values.shape[1]} variable(s), but the detector models how variables depend on each other "
             "and needs at least two."
         )
-    if np.isinf(values).any():
+    check_width(values.shape[1], source)
+    # Extremes find what is infinite without an array of flags as long as the data, which may be a file on disk.
+    if np.isinf(np.fmin.reduce(values, axis=None)) or np.isinf(np.fmax.reduce(values, axis=None)):
         row, column = (int(i[0]) for i in np.nonzero(np.isinf(values)))
         raise DataError(f"{source}: variable {column} is infinite at row {row}; use NaN where nothing was measured.")
-    return Series(values, unnamed(values.shape[1]), Clock(), entity)
+    return values
 
 
 def _floats(data: Any, source: str) -> Floats:

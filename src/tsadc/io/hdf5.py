@@ -28,7 +28,9 @@ def read_hdf5(path: str | Path, groups: Sequence[str] | None = None, rate: float
         with h5py.File(path, "r") as file:
             datasets = {one.name.strip("/"): one for one in _datasets(h5py, file, groups, path)}
             signals = [_channels(dataset, rate) for dataset in datasets.values() if _is_signal(dataset)]
-    except OSError as error:
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file can fail anywhere in h5py
         raise DataError(f"{path} is not a readable HDF5 file: {reason(error)}.") from None
     channels = [channel for signal in signals for channel in signal]
     if not channels:
@@ -46,10 +48,12 @@ def _datasets(h5py: Any, file: Any, groups: Sequence[str] | None, path: Path) ->
             file.visit(held.append)
             raise DataError(f"{path} has no group {group!r}{suggestion(group, held)}.")
         node = file[group]
-        found = [node] if isinstance(node, h5py.Dataset) else []
-        if not found:
-            node.visititems(lambda _, one: found.append(one) if isinstance(one, h5py.Dataset) else None)
-        yield from found
+        if isinstance(node, h5py.Dataset):
+            yield node
+            continue
+        names: list[str] = []
+        node.visit(names.append)
+        yield from (node[name] for name in names if isinstance(node[name], h5py.Dataset))
 
 
 def _is_signal(dataset: Any) -> bool:

@@ -138,7 +138,7 @@ class Recording:
             return Clock()
         if not pd.Timestamp.min.year < self.start.year < pd.Timestamp.max.year:
             warnings.warn(
-                f"{self.source} starts in the year {self.start.year}, too far off for a clock; rows are counted instead.",
+                f"{self.source} starts in the year {self.start.year}, beyond any clock; its rows are counted.",
                 TsadcNotice,
                 stacklevel=3,
             )
@@ -170,10 +170,10 @@ def check_readable(path: Path) -> None:
     """Refuses what cannot be opened, before a library's own words for it."""
     if path.is_dir():
         raise DataError(f"{path} is a folder, but a file was expected; name the files in it.")
+    if not path.is_file():
+        raise DataError(f"There is no file {path}.")
     try:
         path.open("rb").close()
-    except FileNotFoundError:
-        raise DataError(f"There is no file {path}.") from None
     except OSError as error:
         raise DataError(f"{path} may not be read: {(error.strerror or 'unknown reason').lower()}.") from None
 

@@ -13,7 +13,7 @@ from tsadc.errors import DataError
 from tsadc.series import Booleans
 
 REACH = 20  # samples of the slower rate on either side that a new sample is made of
-CUTOFF = 0.91  # of the slower Nyquist frequency: passed up to 0.82 of it, and down by STOPBAND from all of it on
+CUTOFF = 0.91  # of the new Nyquist frequency: passed up to 0.82 of it, and down by about STOPBAND from all of it on
 STOPBAND = 60.0  # dB
 KAISER = 0.1102 * (STOPBAND - 8.7)
 MOST_DRIFT = 0.1  # of a new sample, at the end of the series
@@ -29,11 +29,13 @@ def resample(values: NDArray[np.float64], rate: float, to: float) -> NDArray[np.
     if rate == to or len(values) == 0:
         return values
     ratio = rational(rate, to, len(values))
+    if ratio == 1:
+        return values
     missing = ~np.isfinite(values)
     length = -(-len(values) * ratio.numerator // ratio.denominator)
-    if missing.all():
-        return np.full(length, np.nan)
-    # `line` takes the line through the two ends off first, so that neither a level nor a drift meets a step to zero.
+    if missing.all() or len(values) == 1:
+        return np.full(length, np.nan if missing.all() else values[0])
+    # Beyond its ends the series goes on along the line through them, so that neither a level nor a drift drops to zero.
     filtered: NDArray[np.float64] = resample_poly(
         _bridged(values, missing), ratio.numerator, ratio.denominator, window=_lowpass(ratio), padtype="line"
     )
@@ -43,8 +45,14 @@ def resample(values: NDArray[np.float64], rate: float, to: float) -> NDArray[np.
 
 
 def rational(rate: float, to: float, length: int) -> Fraction:
-    """to / rate as the simplest fraction that drifts by less than a tenth of a sample over `length` samples."""
+    """to / rate: exactly, for rates that were written with few digits or as a fraction; otherwise the simplest fraction
+    that drifts by less than a tenth of a sample over `length` samples."""
     exact = Fraction(to) / Fraction(rate)
+    written = Fraction(to).limit_denominator(1000), Fraction(rate).limit_denominator(1000)
+    if all(written) and (float(written[0]), float(written[1])) == (to, rate):
+        exact = written[0] / written[1]
+    if exact.denominator <= FINEST:
+        return exact
     limit = 1
     while limit < FINEST:
         limit *= 10
@@ -60,8 +68,15 @@ def rational(rate: float, to: float, length: int) -> Fraction:
 def _lowpass(ratio: Fraction) -> NDArray[np.float64]:
     """A filter for the rate at which old and new samples all fall on one grid."""
     slower = max(ratio.numerator, ratio.denominator)
-    taps: NDArray[np.float64] = firwin(2 * REACH * slower + 1, CUTOFF / slower, window=("kaiser", KAISER))
-    return taps
+    # Towards a higher rate nothing can fold back: cut at the old Nyquist frequency, the filter is zero at all old
+    # samples but its own, and a multiple of the old rate keeps them as they are.
+    cutoff = CUTOFF if ratio < 1 else 1.0
+    taps: NDArray[np.float64] = firwin(2 * REACH * slower + 1, cutoff / slower, window=("kaiser", KAISER))
+    # Each new sample is made by one phase of the filter, every `numerator`-th tap: of equal sums, or a level would
+    # come out with a ripple.
+    up = ratio.numerator
+    phase = np.arange(len(taps)) % up
+    return taps / (up * np.bincount(phase, weights=taps)[phase])
 
 
 def _bridged(values: NDArray[np.float64], missing: Booleans) -> NDArray[np.float64]:
@@ -81,4 +96,5 @@ def _unmeasured(missing: Booleans, ratio: Fraction, length: int) -> Booleans:
     first, last = np.maximum(centre - half, edges[0]), np.minimum(centre + half, edges[-1])
     lost = np.interp(last, edges, running) - np.interp(first, edges, running)
     # The last new sample may lie beyond the last old one, which it then repeats.
-    return np.where(last > first, lost > 0.5 * (last - first) + 1e-9, missing[-1])
+    unmeasured: Booleans = np.where(last > first, lost > 0.5 * (last - first) + 1e-9, missing[-1])
+    return unmeasured

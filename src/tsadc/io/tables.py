@@ -1,115 +1,154 @@
-"""Files of rows and columns -> Series, one entity per file: CSV and Parquet."""
+"""Files -> Series, whatever their format: one entity per file, or as a column says."""
 
 from __future__ import annotations
 
-import csv
-import re
-from collections.abc import Callable, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pandas as pd
 
-from tsadc.errors import DataError
-from tsadc.io.frames import from_frame
+from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.arrays import read_npy, read_npz
+from tsadc.io.columnar import read_arrow, read_parquet
+from tsadc.io.delimited import EXACT as EXACT
+from tsadc.io.delimited import read_delimited
+from tsadc.io.entities import Part, by_entity, to_series
+from tsadc.io.files import ending, entity_names, expand
+from tsadc.io.frames import parts_of
+from tsadc.io.reading import PLAIN, Reading
+from tsadc.io.stream import open_rows
 from tsadc.series import Series
+from tsadc.variables import match, unnamed
 
-# From 3.1 on pandas reads floats exactly, and frowns on being asked to.
-PANDAS = tuple(int(part) for part in pd.__version__.split(".")[:2])
-EXACT: dict[str, Any] = {} if PANDAS >= (3, 1) else {"float_precision": "round_trip"}
+T = TypeVar("T")
+READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+    ".csv": read_delimited,
+    ".tsv": read_delimited,
+    ".csv.gz": read_delimited,
+    ".tsv.gz": read_delimited,
+    ".parquet": read_parquet,
+    ".arrow": read_arrow,
+    ".feather": read_arrow,
+}
+ARRAYS: dict[str, Callable[[Path, str, Reading], list[Part]]] = {".npy": read_npy, ".npz": read_npz}
+RECORDINGS = (".hea", ".edf", ".h5", ".hdf5", ".mat")
+ENDINGS = (*READERS, *ARRAYS, *RECORDINGS)
 
 
-def read(paths: str | Path | Sequence[str | Path]) -> tuple[Series, ...]:
-    """One Series per file, its entity the file's name without the ending (or its path, where names repeat)."""
-    files = [Path(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)]
-    if not files:
-        raise DataError("No data file was given.")
-    if len({file.resolve() for file in files}) < len(files):
-        raise DataError("The same data file was given twice.")
-    stems = [file.stem for file in files]
-    names = [file.stem if stems.count(file.stem) == 1 else str(file) for file in files]
-    return tuple(from_frame(read_frame(file), name, str(file)) for file, name in zip(files, names, strict=True))
+def read(paths: str | Path | Sequence[str | Path], reading: Reading = PLAIN) -> tuple[Series, ...]:
+    """One Series per file, its entity the file's name without the ending (or its path, where names repeat), unless
+    `reading` names a column that tells entities. A folder stands for the files in it, a pattern for those it matches."""
+    files = expand(paths, ENDINGS)
+    bad = Bad(reading.skip_bad)
+    parts: list[Part] = []
+    for file, name in zip(files, entity_names(files), strict=True):
+        with bad.kept():
+            parts += read_parts(file, name, reading)
+    parts = _alike(parts, bad)
+    series: list[Series] = []
+    for some in by_entity(parts):
+        with bad.kept():
+            series.append(to_series(some, reading))
+    bad.report(len(files), anything=bool(series))
+    names = series[0].names
+    return tuple(match([one], names)[0] if set(one.names) == set(names) else one for one in series)
 
 
-def read_frame(path: Path) -> pd.DataFrame:
-    """The file as a pandas frame, whatever its format."""
+def read_parts(path: Path, entity: str, reading: Reading = PLAIN) -> list[Part]:
+    """What one file holds: of one entity, or of several."""
+    form = ending(path)
+    if reading.rate is not None and form in (*READERS, *ARRAYS):
+        raise DataError(f"{path} is not a recording, so it has no rate to change; use every instead.")
+    if reading.stream:
+        return [Part(entity, str(path), _checked(path, lambda: open_rows(path, entity, reading)))]
+    if form in RECORDINGS:
+        return [Part(entity, str(path), _checked(path, lambda: _read_recording(path, entity, reading)))]
+    if form in ARRAYS:
+        return _checked(path, lambda: ARRAYS[form](path, entity, reading))
+    return parts_of(read_frame(path, reading), entity, str(path), reading)
+
+
+def read_frame(path: Path, reading: Reading = PLAIN) -> pd.DataFrame:
+    """A file of rows and columns as a pandas frame, whatever its format."""
+    if READERS.get(ending(path)) is read_delimited and reading.entity is not None:
+        return _checked(path, lambda: read_delimited(path, reading.entity))
+    return _checked(path, lambda: READERS[ending(path)](path))
+
+
+def _checked(path: Path, action: Callable[[], T]) -> T:
     if path.is_dir():
         raise DataError(f"{path} is a folder, but a file was expected; name the files in it.")
     if not path.is_file():
         raise DataError(f"There is no file {path}.")
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise DataError(f"{path} should end in {' or '.join(READERS)}, which is how its format is known.")
+    if ending(path) not in ENDINGS:
+        raise DataError(f"{path} should end in {', '.join(ENDINGS)}, which is how its format is known.")
     try:
-        return reader(path)
+        return action()
     except PermissionError:
         raise DataError(f"{path} may not be read: permission denied.") from None
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            lines = [line for line in file.read(65536).split("\n") if line.strip()]
-        if not lines:
-            raise DataError(f"{path} is empty; a header and rows of numbers were expected.")
-        separator = _separator(lines[0])
-        _check_header(next(csv.reader(lines, delimiter=separator, skipinitialspace=True)), path)
-        # Types are told from whole columns, not from chunks: chunks may differ, and pandas would warn of it.
-        frame: pd.DataFrame = pd.read_csv(
-            path, sep=separator, encoding="utf-8-sig", skipinitialspace=True, low_memory=False, **EXACT
-        )
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not UTF-8 text; save it as UTF-8 CSV.") from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error) as error:
-        raise DataError(f"{path} is not a well-formed CSV file: {_reason(error)}.") from None
-    if not isinstance(frame.index, pd.RangeIndex):
-        raise DataError(f"{path} has more values in a row than names in its header; every column needs a name.")
-    # A separator at the end of every line makes one more column, without a name and without a value.
-    ghosts = [name for name in frame.columns if str(name).startswith("Unnamed: ") and frame[name].isna().all()]
-    return frame.drop(columns=ghosts)
+def _read_recording(path: Path, entity: str, reading: Reading) -> Series:
+    from tsadc.io.recording import read_recording
+
+    if reading.time or reading.entity or reading.every:
+        raise DataError(f"{path} is a recording with a clock of its own; use it without time, entity and every.")
+    return read_recording(path).to_series(entity, reading.rate, reading.columns, reading.rename)
 
 
-def _check_header(names: list[str], path: Path) -> None:
-    names = [name.strip() for name in names]
-    dated = not _is_number(names[0]) and any(letter.isdigit() for letter in names[0])
-    rest = names[1:] if dated else names
-    counted = [str(i) for i in range(len(rest))]  # how a frame writes out columns without names
-    if rest and rest != counted and all(_is_number(name) for name in rest):
-        raise DataError(f"{path} has no header: its first line holds numbers where the variables' names belong.")
-    twice = next((name for name in names if name and names.count(name) > 1), None)
-    if twice is not None:
-        raise DataError(f"{path} has two columns named {twice!r}; give every variable its own name.")
+class Bad:
+    """What could not be used: an error at once, or kept for a notice if the rest is wanted all the same."""
+
+    def __init__(self, skip: bool) -> None:
+        self._skip, self._sentences = skip, list[str]()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        try:
+            yield
+        except DataError as error:
+            if not self._skip:
+                raise
+            self._sentences.append(str(error))
+
+    def report(self, files: int, *, anything: bool) -> None:
+        if not anything:
+            raise DataError(f"None of {files} file(s) can be used; of the first: {self._sentences[0]}")
+        if self._sentences:
+            warnings.warn(f"{len(self._sentences)} left out: {' '.join(self._sentences)}", TsadcNotice, stacklevel=3)
 
 
-def _separator(header: str) -> str:
-    """The mark that is most frequent in the header, outside quotes."""
-    bare = re.sub(r'"[^"]*"', "", header)
-    return max(",;\t|", key=bare.count)
+def _alike(parts: list[Part], bad: Bad) -> list[Part]:
+    """The parts that have the variables most files have; their order does not matter, and bare arrays have no names."""
+    named = [part for part in parts if part.names != unnamed(len(part.names))]
+    if not named:
+        return parts
+    usual = Counter(frozenset(part.names) for part in {part.source: part for part in named}.values()).most_common(1)[0][
+        0
+    ]
+    example = next(part for part in named if set(part.names) == usual)
+    wrong: set[str] = set()
+    for part in named:
+        if set(part.names) != usual and part.source not in wrong:
+            wrong.add(part.source)
+            with bad.kept():
+                raise _other_columns(part, example)
+    return [part for part in parts if part.source not in wrong]
 
 
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
+def _other_columns(part: Part, example: Part) -> DataError:
+    lacks = [name for name in example.names if name not in part.names]
+    adds = [name for name in part.names if name not in example.names]
+    how = [f"{verb} {_some(names)}" for verb, names in (("lacks", lacks), ("adds", adds)) if names]
+    return DataError(
+        f"{part.source} has other variables than {example.source}: it {' and '.join(how)}; pick with columns those that "
+        "all files share."
+    )
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
-    try:
-        return pd.read_parquet(path)
-    except ImportError:
-        raise DataError(f"{path} is Parquet, which needs one more package: pip install 'tsadc[parquet]'.") from None
-    except PermissionError:
-        raise
-    except Exception as error:  # a damaged file can fail anywhere on its way through pyarrow and pandas
-        raise DataError(f"{path} is not a readable Parquet file: {_reason(error)}.") from None
-
-
-def _reason(error: Exception) -> str:
-    """The first sentence of another library's message."""
-    message = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
-    return message.split(". ")[0].rstrip(".")
-
-
-READERS: dict[str, Callable[[Path], pd.DataFrame]] = {".csv": _read_csv, ".parquet": _read_parquet}
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")

@@ -28,11 +28,16 @@ def is_time(name: str, column: pd.Series) -> bool:
         return True
     named = name.lower() in TIME_NAMES
     if pd.api.types.is_numeric_dtype(column):
-        return named and _epoch_unit(column) is not None
+        return named and is_epoch(column)
     head = _sample(column)
     if head.empty or pd.to_numeric(head.astype(str), errors="coerce").notna().any():
         return False
     return named or any(_parse(head, form).notna().mean() > 0.5 for form in FORMATS)
+
+
+def is_epoch(column: pd.Series) -> bool:
+    """Whether numbers are of the size of times counted since 1970."""
+    return _epoch_unit(column) is not None
 
 
 def read_times(column: pd.Series, name: str, source: str) -> pd.DatetimeIndex:

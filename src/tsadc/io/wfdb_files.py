@@ -39,8 +39,8 @@ def read_wfdb(path: str | Path) -> Recording:
         raise DataError(f"{path} needs {error.filename}, which is not there.") from None
     except Exception as error:
         raise DataError(
-            f"{files or path} is damaged, or holds less than the {header.sig_len} samples that its header {path} "
-            f"promises: {reason(error)}."
+            f"{files or 'A segment'} is damaged, or holds less than the {header.sig_len} samples that its header "
+            f"{path} promises: {reason(error)}."
         ) from None
     return Recording(_channels(record), _start(record), (), tuple(header.comments or ()), str(path))
 
@@ -66,7 +66,14 @@ def read_mat(path: str | Path) -> Recording:
 
 def _signal_files(path: Path, header: Any) -> str:
     """The names of a record's signal files, all of which are there. Segments name their own."""
-    names = dict.fromkeys(getattr(header, "file_name", None) or ())
+    if hasattr(header, "seg_name"):
+        return ""
+    listed = header.file_name or []
+    if len(listed) != header.n_sig or not all(listed):
+        raise DataError(
+            f"{path} is not a readable WFDB header: it does not describe all of its {header.n_sig} signals."
+        )
+    names = dict.fromkeys(listed)
     for name in names:
         if name != "~" and not (path.parent / name).is_file():
             raise DataError(f"{path} describes the signals in {name}, but there is no such file beside it.")
@@ -77,9 +84,10 @@ def _channels(record: Any) -> tuple[Channel, ...]:
     """A record's signals may have several samples per frame, and so different rates."""
     names = distinct([name or "" for name in record.sig_name or [""] * record.n_sig])
     frames = record.samps_per_frame or [1] * record.n_sig
+    units = record.units or [""] * record.n_sig  # wfdb gives none where the segments of a record disagree
     return tuple(
         Channel(name, unit or "", float(record.fs * per_frame), np.asarray(signal, dtype=np.float64))
-        for name, unit, per_frame, signal in zip(names, record.units, frames, record.e_p_signal, strict=True)
+        for name, unit, per_frame, signal in zip(names, units, frames, record.e_p_signal, strict=True)
     )
 
 

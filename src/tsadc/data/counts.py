@@ -1,0 +1,62 @@
+"""What was prepared or drawn, next to the paper's Table 1, and why the two differ."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tsadc.data.catalogue import find
+from tsadc.data.contaminate import Draw
+from tsadc.data.prepared import Prepared
+from tsadc.data.splits import PARTS
+
+NOTHING = "-"
+
+
+def compare(prepared: Prepared) -> pd.DataFrame:
+    """One line per quantity: what is in `prepared`, and what the paper has."""
+    card = find(prepared.name).card
+    labels = [label for labels in prepared.labels.values() for label in labels]
+    anomalous = sum(bool(label.kinds) for label in labels)
+    total = card.paper.total if card.paper else None
+    rows: list[tuple[str, str, str]] = [
+        ("observations", f"{len(labels):,}", f"{total.observations:,}" if total else NOTHING),
+        ("anomalous", f"{anomalous / len(labels):.1%}", f"{total.ratio:.1%}" if total else NOTHING),
+        ("variables K", str(len(prepared.variables)), str(len(card.variables)) if total else NOTHING),
+        ("length L", f"{prepared.length:,}", f"{card.length:,}" if total else NOTHING),
+        (f"entities ({card.entity})", f"{len(prepared.entities):,}", NOTHING),
+    ]
+    for kind in prepared.kinds:
+        rows.append((f"of kind {kind}", f"{sum(kind in label.kinds for label in labels):,}", NOTHING))
+    return pd.DataFrame(rows, columns=["", "prepared", "paper"])
+
+
+def compare_parts(draw: Draw) -> pd.DataFrame:
+    """One line per part: observations and the share of anomalous ones, drawn and in the paper."""
+    paper = find(draw.prepared.name).card.paper
+    rows = []
+    for part in PARTS:
+        count, anomalous = draw.count(part)
+        share = paper.parts[part] if paper else None
+        given = (f"{share.observations:,}", f"{share.ratio:.1%}") if share else (NOTHING, NOTHING)
+        rows.append((part, f"{count:,}", f"{anomalous / count:.1%}", *given))
+    return pd.DataFrame(rows, columns=["part", "observations", "anomalous", "paper: observations", "paper: anomalous"])
+
+
+def reasons(prepared: Prepared) -> list[str]:
+    """Why the counts are not the paper's, one sentence or two each."""
+    card = find(prepared.name).card
+    out = []
+    if card.paper is None:
+        out.append("The paper does not use this data set.")
+    elif card.paper.total.observations != len(prepared):
+        out.append(f"{card.title.split(':')[0]}: {card.differs}")
+    if prepared.length != card.length:
+        out.append(f"Observations of {prepared.length} rows were asked for; the usual length is {card.length}.")
+    if prepared.about["settings"].get("leave_out"):
+        out.append(f"Left out on request: {', '.join(prepared.about['settings']['leave_out'])}.")
+    left_out = {reason: count for reason, count in prepared.about["left_out"].items() if count}
+    if left_out:
+        out.append("Not used: " + ", ".join(f"{reason} ({count:,})" for reason, count in left_out.items()) + ".")
+    if prepared.about["skipped"]:
+        out.append(f"Records that could not be read: {len(prepared.about['skipped'])}.")
+    return out

@@ -1,0 +1,118 @@
+"""A draw written down: which observations of which entities, how they were drawn, and hashes of what they were drawn
+from. Anyone with the same prepared data gets the same parts, whatever the versions; with other data it fails."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tsadc.config import build, to_mapping
+from tsadc.data.contaminate import Draw, Plan
+from tsadc.data.prepared import Prepared
+from tsadc.data.splits import PARTS
+from tsadc.errors import ConfigError, DataError
+
+FORMAT = 1
+
+
+def describe(draw: Draw) -> dict[str, Any]:
+    """The manifest as plain data."""
+    prepared = draw.prepared
+    entities = sorted({entity for part in draw.parts.values() for entity in part})
+    content: dict[str, Any] = {
+        "format": FORMAT,
+        "data_set": prepared.name,
+        "length": prepared.length,
+        "variables": list(prepared.variables),
+        "plan": to_mapping(draw.plan),
+        "kinds": list(draw.kinds),
+        "parts": {part: _part(draw, part) for part in PARTS},
+        "content": {entity: prepared.fingerprint(entity) for entity in entities},
+        "sources": prepared.about.get("sources", {}),
+    }
+    return content | {"hash": _hash(content)}
+
+
+def save(draw: Draw, path: str | Path) -> None:
+    """Write the manifest; the file appears whole or not at all."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(describe(draw), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror or error}.") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def rebuild(path: str | Path, prepared: Prepared) -> Draw:
+    """The parts a manifest describes, from data that is the same to the bit."""
+    path = Path(path)
+    content = _read(path)
+    if content["data_set"] != prepared.name:
+        raise DataError(
+            f"{path} is about the data set {content['data_set']}, but {prepared.folder} is {prepared.name}."
+        )
+    if content["length"] != prepared.length or tuple(content["variables"]) != prepared.variables:
+        raise DataError(
+            f"{path} is about observations of {content['length']} rows and {len(content['variables'])} variables, but "
+            f"{prepared.folder} has {prepared.length} and {len(prepared.variables)} or others."
+        )
+    for entity, expected in content["content"].items():
+        _check_entity(path, prepared, entity, expected, content["sources"])
+    parts = {part: one["observations"] for part, one in content["parts"].items()}
+    return Draw(prepared, _plan(path, content["plan"]), tuple(content["kinds"]), parts)
+
+
+def _check_entity(path: Path, prepared: Prepared, entity: str, expected: str, sources: dict[str, str]) -> None:
+    if entity not in prepared.labels:
+        raise DataError(f"{path} needs the entity {entity}, but {prepared.folder} does not have it.")
+    if prepared.fingerprint(entity) == expected:
+        return
+    own = prepared.about.get("sources", {})
+    other = [file for file in sources if file in own and own[file] != sources[file]]
+    why = f"its source {other[0]} is another file" if other else "it was prepared otherwise or changed since"
+    raise DataError(f"{prepared.folder} does not hold what {path} was drawn from: {entity} differs, as {why}.")
+
+
+def _part(draw: Draw, part: str) -> dict[str, Any]:
+    count, anomalous = draw.count(part)
+    labels = [draw.prepared.labels[entity][i] for entity, indices in draw.parts[part].items() for i in indices]
+    return {
+        "count": count,
+        "anomalous": anomalous,
+        "kinds": dict(sorted(Counter(kind for label in labels for kind in label.kinds).items())),
+        "observations": {entity: list(indices) for entity, indices in draw.parts[part].items()},
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"There is no manifest {path}.") from None
+    except (OSError, ValueError):
+        raise DataError(f"{path} is truncated or not JSON.") from None
+    if not isinstance(content, dict) or not isinstance(content.get("format"), int) or "hash" not in content:
+        raise DataError(f"{path} is not a manifest of tsadc.")
+    if content["format"] > FORMAT:
+        raise DataError(f"{path} has format {content['format']}, but this version reads up to {FORMAT}; upgrade tsadc.")
+    if content.pop("hash") != _hash(content):
+        raise DataError(f"{path} was changed after it was written: its hash does not fit its content.")
+    return content
+
+
+def _plan(path: Path, settings: dict[str, Any]) -> Plan:
+    try:
+        return build(Plan, settings)
+    except ConfigError as error:
+        raise DataError(f"{path} has a plan this version cannot read: {error}") from None
+
+
+def _hash(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

@@ -1,0 +1,51 @@
+"""Packs: an open data set, resampled, in one `.npz` file."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tsadc.errors import DataError
+
+
+@dataclass(frozen=True)
+class Pack:
+    """The arrays of a pack; each is read once."""
+
+    file: Path
+    _read: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __getitem__(self, key: str) -> NDArray[Any]:
+        if key not in self._read:
+            try:
+                with np.load(self.file, allow_pickle=False) as arrays:
+                    self._read[key] = arrays[key]
+            except KeyError:
+                raise DataError(f"{self.file} has no array {key!r}.") from None
+            except (OSError, ValueError, zipfile.BadZipFile):
+                raise DataError(f"{self.file} is damaged or not an .npz file.") from None
+        return self._read[key]
+
+    def find(self, key: str, name: str) -> int:
+        """The place of `name` in an array of names."""
+        found = np.flatnonzero(self[key].astype(str) == name)
+        if len(found) != 1:
+            raise DataError(f"{self.file} should name {name} once in {key!r}, but names it {len(found)} times.")
+        return int(found[0])
+
+
+def open_pack(raw: Path, name: str) -> Pack | None:
+    """The pack `name` that is `raw` or lies in it, if there is one."""
+    file = raw if raw.name == name else raw / name
+    return _pack(file, file.stat().st_mtime_ns) if file.is_file() else None
+
+
+@lru_cache(maxsize=1)
+def _pack(file: Path, changed: int) -> Pack:
+    return Pack(file)

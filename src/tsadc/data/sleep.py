@@ -1,0 +1,41 @@
+"""What the sleep data sets share: 30-second epochs, deep sleep as normal, REM and wakefulness as abnormal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from tsadc.data.dataset import Piece, Reading, Span
+from tsadc.series import Floats
+
+EPOCH = 30.0  # seconds
+NORMAL = "N3"
+KINDS = ("awake", "REM")
+
+
+def kept(stages: Sequence[str]) -> list[int]:
+    """The epochs that are normal or abnormal; light sleep is neither."""
+    return [i for i, stage in enumerate(stages) if stage == NORMAL or stage in KINDS]
+
+
+def reading(epochs: Floats, stages: Sequence[str], indices: Sequence[int]) -> Reading:
+    """Epochs (observation, time, variable), the `indices`-th of a night, as observations."""
+    length = epochs.shape[1]
+    pieces = []
+    for values, i in zip(epochs, indices, strict=True):
+        spans = (Span(0, length, stages[i]),) if stages[i] in KINDS else ()
+        pieces.append(Piece(values, i * length, spans))
+    chosen = set(indices)
+    left_out = Counter(f"stage {stage}" for i, stage in enumerate(stages) if i not in chosen)
+    return Reading(pieces, left_out)
+
+
+def epochs_of(channel: Floats, indices: Sequence[int], length: int) -> Floats:
+    """The epochs of one channel (observation, time), NaN beyond its end."""
+    rows = np.asarray(indices, dtype=int)[:, None] * length + np.arange(length)
+    out: Floats = np.full(rows.shape, np.nan, dtype=np.float32)
+    inside = rows < len(channel)
+    out[inside] = channel[rows[inside]]
+    return out

@@ -1,0 +1,116 @@
+"""Sleep-EDF, an open stand-in for DODH: nights as EDF with the stages in a second EDF+ file. Reads `*-PSG.edf` with
+`*-Hypnogram.edf`, or the pack `sleep_edf_night.npz`.
+
+Recordings run for a day: of the wakefulness around the night, half an hour on either side is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from tsadc.config import require
+from tsadc.data import sleep
+from tsadc.data.dataset import Card, DataSet, Reading, Record, files_under
+from tsadc.data.packs import Pack, open_pack
+from tsadc.errors import DataError
+from tsadc.io.recording import Annotation, Recording, read_recording
+from tsadc.io.resample import resample
+from tsadc.series import Floats
+
+PACK = "sleep_edf_night.npz"
+CHANNELS = ("EEG Fpz-Cz", "EEG Pz-Oz", "EOG horizontal")
+STAGES = {"W": "awake", "1": "N1", "2": "N2", "3": "N3", "4": "N3", "R": "REM"}
+UNSCORED = "not scored"
+PREFIX = "Sleep stage "
+
+
+@dataclass(frozen=True)
+class SleepEDF(DataSet):
+    """`margin` is how many minutes of wakefulness are kept before and after the night."""
+
+    margin: float = 30.0
+
+    card: ClassVar[Card] = Card(
+        name="sleepedf",
+        title="Sleep-EDF Expanded",
+        licence="ODC-By 1.0",
+        obtain="physionet.org/content/sleep-edfx/1.0.0",
+        size="197 nights, 8 GB; any part of them will do",
+        layout="*-PSG.edf with *-Hypnogram.edf, whose names share the first seven characters",
+        variables=CHANNELS,
+        rate=100.0,
+        length=3000,
+        entity="subject",
+        normal=sleep.NORMAL,
+        kinds=sleep.KINDS,
+    )
+
+    def __post_init__(self) -> None:
+        require(self.margin >= 0, "margin", "0 or more minutes", self.margin)
+
+    def records(self, raw: Path) -> Sequence[Record]:
+        pack = open_pack(raw, PACK)
+        if pack is not None:
+            return [Record("SC400", "SC4001E", (pack.file,))]
+        out = []
+        for night in files_under(raw, "*PSG*.edf"):
+            # SC4ssN...: subject ss, night N; the hypnogram's eighth character is its scorer.
+            scored = [file for file in files_under(night.parent, "*Hypnogram*.edf") if file.name[:7] == night.name[:7]]
+            out.append(Record(night.name[:5], night.name[:7], (night, *scored)))
+        return out
+
+    def read(self, record: Record) -> Reading:
+        night, *scored = record.files
+        pack = open_pack(night.parent, PACK) if night.name == PACK else None
+        if pack is not None:
+            return _read_pack(pack)
+        if len(scored) != 1:
+            raise DataError(f"{night} should have one {record.name}*-Hypnogram.edf beside it, but has {len(scored)}.")
+        channels, length = _channels(read_recording(night)), self.card.length
+        stages = stage_list(read_recording(scored[0]).annotations, min(map(len, channels)) // length)
+        night_time = asleep(stages, round(self.margin * 60 / sleep.EPOCH))
+        indices = [i for i in sleep.kept(stages) if i in night_time]
+        epochs = np.stack([sleep.epochs_of(values, indices, length) for values in channels], axis=-1)
+        return sleep.reading(epochs, stages, indices)
+
+
+def asleep(stages: Sequence[str], margin: int) -> range:
+    """From the first epoch of sleep to the last, and `margin` epochs more on either side."""
+    found = [i for i, stage in enumerate(stages) if stage not in ("awake", UNSCORED)]
+    return range(found[0] - margin, found[-1] + margin + 1) if found else range(0)
+
+
+def stage_list(annotations: Sequence[Annotation], epochs: int) -> list[str]:
+    """The stage of every epoch that is one throughout."""
+    out = [UNSCORED] * epochs
+    for note in annotations:
+        stage = STAGES.get(note.text.removeprefix(PREFIX).strip()) if note.text.startswith(PREFIX) else None
+        first = int(np.ceil(note.onset / sleep.EPOCH - 1e-6))
+        last = int(np.floor((note.onset + note.duration) / sleep.EPOCH + 1e-6))
+        for i in range(max(first, 0), min(last, epochs) if stage else 0):
+            out[i] = stage or UNSCORED
+    return out
+
+
+def _channels(recording: Recording) -> list[Floats]:
+    by_name = {channel.name: channel for channel in recording.channels}
+    missing = [name for name in CHANNELS if name not in by_name]
+    if missing:
+        raise DataError(f"{recording.source} lacks the channel {missing[0]}; it has {', '.join(recording.names)}.")
+    rate = SleepEDF.card.rate
+    picked = [by_name[name] for name in CHANNELS]
+    return [resample(channel.values, channel.rate or rate, rate) for channel in picked]
+
+
+def _read_pack(pack: Pack) -> Reading:
+    length = SleepEDF.card.length
+    gain, offset = pack["gain_offset100"].T
+    values = (pack["x100"] * gain + offset).astype(np.float32)
+    stages = [("awake", "N1", "N2", "N3", "REM")[number] for number in pack["stage"]]
+    epochs = values.reshape(-1, length, len(CHANNELS))
+    indices = sleep.kept(stages)
+    return sleep.reading(epochs[indices], stages, indices)

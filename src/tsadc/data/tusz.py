@@ -1,0 +1,96 @@
+"""TUSZ, the Temple University Hospital seizure corpus: EDF with annotations beside it. An observation is 60 seconds; it
+is abnormal if a focal or generalised seizure touches it, and normal if nothing but background does."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from tsadc.data.dataset import Card, DataSet, PaperCounts, Piece, Reading, Record, Share, Span, cut, files_under
+from tsadc.data.seizures import ENDINGS, Event, annotation_files, read_events
+from tsadc.errors import DataError
+from tsadc.io.recording import Recording, read_recording
+
+SIDES = ("FP1", "FP2", "F3", "F4", "C3", "C4", "P3", "P4", "O1", "O2", "F7", "F8", "T3", "T4", "T5", "T6")
+ELECTRODES = (*SIDES, "FZ", "CZ", "PZ")
+NEWER = {"T7": "T3", "T8": "T4", "P7": "T5", "P8": "T6"}  # names of the 10-10 system for places of the 10-20 system
+# A reference, not a second electrode: FP1-F7 is a bipolar derivation, and none of these.
+LABEL = re.compile(r"^(?:EEG\s*)?([A-Z]+\d*)(?:\s*-\s*(?:REF|LE|AR|AVG|AV|A1|A2|A1A2|M1|M2|CAR)\d*)?$")
+PATIENT = re.compile(r"^([A-Za-z0-9]+)_s\d+_t\d+")
+
+
+@dataclass(frozen=True)
+class TUSZ(DataSet):
+    card: ClassVar[Card] = Card(
+        name="tusz",
+        title="TUSZ: Temple University Hospital EEG seizure corpus",
+        licence="free after a signed request to the Neural Engineering Data Consortium; no redistribution",
+        obtain="isip.piconepress.com/projects/nedc/html/tuh_eeg, form to sign, then rsync",
+        size="version 2.0.3: 7,377 recordings of 675 patients, about 80 GB; the paper's version 1.5 has 5,612",
+        layout="edf/{train,dev,eval}/.../PATIENT_sNNN_tNNN.edf with .csv, .csv_bi, .tse or .tse_bi beside it",
+        variables=ELECTRODES,
+        rate=200.0,
+        length=12000,
+        entity="patient",
+        normal="background",
+        kinds=("focal", "generalised"),
+        paper=PaperCounts(Share(5275, 0.17), Share(1055, 0.2), Share(1581, 0.4)),
+        differs="every whole minute is prepared; the paper's 7,911 are a part of them, and it does not say which. Nor "
+        "does it say which labels it counts as focal and generalised: here fnsz, spsz, cpsz and gnsz, absz, tnsz, cnsz, "
+        "tcsz, atsz, mysz. `contaminate` draws the same shares.",
+    )
+
+    def records(self, raw: Path) -> Sequence[Record]:
+        out = []
+        for file in files_under(raw, "*.edf"):
+            named = PATIENT.match(file.stem)
+            files = (file, *annotation_files(file)[:1])
+            out.append(Record(named.group(1) if named else file.stem, file.stem, files))
+        return sorted(out, key=lambda record: (record.entity, record.name))
+
+    def read(self, record: Record) -> Reading:
+        edf, *annotations = record.files
+        if not annotations:
+            raise DataError(f"{edf} should have its annotations beside it, as {', '.join(ENDINGS)}, but has none.")
+        events = read_events(annotations[0])
+        recording = read_recording(edf)
+        chosen = electrodes(recording)
+        series = recording.to_series(record.entity, self.card.rate, list(chosen.values()))
+        pieces, left_out = [], Counter[str]()
+        for start, values in cut(series.values, self.card.length):
+            touching = [one for one in events if self._rows(one, start)[0] < self._rows(one, start)[1]]
+            unknown = next((one.label for one in touching if one.kind is None), None)
+            if unknown is not None:
+                left_out[f"label {unknown}"] += 1
+                continue
+            spans = tuple(_span(one, *self._rows(one, start)) for one in touching)
+            pieces.append(Piece(values, start, spans))
+        left_out["rows after the last whole observation"] += len(series) % self.card.length
+        return Reading(pieces, left_out)
+
+    def _rows(self, event: Event, start: int) -> tuple[int, int]:
+        """The rows of an event in the observation from row `start` on; empty where it does not touch it."""
+        first, last = round(event.start * self.card.rate), round(event.stop * self.card.rate)
+        return max(first - start, 0), min(last - start, self.card.length)
+
+
+def electrodes(recording: Recording) -> dict[str, str]:
+    """The channel of each of the 19 electrodes, whatever reference its label names."""
+    found: dict[str, str] = {}
+    for name in recording.names:
+        label = LABEL.match(name.strip().upper())
+        if label:
+            found.setdefault(NEWER.get(label.group(1), label.group(1)), name)
+    missing = [name for name in ELECTRODES if name not in found]
+    if missing:
+        raise DataError(f"{recording.source} lacks the electrode {missing[0]}; it has {', '.join(recording.names)}.")
+    return {name: found[name] for name in ELECTRODES}
+
+
+def _span(event: Event, first: int, last: int) -> Span:
+    blamed = tuple(name for name in ELECTRODES if name in event.electrodes)
+    return Span(first, last, event.kind or event.label, blamed)

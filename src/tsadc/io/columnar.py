@@ -1,0 +1,65 @@
+"""Parquet and Arrow files -> frames. They need pyarrow, which the extra `parquet` brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tsadc.errors import DataError
+from tsadc.io.columns import check_width
+from tsadc.io.delimited import reason
+
+
+def read_parquet(path: Path) -> pd.DataFrame:
+    return guarded(path, "Parquet", lambda: _read_parquet(path))
+
+
+def read_arrow(path: Path) -> pd.DataFrame:
+    """Arrow's file format, which Feather is too, or its stream."""
+    return guarded(path, "Arrow", lambda: _read_arrow(path))
+
+
+def guarded(path: Path, form: str, action: Callable[[], Any]) -> Any:
+    """The action's result. A damaged file can fail anywhere on its way through pyarrow and pandas."""
+    try:
+        return action()
+    except ImportError:
+        raise DataError(f"{path} is {form}, which needs one more package: pip install 'tsadc[parquet]'.") from None
+    except (PermissionError, DataError):
+        raise
+    except Exception as error:
+        raise DataError(f"{path} is not a readable {form} file: {reason(error)}.") from None
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        check_width(file.metadata.num_columns, str(path))
+    return pd.read_parquet(path)
+
+
+def _read_arrow(path: Path) -> pd.DataFrame:
+    import pyarrow as pa
+    from pyarrow import feather, ipc
+
+    with pa.memory_map(str(path)) as file:
+        try:
+            schema = ipc.open_file(file).schema
+        except pa.ArrowInvalid:
+            file.seek(0)
+            if file.read(4) == b"FEA1":
+                table = feather.read_table(path)
+            else:
+                file.seek(0)
+                stream = ipc.open_stream(file)
+                check_width(len(stream.schema), str(path))
+                table = stream.read_all()
+        else:
+            check_width(len(schema), str(path))
+            file.seek(0)
+            table = ipc.open_file(file).read_all()
+        return table.to_pandas()

@@ -1,0 +1,203 @@
+"""Values that stay in their file: arrays (time, variable) of which rows are read when they are asked for.
+
+They index like arrays, `rows[a:b]` gives the numbers, and `rows[:, [2, 0]]` other columns without reading anything.
+Memory is bounded by `CACHE` whatever the size of the file."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tsadc.errors import DataError
+from tsadc.series import Floats
+
+CACHE = 48 * 2**20  # bytes of decoded values that are kept
+BLOCK = CACHE // 4  # bytes that are decoded at once
+
+
+class Runs:
+    """Where the rows of a file lie on its clock: run i is the file's rows from `file[i]` on, at the clock's rows from
+    `grid[i]` on. Between runs nothing was measured."""
+
+    def __init__(self, grid: Sequence[int], file: Sequence[int], grid_rows: int, file_rows: int) -> None:
+        self.grid, self.file = np.asarray(grid, dtype=np.int64), np.asarray(file, dtype=np.int64)
+        self.lengths = np.diff(np.append(self.file, file_rows))
+        self.rows = grid_rows
+
+    @classmethod
+    def whole(cls, rows: int) -> Self:
+        return cls([0], [0], rows, rows)
+
+    def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+        """The stretches of the file inside rows [first, last) of the clock: their row on the clock, their rows in the
+        file [start, stop)."""
+        number = max(0, int(np.searchsorted(self.grid, first, side="right")) - 1)
+        while number < len(self.grid) and self.grid[number] < last:
+            grid, file, length = int(self.grid[number]), int(self.file[number]), int(self.lengths[number])
+            low, high = max(first, grid), min(last, grid + length)
+            if low < high:
+                yield low, file + low - grid, file + high - grid
+            number += 1
+
+
+class Rows(ABC):
+    """An array (time, variable) that is read piece by piece."""
+
+    ndim = 2
+
+    def __init__(self, path: Path, runs: Runs, columns: int, dtype: np.dtype[Any]) -> None:
+        self.path, self.runs, self.dtype = path, runs, dtype
+        self.shape = (runs.rows, columns)
+
+    @abstractmethod
+    def _read(self, first: int, last: int) -> Floats:
+        """Rows [first, last) of the file."""
+
+    @abstractmethod
+    def pick(self, columns: Sequence[int]) -> Rows:
+        """The same rows with other columns."""
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def size(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        rows, columns = key if isinstance(key, tuple) else (key, slice(None))
+        if not isinstance(rows, slice):
+            return self[int(rows) : int(rows) + 1 or None, columns][0]
+        if columns == slice(None) if isinstance(columns, slice) else False:
+            return self._between(*rows.indices(len(self)))
+        if rows != slice(None):
+            return self[rows][:, columns]
+        chosen = np.arange(self.shape[1])[columns]
+        return self.pick(chosen.tolist()) if chosen.ndim else self.pick([int(chosen)])[:][:, 0]
+
+    def _between(self, first: int, last: int, step: int) -> Floats:
+        if step != 1:
+            raise IndexError("rows on disk are read in their order, without steps")
+        out = np.full((max(0, last - first), self.shape[1]), np.nan, dtype=self.dtype)
+        for row, start, stop in self.runs.between(first, last):
+            out[row - first : row - first + stop - start] = self._read(start, stop)
+        if np.isinf(out).any():
+            row, column = (int(i[0]) for i in np.nonzero(np.isinf(out)))
+            raise DataError(
+                f"{self.path}: variable {column} is infinite at row {first + row}; use NaN where nothing was measured."
+            )
+        return out
+
+
+class NpyRows(Rows):
+    """Rows of a C-ordered .npy file, whose numbers begin at byte `offset`."""
+
+    def __init__(
+        self, path: Path, shape: tuple[int, int], kind: np.dtype[Any], offset: int, order: Sequence[int] | None = None
+    ) -> None:
+        self._width, self._kind, self._offset = shape[1], kind, offset
+        self._order = list(range(shape[1])) if order is None else list(order)
+        super().__init__(path, Runs.whole(shape[0]), len(self._order), np.dtype(kind.type))
+
+    def pick(self, columns: Sequence[int]) -> NpyRows:
+        shape = (len(self), self._width)
+        return NpyRows(self.path, shape, self._kind, self._offset, [self._order[i] for i in columns])
+
+    def _read(self, first: int, last: int) -> Floats:
+        # Not a memory map: its pages would count as this process's memory until the system takes them back.
+        begin, count = first * self._width * self._kind.itemsize, (last - first) * self._width
+        try:
+            values = np.fromfile(self.path, self._kind, count, offset=self._offset + begin)
+        except OSError as error:
+            raise DataError(f"{self.path} can no longer be read: {error.strerror}.") from None
+        if len(values) < count:
+            raise DataError(f"{self.path} became shorter while it was read.")
+        return values.reshape(last - first, self._width)[:, self._order]
+
+
+class ParquetRows(Rows):
+    """Rows of a Parquet file. A row group is decoded in blocks of at most `BLOCK` bytes, and the last few blocks are
+    kept. Going on inside a row group is cheap; going back means to decode it from its beginning."""
+
+    def __init__(self, path: Path, names: Sequence[str], runs: Runs, dtype: np.dtype[Any]) -> None:
+        super().__init__(path, runs, len(names), dtype)
+        self._names = list(names)
+        self._kept: OrderedDict[tuple[int, int], Floats] = OrderedDict()
+        self._ahead: tuple[int, int, Iterator[Any]] = (-1, 0, iter(()))
+        self._file: Any = None
+        self._starts = np.zeros(0, dtype=np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is open, so that a copy for another process opens the file itself."""
+        return {**self.__dict__, "_file": None, "_kept": OrderedDict(), "_ahead": (-1, 0, iter(()))}
+
+    def pick(self, columns: Sequence[int]) -> ParquetRows:
+        return ParquetRows(self.path, [self._names[i] for i in columns], self.runs, self.dtype)
+
+    @property
+    def block(self) -> int:
+        """Rows that are decoded at once."""
+        return max(1, BLOCK // (self.dtype.itemsize * self.shape[1]))
+
+    def _read(self, first: int, last: int) -> Floats:
+        self._open()
+        pieces = []
+        while first < last:
+            group = int(np.searchsorted(self._starts, first, side="right")) - 1
+            number, inside = divmod(first - int(self._starts[group]), self.block)
+            piece = self._decoded(group, number)[inside : inside + last - first]
+            pieces.append(piece)
+            first += len(piece)
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _open(self) -> None:
+        if self._file is None:
+            from pyarrow import parquet
+
+            self._file = self._try(lambda: parquet.ParquetFile(self.path, buffer_size=2**16, pre_buffer=False))
+            metadata = self._file.metadata
+            sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+            self._starts = np.cumsum([0, *sizes])[:-1]
+
+    def _decoded(self, group: int, number: int) -> Floats:
+        found = self._kept.get((group, number))
+        if found is not None:
+            self._kept.move_to_end((group, number))
+            return found
+        if self._ahead[0] != group or self._ahead[1] > number:
+            batches = self._file.iter_batches(self.block, row_groups=[group], columns=self._names, use_threads=False)
+            self._ahead = (group, 0, batches)
+        _, at, batches = self._ahead
+        for _ in range(number - at):
+            self._try(lambda: next(batches))
+        values = self._numbers(self._try(lambda: next(batches)))
+        self._ahead = (group, number + 1, batches)
+        self._kept[group, number] = values
+        while len(self._kept) > 1 and sum(block.nbytes for block in self._kept.values()) > CACHE:
+            self._kept.popitem(last=False)
+        return values
+
+    def _numbers(self, batch: Any) -> Floats:
+        import pyarrow as pa
+
+        out = np.empty((batch.num_rows, len(self._names)), dtype=self.dtype)
+        for k, name in enumerate(self._names):
+            column = batch.column(batch.schema.get_field_index(name))
+            # Arrow makes NaN of null on its way to NumPy.
+            out[:, k] = column.cast(pa.from_numpy_dtype(self.dtype), safe=False).to_numpy(zero_copy_only=False)
+        return out
+
+    def _try(self, action: Any) -> Any:
+        try:
+            return action()
+        except Exception as error:  # a damaged file can fail anywhere in pyarrow
+            raise DataError(f"{self.path} can no longer be read: {' '.join(str(error).split()).rstrip('.')}.") from None

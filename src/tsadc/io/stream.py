@@ -1,0 +1,178 @@
+"""Files that are opened rather than read: their clock is checked from the time column alone, their values stay where
+they are."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.clock import MOST_GAP, MOST_JITTER, even_start, interval_of, rows_of, ticks_of, zone_of
+from tsadc.io.columnar import guarded
+from tsadc.io.columns import check_count, check_width, is_counter
+from tsadc.io.delimited import reason
+from tsadc.io.files import ending
+from tsadc.io.reading import Reading, choose, missing, spell
+from tsadc.io.rows import NpyRows, ParquetRows, Rows, Runs
+from tsadc.io.times import is_epoch, is_time, read_times
+from tsadc.series import Clock, Floats, Series
+from tsadc.variables import unnamed
+
+SAMPLE = 1000  # rows that show what a column is
+SLOW = 256 * 2**20  # bytes of a row group beyond which reading here and there takes long
+
+
+def open_rows(path: Path, entity: str, reading: Reading) -> Series:
+    """The series in a .npy or .parquet file, its values left there."""
+    if ending(path) == ".npy":
+        return _open_npy(path, entity, reading)
+    if ending(path) == ".parquet":
+        found: Series = guarded(path, "Parquet", lambda: _open_parquet(path, entity, reading))
+        return found
+    raise DataError(f"{path} cannot be streamed, which takes a .npy or .parquet file; convert it, or read it whole.")
+
+
+def _open_npy(path: Path, entity: str, reading: Reading) -> Series:
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except PermissionError:
+        raise
+    except Exception as error:  # a damaged file can fail anywhere
+        raise DataError(f"{path} is not a readable NPY file: {reason(error)}.") from None
+    if not isinstance(found, np.memmap) or found.ndim != 2 or found.dtype.kind != "f" or not found.flags.c_contiguous:
+        raise DataError(
+            f"{path} cannot be streamed, which takes floats of shape (time, variable) in C order, but holds "
+            f"{found.dtype} of shape {found.shape}; read it whole."
+        )
+    if reading.time:
+        raise DataError(f"{path} is a bare array without times or names; use it without time.")
+    order, names = choose(unnamed(found.shape[1]), reading, str(path))
+    check_width(found.shape[1], str(path))
+    check_count(names, str(path))
+    rows = NpyRows(path, (found.shape[0], found.shape[1]), found.dtype, found.offset, order)
+    return _series(rows, names, Clock(), entity)
+
+
+def _series(rows: Rows, names: tuple[str, ...], clock: Clock, entity: str) -> Series:
+    if len(rows) == 0:
+        raise DataError(f"{rows.path} holds no rows.")
+    return Series(cast(Floats, rows), names, clock, entity)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Which columns of a Parquet file are the time and the variables."""
+
+    time: str | None
+    variables: list[str]
+    dtype: np.dtype[Any]
+
+
+def _open_parquet(path: Path, entity: str, reading: Reading) -> Series:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        check_width(file.metadata.num_columns, str(path))
+        layout = _layout(file, path, reading)
+        order, names = choose(layout.variables, reading, str(path))
+        check_count(names, str(path))
+        count = file.metadata.num_rows
+        clock, runs = Clock(), Runs.whole(count)
+        if layout.time is not None and count:
+            clock, runs = stream_clock(_time_pieces(file, layout.time, path), str(path))
+        sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+    rows = ParquetRows(path, [layout.variables[i] for i in order], runs, layout.dtype)
+    most = max(sizes, default=0)
+    if most * len(names) * layout.dtype.itemsize > SLOW:
+        warnings.warn(
+            f"{path} has row groups of up to {most} rows, and reading here and there decodes a whole one; written with "
+            f"row_group_size={rows.block} it trains faster.",
+            TsadcNotice,
+            stacklevel=5,
+        )
+    return _series(rows, names, clock, entity)
+
+
+def _layout(file: Any, path: Path, reading: Reading) -> _Layout:
+    from pyarrow import types
+
+    schema = file.schema_arrow
+    if len(set(schema.names)) < len(schema.names):
+        raise DataError(f"{path} has two columns of the same name; give every variable its own.")
+    head = next(file.iter_batches(SAMPLE)).to_pandas(ignore_metadata=True) if file.metadata.num_rows else pd.DataFrame()
+    time = reading.time
+    if time is None:
+        time = next((name for name in head.columns if is_time(name, head[name])), None)
+    elif time not in schema.names:
+        raise missing(time, schema.names, str(path))
+    elif len(head) and pd.api.types.is_numeric_dtype(head[time]) and not is_epoch(head[time]):
+        raise DataError(f"{path}: the column {time!r} holds numbers that do not count since 1970; leave out time.")
+    index = {name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(name, str)}
+    wanted = set(reading.columns or ())
+    variables = [
+        name
+        for i, name in enumerate(schema.names)
+        if name != time
+        and (name in wanted or not (name in index or (len(head) and is_counter(name, i, head[name], None, str(path)))))
+    ]
+    kinds = [np.dtype(np.float32)]
+    for name in variables if reading.columns is None else [name for name in variables if name in wanted]:
+        kind = schema.field(name).type
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            raise DataError(
+                f"{path} cannot be streamed: column {name!r} holds {kind}, not numbers; pick others with columns, or "
+                "read it whole."
+            )
+        kinds.append(np.dtype(kind.to_pandas_dtype()))
+    if time is not None and not (
+        types.is_timestamp(schema.field(time).type) or types.is_integer(schema.field(time).type)
+    ):
+        raise DataError(f"{path} cannot be streamed: its times in {time!r} are not timestamps; write them as such.")
+    return _Layout(time, variables, np.result_type(*kinds))
+
+
+def _time_pieces(file: Any, time: str, path: Path) -> Iterator[pd.DatetimeIndex]:
+    for batch in file.iter_batches(2**17, columns=[time], use_threads=False):
+        yield read_times(batch.to_pandas(ignore_metadata=True)[time], time, str(path))
+
+
+def stream_clock(pieces: Iterator[pd.DatetimeIndex], source: str) -> tuple[Clock, Runs]:
+    """The clock that the first piece implies and all others must keep, and where the rows lie on it."""
+    clock: Clock | None = None
+    grid, file, done, last = [0], [0], 0, -1
+    for times in pieces:
+        ticks = ticks_of(times, source, done)
+        if clock is None:
+            clock = _first_clock(times, source)
+        offsets = (ticks - clock.start) / clock.interval
+        rows = np.rint(offsets).astype(np.int64)
+        steps = np.diff(rows, prepend=last)
+        stray = np.flatnonzero((np.abs(offsets - rows) > MOST_JITTER) | (steps < 1))
+        if len(stray):
+            raise DataError(
+                f"{source} cannot be streamed: row {done + stray[0]} ({times[stray[0]]}) does not follow on its clock of "
+                f"every {spell(clock.interval)}; read it whole."
+            )
+        breaks = np.flatnonzero(steps > 1)
+        grid += rows[breaks].tolist()
+        file += (done + breaks).tolist()
+        done, last = done + len(rows), int(rows[-1])
+    if clock is None or last + 1 > MOST_GAP * done:
+        raise DataError(f"{source} has {done} rows over a time of {last + 1}; mend its times, or split it at its gaps.")
+    return clock, Runs(grid, file, last + 1, done)
+
+
+def _first_clock(times: pd.DatetimeIndex, source: str) -> Clock:
+    ticks = ticks_of(times, source)
+    steps = np.diff(ticks)
+    if len(ticks) < 2 or (steps <= 0).any():
+        raise DataError(f"{source} cannot be streamed: it should have rows sorted by time, each time once.")
+    interval, exact = interval_of(ticks, steps)
+    start = int(ticks[0]) if exact else even_start(ticks, rows_of(ticks, interval)[0], interval)
+    return Clock(start, interval, dated=True, timezone=zone_of(times))

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from tsadc.bench.demo import Demonstration, demonstrate
+from tsadc.data.plant import Plant
+from tsadc.detectors import find
+from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision
+from tsadc.series import Booleans
+from tsadc.windows import cut
+
+SMALL = Plant.Config(entities=2, variables=4, rows=900, length=60, test_contamination=0.4, seed=3)
+
+
+@pytest.fixture(scope="module")
+def shown() -> Demonstration:
+    return demonstrate(SMALL, seed=1, epochs=1)
+
+
+@pytest.fixture(scope="module")
+def labels() -> Booleans:
+    test = Plant(SMALL).test()
+    return test.touched(cut(test.series, SMALL.length).observations)
+
+
+def test_it_trains_as_told_on_the_unlabelled_history(shown: Demonstration) -> None:
+    settings = shown.detector.settings
+    assert (settings.length, settings.contamination, settings.seed) == (60, 0.1, 1)
+    assert settings.training.epochs == 1
+    assert shown.detector.provenance_["data"]["rows"] == 1800
+    assert [one.entity for one in shown.split.train] == ["unit-1", "unit-2"]
+
+
+def test_the_result_is_of_the_unseen_part(shown: Demonstration) -> None:
+    assert len(shown.result.observations) == 30
+    assert len(shown.result.timeline) == 1800
+    first = shown.result.timeline["time"].iloc[0]
+    assert first == Plant(SMALL).test().series[0].clock.at([0])[0]
+    scores = shown.detector.decision_function(shown.split.test.series)
+    np.testing.assert_array_equal(shown.result.observations["score"], scores)
+
+
+def test_the_table_holds_what_each_score_is_worth(shown: Demonstration, labels: Booleans) -> None:
+    table = shown.comparison.set_index("detector")
+    assert list(table.index) == ["tsadc", "robust-z", "random", "flag everything"]
+    assert list(table.columns) == ["AUROC", "AP", "F1"]
+    scores = shown.result.observations["score"].to_numpy()
+    robust = find("robust-z")(length=60, contamination=0.1, seed=1).fit(shown.split.train)
+    for name, found in (("tsadc", scores), ("robust-z", robust.decision_function(shown.split.test.series))):
+        assert table.loc[name, "AUROC"] == pytest.approx(auroc(labels, found))
+        assert table.loc[name, "AP"] == pytest.approx(average_precision(labels, found))
+    flagged = scores > shown.detector.threshold_
+    hits = (flagged & labels).sum()
+    assert table.loc["tsadc", "F1"] == pytest.approx(2 * hits / (flagged.sum() + labels.sum()))
+
+
+def test_flagging_everything_is_worth_the_prevalence(shown: Demonstration, labels: Booleans) -> None:
+    row = shown.comparison.set_index("detector").loc["flag everything"]
+    assert row["AUROC"] == 0.5
+    assert row["AP"] == pytest.approx(0.4)
+    assert row["F1"] == pytest.approx(all_positive_f1(labels))
+
+
+def test_progress_is_told(shown: Demonstration) -> None:
+    epochs = []
+    again = demonstrate(SMALL, seed=1, epochs=1, progress=lambda now: epochs.append(now.epoch))
+    assert set(epochs) == {1}
+    assert again.comparison.equals(shown.comparison)

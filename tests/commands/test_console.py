@@ -1,0 +1,72 @@
+import importlib
+import io
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from tsadc.commands import console
+
+
+def now(update: int, epoch_ended: bool, validation: float | None = 0.25) -> SimpleNamespace:
+    return SimpleNamespace(
+        epoch=2, epochs=5, update=update, updates=10, loss=0.5, validation=validation, seconds_left=61.4,
+        epoch_ended=epoch_ended,
+    )  # fmt: skip
+
+
+def test_say_keeps_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "[bold] is not markup " + "and a long line is not broken " * 10
+    console.say(text)
+    assert capsys.readouterr().out == text + "\n"
+
+
+def test_complain_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    console.complain("a sentence\nin two lines")
+    assert capsys.readouterr() == ("", "tsadc: a sentence in two lines\n")
+
+
+def test_show_aligns_what_and_value(capsys: pytest.CaptureFixture[str]) -> None:
+    console.show([("rows", "100"), ("variables", "a [b] c")])
+    rows, variables = capsys.readouterr().out.splitlines()
+    assert rows.rstrip() == "rows       100"
+    assert variables.rstrip() == "variables  a [b] c"
+
+
+def test_progress_without_a_terminal_is_a_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    with console.progress_bar() as report:
+        report(now(3, epoch_ended=False))
+        report(now(4, epoch_ended=True))
+        report(now(4, epoch_ended=True, validation=None))
+    assert capsys.readouterr().out.splitlines() == [
+        "epoch 2/5  loss 0.5000  validation 0.2500  0:01:01 left",
+        "epoch 2/5  loss 0.5000  0:01:01 left",
+    ]
+
+
+def test_progress_on_a_terminal_is_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=120, highlight=False)
+    monkeypatch.setattr(console, "console", terminal)
+    with console.progress_bar() as report:
+        report(now(4, epoch_ended=True))
+    assert "training" in screen.getvalue()
+    assert "epoch 2/5  loss 0.5000  validation 0.2500  0:01:01 left" in screen.getvalue()
+
+
+def test_only_the_first_of_several_processes_speaks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        monkeypatch.setenv("RANK", "1")
+        importlib.reload(console)
+        console.say("hello")
+        console.show([("rows", "100")])
+        with console.progress_bar() as report:
+            report(now(4, epoch_ended=True))
+        assert not console.FIRST
+        assert capsys.readouterr().out == ""
+    finally:
+        monkeypatch.delenv("RANK")
+        importlib.reload(console)
+    assert console.FIRST

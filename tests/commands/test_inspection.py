@@ -1,0 +1,96 @@
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from terminal import frame
+
+from tsadc.commands.inspection import about_data, about_model
+from tsadc.detectors import find
+from tsadc.errors import ModelFileError
+
+
+def write(data: pd.DataFrame, file: Path) -> Path:
+    data.to_csv(file, index=False)
+    return file
+
+
+def test_a_model_in_words(model: Path) -> None:
+    config = json.loads((model / "config.json").read_text())
+    about = dict(about_model(model))
+    training = config["provenance"]["training"]
+    assert list(about) == [
+        "model", "variables", "sampling", "observation", "contamination", "threshold", "entities", "trained on", "seed",
+        "training",
+    ]  # fmt: skip
+    assert about["model"] == f"tsadc, format 1, made by tsadc {config['provenance']['versions']['tsadc']}"
+    assert about["variables"] == "4: a, b, c, d"
+    assert about["sampling"] == "every 1 min"
+    assert about["observation"] == "40 rows"
+    assert about["contamination"] == "0.1 (estimated share of anomalous data)"
+    assert about["threshold"] == f"{config['threshold']:.4f}"
+    assert about["entities"] == "2: left, right"
+    assert about["trained on"].startswith("1200 rows, 30 observations, data digest ")
+    assert about["seed"] == "0"
+    assert about["training"].startswith(f"1 epoch, best 1 (validation loss {training['epochs'][0]['validation']:.4f})")
+
+
+def test_a_model_is_described_without_its_weights(model: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    (folder / "model.safetensors").unlink()
+    assert about_model(folder) == about_model(model)
+
+
+def test_a_model_that_was_not_trained_by_epochs(tmp_path: Path) -> None:
+    find("robust-z")(length=40).fit(frame().drop(columns="time").to_numpy()).save(tmp_path / "model")
+    about = dict(about_model(tmp_path / "model"))
+    assert about["model"].startswith("robust-z, ")
+    assert about["sampling"] == "no timestamps, rows are counted"
+    assert "training" not in about
+
+
+def test_a_model_with_gaps_is_refused(model: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    config = json.loads((folder / "config.json").read_text())
+    del config["provenance"]["data"]["rows"]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelFileError, match="incomplete or damaged"):
+        about_model(folder)
+
+
+def test_data_in_words(tmp_path: Path) -> None:
+    data = frame(100)
+    data.loc[10:19, list("abcd")] = np.nan
+    data = data.assign(c=np.nan, d=7.0)
+    data.loc[10:19, "d"] = np.nan
+    about = dict(about_data([write(data, tmp_path / "pump.csv")]))
+    assert about["entities"] == "1: pump"
+    assert about["rows"] == "100"
+    assert about["variables"] == "4: a, b, c, d"
+    assert about["pump"] == "2026-01-01 00:00:00 to 2026-01-01 01:40:00, 100 rows, every 1 min, 10 of them empty"
+    assert about["not measured"] == f"{(3 * 10 + 100) / 400:.2%} of all cells"
+    assert about["without any value"] == "c"
+    assert about["constant"] == "d"
+
+
+def test_data_without_faults(tmp_path: Path) -> None:
+    files = [write(frame(50, seed).drop(columns="time"), tmp_path / f"{name}.csv") for seed, name in enumerate("xy")]
+    about = dict(about_data(files))
+    assert about["entities"] == "2: x, y"
+    assert about["rows"] == "100"
+    assert about["y"] == "50 rows, no timestamps, rows are counted, 0 of them empty"
+    assert (about["not measured"], about["without any value"], about["constant"]) == ("0.00% of all cells", "none", "none")
+
+
+def test_files_with_different_variables_are_told_apart(tmp_path: Path) -> None:
+    files = [write(frame(50), tmp_path / "x.csv"), write(frame(50)[["time", "a", "b"]], tmp_path / "y.csv")]
+    assert about_data(files)[-1] == ("note", "the files have different variables; a model needs the same in all")
+
+
+def test_many_names_are_cut_short(tmp_path: Path) -> None:
+    wide = pd.DataFrame(np.random.default_rng(0).random((9, 12)), columns=[f"v{i}" for i in range(12)])
+    assert dict(about_data([write(wide, tmp_path / "wide.csv")]))["variables"] == (
+        "12: v0, v1, v2, v3, v4, v5, v6, v7 and 4 more"
+    )

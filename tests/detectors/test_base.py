@@ -1,0 +1,248 @@
+"""The steps every detector's `fit` and `detect` go through; what holds for all detectors is in test_contract."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tsadc.detectors.base import Common, Detector, Scored, _set_aside
+from tsadc.detectors.result import Evidence
+from tsadc.errors import ConfigError, DataError, TsadcNotice
+from tsadc.scale import Scaler
+from tsadc.series import Observations
+
+
+class Largest(Detector):
+    """Scores an observation by its largest z, and remembers what it was given."""
+
+    name = "largest"
+
+    def _fit(self, train, validation, fitting):
+        self.train_, self.validation_, self.fitting_ = train, validation, fitting
+
+    def _score(self, observations):
+        for i in range(len(observations)):
+            z = observations.read(i)
+            steps = np.fmax.reduce(z, axis=0)
+            score = float(np.nanmax(steps))
+            yield Evidence(score, {"size": score}, steps, np.abs(z), np.zeros_like(steps), z)
+
+    def _state(self):
+        return {}
+
+    def _restore(self, state):
+        pass
+
+
+class Broken(Largest):
+    def _fit(self, train, validation, fitting):
+        raise RuntimeError("no luck")
+
+
+def noise(rows: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, 3))
+
+
+def places(observations: Observations) -> set[tuple[int, int]]:
+    return {(place.series, place.start) for place in observations.places}
+
+
+def test_the_parts_are_disjoint_and_together_are_everything():
+    history = {"a": noise(160), "b": noise(80, 1)}
+    detector = Largest(length=8, seed=4, config=Common(validation=0.3)).fit(history)
+    train, held = places(detector.train_), places(detector.validation_)
+    assert (len(train), len(held)) == (21, 9)
+    assert not train & held
+    assert train | held == {(0, start) for start in range(0, 160, 8)} | {(1, start) for start in range(0, 80, 8)}
+
+
+@pytest.mark.parametrize(("count", "share", "expected"), [(5, 0.2, 1), (5, 0.01, 1), (5, 0.5, 2), (40, 0.25, 10)])
+def test_how_many_are_set_aside(count, share, expected):
+    chosen = _set_aside(count, share, seed=1)
+    assert len(set(chosen.tolist())) == expected
+    assert chosen.tolist() == sorted(chosen.tolist())
+    assert 0 <= chosen.min() <= chosen.max() < count
+
+
+def test_every_observation_is_set_aside_as_often():
+    counts = sum(np.bincount(_set_aside(10, 0.3, seed), minlength=10) for seed in range(500))
+    np.testing.assert_allclose(counts / 500, 0.3, atol=0.08)
+
+
+def test_a_detector_sees_z_units():
+    history = noise(160) * [1.0, 50.0, 1e-3] + [0.0, 1e4, 7.0]
+    detector = Largest(length=8).fit(history)
+    for part in (detector.train_, detector.validation_):
+        for i in range(len(part)):
+            start = part.places[i].start
+            raw = history[start : start + 8]
+            low, middle, high = np.quantile(history, [0.25, 0.5, 0.75], axis=0)
+            np.testing.assert_allclose(part.read(i).T, (raw - middle) / ((high - low) / 1.349), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "contamination"), [(800, 0.1), (800, 0.25), (80, 0.1)])
+def test_the_threshold_is_a_quantile_of_unlabelled_scores(rows, contamination):
+    detector = Largest(length=8, contamination=contamination).fit(noise(rows))
+    scores = [e.score for e in detector._score(detector.validation_)]
+    if len(scores) * contamination < 2:
+        scores += detector.decision_scores_.tolist()
+    ordered = sorted(scores)
+    place = (1 - contamination) * (len(ordered) - 1)
+    below = int(place)
+    expected = ordered[below] + (place - below) * (ordered[min(below + 1, len(ordered) - 1)] - ordered[below])
+    assert detector.threshold_ == pytest.approx(expected, rel=1e-12)
+
+
+def test_validation_data_of_ones_own():
+    history, other = noise(160), noise(400, 1) + 5
+    detector = Largest(length=8).fit({"a": history}, validation={"b": other})
+    assert len(detector.train_) == len(detector.decision_scores_) == 20
+    assert len(detector.validation_) == 50
+    scores = [e.score for e in detector._score(detector.validation_)]
+    assert detector.threshold_ == np.quantile(scores, 0.9)
+    # By its own statistics: its offset is no anomaly.
+    assert np.abs(np.median([detector.validation_.read(i) for i in range(50)])) < 0.2
+    assert set(detector.scaler_.entities) == {"a", "b"}
+    pooled = Common(scaler=Scaler.Config(scope="pooled"))
+    detector = Largest(length=8, config=pooled).fit({"a": history}, validation={"b": other})
+    assert detector.scaler_.entities == {}
+    with pytest.raises(DataError, match="The validation data holds no observation of 8 rows"):
+        Largest(length=8).fit(history, validation=noise(3))
+
+
+def test_validation_data_does_not_change_the_statistics_of_a_training_entity():
+    detector = Largest(length=8).fit({"a": noise(160)}, validation={"a": noise(80, 1) + 50})
+    alone = Largest(length=8).fit({"a": noise(160)})
+    np.testing.assert_array_equal(detector.scaler_.entities["a"].center, alone.scaler_.entities["a"].center)
+
+
+def test_what_a_training_run_is_told(tmp_path):
+    reports = []
+    history = noise(160)
+    detector = Largest(length=8)
+    detector.fit(history, progress=reports.append, checkpoint=str(tmp_path / "run"), resume=True)
+    fitting = detector.fitting_
+    assert fitting.progress == reports.append
+    assert fitting.checkpoint == tmp_path / "run"
+    assert fitting.resume
+    same = Largest(length=8).fit(history.copy()).fitting_
+    assert same.fingerprint == fitting.fingerprint
+    assert (same.checkpoint, same.resume, same.progress) == (None, False, None)
+
+
+def test_scoring_tells_how_far_it_is():
+    reports = []
+    detector = Largest(length=8).fit(noise(160), validation=noise(40, 1), progress=reports.append)
+    assert reports == [Scored(i, 20) for i in range(1, 21)] + [Scored(i, 5) for i in range(1, 6)]
+    reports.clear()
+    with_progress = detector.detect(noise(24), progress=reports.append)
+    assert reports == [Scored(1, 3), Scored(2, 3), Scored(3, 3)]
+    pd.testing.assert_frame_equal(with_progress.timeline, detector.detect(noise(24)).timeline)
+
+
+def test_a_run_is_known_by_its_history_and_its_validation_data():
+    def fingerprint(history, validation=None):
+        return Largest(length=8).fit(history, validation=validation).fitting_.fingerprint
+
+    history, other = noise(160), noise(80, 1)
+    changed = history.copy()
+    changed[7, 1] += 1e-9
+    every = [fingerprint(history), fingerprint(changed), fingerprint(history, other), fingerprint(history, other + 1)]
+    assert all(one != two for i, one in enumerate(every) for two in every[:i])
+
+
+def test_expected_values_come_back_in_the_units_of_the_input():
+    history = noise(160) * [1.0, 50.0, 1e-3] + [0.0, 1e4, 7.0]
+    detector = Largest(length=8).fit(history)
+    np.testing.assert_allclose(detector.detect(history).expected.to_numpy(), history, rtol=1e-5, atol=1e-5)
+
+
+def test_labels_are_ignored():
+    history = noise(160)
+    with_labels = Largest(length=8).fit(history, np.ones(20))
+    assert with_labels.threshold_ == Largest(length=8).fit(history).threshold_
+
+
+@pytest.mark.parametrize("rows", [3, 35])
+def test_too_little_history(rows):
+    with pytest.raises(DataError, match=rf"at least 5 observations of 8 rows, but the history has {rows} rows in 1 s"):
+        Largest(length=8).fit(noise(rows))
+    Largest(length=8).fit(noise(36))
+
+
+def test_a_constant_variable_is_told_and_a_constant_history_refused():
+    still = noise(160)
+    still[:, 1] = 3.0
+    with pytest.warns(TsadcNotice, match="Constant throughout the history: variable_1; any change") as caught:
+        detector = Largest(length=8).fit(still)
+    assert caught[0].filename == __file__
+    moved = still.copy()
+    moved[80, 1] = 4.0
+    assert detector.decision_function(moved).argmax() == 10
+    with pytest.raises(DataError, match="Every variable of the history is constant"):
+        Largest(length=8).fit(np.ones((160, 3)))
+
+
+def test_another_sampling_interval_is_refused():
+    def frame(interval: str, rows: int = 160) -> pd.DataFrame:
+        index = pd.date_range("2024-01-01", periods=rows, freq=interval)
+        return pd.DataFrame(noise(rows), index=index, columns=list("abc"))
+
+    detector = Largest(length=8).fit(frame("1min"))
+    expected = "'series' is sampled every 0 days 00:00:30, but 0 days 00:01:00 was expected; resample it"
+    for call in (detector.detect, detector.adapt):
+        with pytest.raises(DataError, match=expected):
+            call(frame("30s"))
+    with pytest.raises(DataError, match=expected):
+        Largest(length=8).fit(frame("1min"), validation=frame("30s"))
+    with pytest.raises(DataError, match="'b' is sampled every 0 days 00:00:30"):
+        Largest(length=8).fit({"a": frame("1min"), "b": frame("30s")})
+    detector.detect(noise(16))  # without a clock there is nothing to compare
+
+
+def test_notices_point_at_the_callers_line():
+    detector = Largest(length=8).fit({"a": noise(80), "b": noise(80, 1)})
+    with pytest.warns(TsadcNotice) as caught:
+        detector.detect({"c": noise(17)})
+    assert [one.filename for one in caught] == [__file__] * 2
+    with pytest.warns(TsadcNotice, match="New to the model") as caught:
+        detector.decision_function(noise(16))
+    assert caught[0].filename == __file__
+
+
+def test_a_model_of_a_single_entity_takes_others_without_a_notice():
+    detector = Largest(length=8).fit({"a": noise(160)})
+    np.testing.assert_array_equal(detector.decision_function({"z": noise(16)}), detector.decision_function(noise(16)))
+
+
+def test_a_fit_that_fails_leaves_no_model_behind():
+    detector = Broken(length=8)
+    with pytest.raises(RuntimeError, match="no luck"):
+        detector.fit(noise(160))
+    assert not hasattr(detector, "threshold_")
+    with pytest.raises(AttributeError, match="not fitted yet"):
+        detector.detect(noise(16))
+
+
+def test_settings_come_from_the_constructor_then_from_the_configuration_then_from_the_defaults():
+    assert Largest().settings == Common()
+    config = Common(length=24, contamination=0.3, seed=5)
+    assert Largest(config=config).settings == config
+    assert Largest(length=16, seed=0, config=config).settings == Common(length=16, contamination=0.3, seed=0)
+    assert Largest(length=np.int64(16)).settings.length == 16
+    assert type(Largest(length=16.0).settings.length) is int
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"length": 7}, "`length` must be at least 8 time steps, but got 7"),
+        ({"contamination": 0.5}, "`contamination` must be between 0 and 0.5, both excluded, but got 0.5"),
+        ({"contamination": 0.0}, "`contamination` must be between"),
+        ({"seed": -1}, "`seed` must be a whole number from 0, but got -1"),
+        ({"validation": 0.0}, "`validation` must be above 0 and at most 0.5, but got 0.0"),
+        ({"validation": 0.6}, "`validation` must be above 0"),
+    ],
+)
+def test_settings_out_of_range(settings, expected):
+    with pytest.raises(ConfigError, match=expected):
+        Common(**settings)

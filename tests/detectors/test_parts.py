@@ -1,0 +1,44 @@
+"""`detect_parts` is `detect`, cut where no interval is."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tsadc.detectors import find
+
+NOTICE = "ignore::tsadc.errors.TsadcNotice"
+
+
+def series(rows: int, start: str | None, seed: int) -> pd.DataFrame:
+    generator = np.random.default_rng(seed)
+    frame = pd.DataFrame(generator.normal(size=(rows, 3)), columns=list("abc"))
+    for at in generator.integers(0, rows - 30, size=rows // 150):
+        frame.iloc[at : at + generator.integers(1, 30), generator.integers(3)] += 12
+    if start is not None:
+        frame.index = pd.date_range(start, periods=rows, freq="1min")
+    return frame
+
+
+@pytest.mark.filterwarnings(NOTICE)
+@pytest.mark.parametrize("start", [None, "2026-01-01 00:13"])
+@pytest.mark.parametrize("rows", [1, 200, 700, 10**9])
+def test_parts_are_the_whole(start, rows):
+    detector = find("robust-z")(length=50, contamination=0.2).fit(series(3000, start, 0))
+    new = {"x": series(1990, start, 1), "y": series(20, start, 2), "z": series(1010, start, 3)}
+    whole, parts = detector.detect(new), list(detector.detect_parts(new, rows=rows))
+    if rows < 1000:
+        assert len(parts) > 6
+    for name in ("intervals", "timeline", "observations"):
+        tables = [getattr(part, name) for part in parts if len(getattr(part, name))]
+        pd.testing.assert_frame_equal(pd.concat(tables, ignore_index=True), getattr(whole, name), check_freq=False)
+    for name in ("variables", "expected"):
+        tables = [table for part in parts if (table := getattr(part, name)) is not None]
+        pd.testing.assert_frame_equal(pd.concat(tables), getattr(whole, name), check_freq=False)
+    assert len(whole.intervals) > 8
+
+
+@pytest.mark.filterwarnings(NOTICE)
+def test_a_part_is_no_longer_than_asked_for_where_nothing_is_anomalous():
+    detector = find("robust-z")(length=50, contamination=0.2).fit(series(3000, None, 0))
+    quiet = np.zeros((5000, 3))
+    assert {len(part.timeline) for part in detector.detect_parts(quiet, rows=500)} == {500}

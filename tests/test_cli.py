@@ -1,0 +1,228 @@
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import typer
+from terminal import ALONE, QUICK, Answer, faulty, frame, tsadc, untouched
+
+from tsadc.cli import app
+
+COMMANDS = """
+demo    --out=demo
+fit     DATA... --out --length=None --contamination=None --preset=default --config=None --set=None... --epochs=None
+        --seed=None --resume=False
+detect  DATA... --model --out --report=None
+adapt   DATA... --model --out
+info    WHAT...
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder in which every step of the walk leaves what the next one needs."""
+    folder = tmp_path_factory.mktemp("walk")
+    for seed, name in enumerate(("left", "right")):
+        frame(seed=seed).to_csv(folder / f"{name}.csv", index=False)
+    faulty().to_csv(folder / "new.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fitted(folder: Path) -> Answer:
+    return tsadc("fit", folder / "left.csv", folder / "right.csv", "--out", folder / "model", *QUICK)
+
+
+@pytest.fixture(scope="module")
+def detected(folder: Path, fitted: Answer) -> Answer:
+    return tsadc(
+        "detect", folder / "new.csv", "--model", folder / "model", "--out", folder / "found",
+        "--report", folder / "pages" / "report.html",
+    )  # fmt: skip
+
+
+def listing(parameter: typer.core.TyperOption | typer.core.TyperArgument) -> str:
+    """`--name` if it is required, `--name=default` if not, `...` where it may be repeated."""
+    many = "..." if parameter.nargs == -1 or parameter.multiple else ""
+    if parameter.param_type_name == "argument":
+        return f"{parameter.name.upper()}{many}"
+    (option,) = parameter.opts
+    return f"{option}{'' if parameter.required else f'={parameter.default}'}{many}"
+
+
+def test_commands_and_their_options_are_frozen() -> None:
+    commands = typer.main.get_command(app).commands
+    found = {name: [listing(parameter) for parameter in command.params] for name, command in commands.items()}
+    frozen: dict[str, list[str]] = {}
+    for line in COMMANDS.strip().splitlines():
+        name, *words = line.split() if line[0] != " " else [name, *line.split()]
+        frozen.setdefault(name, []).extend(words)
+    assert found == frozen
+
+
+def test_every_option_is_explained() -> None:
+    for command in typer.main.get_command(app).commands.values():
+        assert command.help
+        for parameter in command.params:
+            assert parameter.help, f"{command.name} {parameter.name}"
+
+
+def test_fit_says_what_it_did(folder: Path, fitted: Answer) -> None:
+    assert fitted.code == 0
+    assert fitted.err == ""
+    first, trained, threshold, where = fitted.out.splitlines()
+    assert re.fullmatch(r"epoch 1/1  loss \d\.\d{4}  validation \d\.\d{4}  0:00:00 left", first)
+    assert trained == "Trained on 30 observations of 40 rows, 4 variables, 2 entities: 1 epoch, the best was 1."
+    assert re.fullmatch(r"Threshold \d+\.\d{3}; \d+ training observations lie above it\.", threshold)
+    assert where == f"The model is in {folder / 'model'}."
+    assert {file.name for file in (folder / "model").iterdir()} == {"config.json", "model.safetensors"}
+    assert not (folder / "model.partial").exists()
+
+
+def test_a_model_says_everything_needed_to_rebuild_it(folder: Path, fitted: Answer) -> None:
+    config = json.loads((folder / "model" / "config.json").read_text())
+    assert config["variables"] == ["a", "b", "c", "d"]
+    assert config["clock"]["interval"] == 60 * 10**9
+    assert config["settings"]["length"] == 40
+    assert config["settings"]["training"]["epochs"] == 1
+    assert set(config["scaler"]["entities"]) == {"left", "right"}
+    assert config["provenance"]["versions"]["tsadc"]
+    assert config["threshold"] > 0
+
+
+def test_detect_finds_the_fault(folder: Path, detected: Answer) -> None:
+    assert detected.code == 0
+    assert "New to the model" in detected.err
+    verdict = detected.out.splitlines()
+    assert re.match(r"\d+ unusual intervals? in 1 of 1 entity\. The worst:", verdict[0])
+    assert re.search(r"new  2026-01-01 0[45]:\S+ to 2026-01-01 05:\S+  severity 0\.\d\d  .+: b \d\d%", verdict[1])
+    intervals = pd.read_csv(folder / "found" / "intervals.csv", parse_dates=["start", "end"])
+    worst = intervals.loc[intervals["score"].idxmax()]
+    assert worst["start"] < pd.Timestamp("2026-01-01 05:30") < worst["end"] + pd.Timedelta("10min")
+    assert worst["variables"].startswith("b:0.")
+    timeline = pd.read_csv(folder / "found" / "timeline.csv", parse_dates=["time"])
+    assert len(timeline) == 600
+    assert timeline.loc[300:329, "anomalous"].mean() > 0.8
+    observations = pd.read_csv(folder / "found" / "observations.csv")
+    assert len(observations) == 15
+    assert observations.loc[observations["score"].idxmax(), "start"] in ("2026-01-01 04:40:00", "2026-01-01 05:20:00")
+
+
+def test_detect_writes_a_report_where_it_is_told_to(folder: Path, detected: Answer) -> None:
+    page = (folder / "pages" / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert f"The report is {folder / 'pages' / 'report.html'}." in detected.out
+    assert [file.name for file in (folder / "pages").iterdir()] == ["report.html"]
+
+
+def test_parquet_in_and_out_says_the_same_as_csv(folder: Path, detected: Answer) -> None:
+    frame = pd.read_csv(folder / "new.csv", parse_dates=["time"])
+    (folder / "again").mkdir()
+    frame.to_parquet(folder / "again" / "new.parquet")
+    out = folder / "found.parquet"
+    answer = tsadc("detect", folder / "again" / "new.parquet", "--model", folder / "model", "--out", out)
+    assert answer.code == 0
+    assert {file.name for file in out.iterdir()} == {f"{name}.parquet" for name in TABLES}
+    for name in TABLES:
+        dates = [column for column in ("time", "start", "end") if column in pd.read_parquet(out / f"{name}.parquet")]
+        csv = pd.read_csv(folder / "found" / f"{name}.csv", parse_dates=dates)
+        pd.testing.assert_frame_equal(pd.read_parquet(out / f"{name}.parquet"), csv, check_dtype=False, rtol=1e-6)
+
+
+TABLES = ("intervals", "timeline", "observations")
+
+
+def test_columns_in_another_order_give_the_same_numbers(folder: Path, detected: Answer) -> None:
+    (folder / "shuffled").mkdir()
+    file = folder / "shuffled" / "new.csv"
+    pd.read_csv(folder / "new.csv")[["c", "a", "time", "d", "b"]].to_csv(file, index=False)
+    assert tsadc("detect", file, "--model", folder / "model", "--out", folder / "found-again").code == 0
+    for name in TABLES:
+        assert (folder / "found-again" / f"{name}.csv").read_text() == (folder / "found" / f"{name}.csv").read_text()
+
+
+def test_info_describes_a_model_and_data(folder: Path, fitted: Answer) -> None:
+    about = tsadc("info", folder / "model")
+    assert about.code == 0
+    for words in ("4: a, b, c, d", "every 1 min", "40 rows", "2: left, right", "1200 rows, 30 observations", "1 epoch,"):
+        assert words in about.out
+    about = tsadc("info", folder / "left.csv", folder / "right.csv")
+    assert about.code == 0
+    assert "1200" in about.out
+
+
+def test_adapt_teaches_a_model_a_new_entity(folder: Path, fitted: Answer) -> None:
+    with untouched(folder / "model"):
+        answer = tsadc("adapt", folder / "new.csv", "--model", folder / "model", "--out", folder / "adapted")
+    assert answer == Answer(0, f"Adapted to new; the model is in {folder / 'adapted'}.\n", "")
+    weights = [(folder / name / "model.safetensors").read_bytes() for name in ("model", "adapted")]
+    assert weights[0] == weights[1]
+    answer = tsadc("detect", folder / "new.csv", "--model", folder / "adapted", "--out", folder / "found-adapted")
+    assert answer.err == ""
+    assert "3: left, right, new" in tsadc("info", folder / "adapted").out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("bogus", "No such command 'bogus'"),
+        ("fit", "Missing argument"),
+        ("fit data.csv", "Missing option '--out'"),
+        ("fit data.csv --out model --lenght 3", "No such option: --lenght"),
+        ("fit data.csv --out model --length few", "Invalid value for '--length'"),
+        ("detect data.csv --out found", "Missing option '--model'"),
+        ("info", "Missing argument"),
+    ],
+)
+def test_wrong_usage_is_told_and_leads_to_help(words: str, complaint: str) -> None:
+    answer = tsadc(*words.split())
+    assert answer.code == 2
+    assert complaint in " ".join(answer.err.split())
+    assert "--help" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_without_words_it_shows_help() -> None:
+    shown = tsadc().out
+    assert "Usage: " in shown
+    assert all(f"│ {name} " in shown for name in ("demo", "fit", "detect", "adapt", "info"))
+
+
+HEAVY = {"torch", "numpy", "pandas", "sklearn", "scipy", "safetensors", "narwhals"}
+
+
+@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"], ["bogus"]])
+def test_help_imports_nothing_heavy(words: list[str]) -> None:
+    script = (
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print('heavy:', *sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr))\n"
+        f"sys.argv = ['tsadc', *{words!r}]\n"
+        "from tsadc.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "Usage: tsadc" in done.stdout + done.stderr
+    assert done.stderr.splitlines()[-1] == "heavy:"
+
+
+def test_it_runs_as_a_module(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tsadc", "info", "nothing.csv"], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "tsadc: There is no file nothing.csv.\n")
+
+
+def test_a_reader_that_leaves_early_causes_no_traceback(folder: Path) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tsadc", "info", str(folder / "left.csv")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ALONE,
+    )  # fmt: skip
+    assert running.stdout is not None
+    running.stdout.close()
+    assert running.stderr is not None
+    assert running.stderr.read() == ""
+    running.stderr.close()
+    assert running.wait() in (0, 1)
