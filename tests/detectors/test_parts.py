@@ -26,7 +26,7 @@ def test_parts_are_the_whole(start, rows):
     detector = find("robust-z")(length=50, contamination=0.2).fit(series(3000, start, 0))
     new = {"x": series(1990, start, 1), "y": series(20, start, 2), "z": series(1010, start, 3)}
     whole, parts = detector.detect(new), list(detector.detect_parts(new, rows=rows))
-    if rows < 1000:
+    if rows < 500:
         assert len(parts) > 6
     for name in ("intervals", "timeline", "observations"):
         tables = [getattr(part, name) for part in parts if len(getattr(part, name))]

@@ -77,10 +77,11 @@ def judge(diagnoses: Iterable[str]) -> tuple[str, ...] | None:
 
 def reading(values: Floats, diagnoses: Iterable[str], length: int) -> Reading:
     """One observation out of a record, unless its diagnoses leave it out."""
-    named = sorted(set(diagnoses))
+    named = set(diagnoses)
     kinds = judge(named)
     if kinds is None:
-        return Reading((), Counter({f"only {' and '.join(named) or 'no known diagnosis'}": 1}))
+        told = sorted({name if name in SNOMED.values() else "other findings" for name in named - {NORMAL}})
+        return Reading((), Counter({f"only {' and '.join(told) or 'no diagnosis'}": 1}))
     stop = min(length, len(values))
     spans = tuple(Span(0, stop, kind) for kind in kinds)
     return Reading((Piece(fit_length(values, length), spans=spans),))

@@ -81,7 +81,7 @@ def diagnoses(remarks: Iterable[str]) -> list[str]:
     out = []
     for remark in (remark.strip().rstrip(".").strip() for remark in remarks):
         named = [name for name, pattern in DIAGNOSES.items() if pattern.search(remark)]
-        out += named or ([ecg.NORMAL] if USUAL.match(remark) else ["another finding"])
+        out += named or ([ecg.NORMAL] if USUAL.match(remark) else ["other findings"])
     return out
 
 

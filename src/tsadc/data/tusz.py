@@ -40,8 +40,8 @@ class TUSZ(DataSet):
         kinds=("focal", "generalised"),
         paper=PaperCounts(Share(5275, 0.17), Share(1055, 0.2), Share(1581, 0.4)),
         differs="every whole minute is prepared; the paper's 7,911 are a part of them, and it does not say which. Nor "
-        "does it say which labels it counts as focal and generalised: here fnsz, spsz, cpsz and gnsz, absz, tnsz, cnsz, "
-        "tcsz, atsz, mysz. `contaminate` draws the same shares.",
+        "does it say which labels it counts as focal and generalised: here fnsz, spsz, cpsz and gnsz, absz, tnsz, "
+        "cnsz, tcsz, atsz, mysz. `contaminate` draws the same shares.",
     )
 
     def records(self, raw: Path) -> Sequence[Record]:
