@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import typer
-from terminal import ALONE, QUICK, Answer, faulty, frame, tsadc, untouched
 
+from terminal import ALONE, QUICK, Answer, faulty, frame, tsadc, untouched
 from tsadc.cli import app
 
 COMMANDS = """
@@ -57,9 +57,9 @@ def test_commands_and_their_options_are_frozen() -> None:
     commands = typer.main.get_command(app).commands
     found = {name: [listing(parameter) for parameter in command.params] for name, command in commands.items()}
     frozen: dict[str, list[str]] = {}
-    for line in COMMANDS.strip().splitlines():
-        name, *words = line.split() if line[0] != " " else [name, *line.split()]
-        frozen.setdefault(name, []).extend(words)
+    for line in COMMANDS.strip().replace("\n  ", " ").splitlines():
+        name, *words = line.split()
+        frozen[name] = words
     assert found == frozen
 
 
@@ -147,7 +147,14 @@ def test_columns_in_another_order_give_the_same_numbers(folder: Path, detected: 
 def test_info_describes_a_model_and_data(folder: Path, fitted: Answer) -> None:
     about = tsadc("info", folder / "model")
     assert about.code == 0
-    for words in ("4: a, b, c, d", "every 1 min", "40 rows", "2: left, right", "1200 rows, 30 observations", "1 epoch,"):
+    for words in (
+        "4: a, b, c, d",
+        "every 1 min",
+        "40 rows",
+        "2: left, right",
+        "1200 rows, 30 observations",
+        "1 epoch,",
+    ):
         assert words in about.out
     about = tsadc("info", folder / "left.csv", folder / "right.csv")
     assert about.code == 0
@@ -210,7 +217,11 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
 
 def test_it_runs_as_a_module(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tsadc", "info", "nothing.csv"], capture_output=True, text=True, cwd=tmp_path, check=False
+        [sys.executable, "-m", "tsadc", "info", "nothing.csv"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "tsadc: There is no file nothing.csv.\n")
 

@@ -156,8 +156,7 @@ def test_the_random_numbers_of_others_are_not_disturbed(name):
 @every
 def test_nothing_works_before_fit(name, tmp_path):
     detector = make(name)
-    calls = [detector.detect, detector.decision_function, detector.predict, detector.adapt]
-    for call in calls:
+    for call in (detector.detect, detector.decision_function, detector.predict, detector.adapt):
         with pytest.raises(NotFittedError, match=rf"This {type(detector).__name__} is not fitted yet; call fit"):
             call(fresh())
     with pytest.raises(NotFittedError):
@@ -254,8 +253,7 @@ def test_every_way_to_hand_over_data_gives_the_same_scores(name):
     detector.adapt({"series": waves(12 * LENGTH, 1)})
     expected = detector.decision_function({"one": frame})
     assert len(expected) == 4
-    plain = frame.reset_index(drop=True)
-    dated = frame.reset_index()
+    plain, dated = frame.reset_index(drop=True), frame.reset_index()
     ways = [values, values.reshape(4, LENGTH, 5), values.tolist(), frame, plain, dated, {"one": values}]
     ways += [{"one": values.reshape(4, LENGTH, 5)}, {"one": dated}, Series(values, tuple(NAMES), entity="one")]
     for way in ways:
@@ -310,8 +308,8 @@ def test_data_that_is_refused_leaves_the_model_as_it_was(name):
 
 @every
 def test_what_is_stored_under_a_gap_does_not_matter(name):
-    data, other = fresh(), fresh()
-    values = other["one"].to_numpy().copy()
+    data = fresh()
+    values = data["one"].to_numpy().copy()
     values.view(np.uint64)[np.isnan(values)] |= np.uint64(1 << 63) | np.uint64(12345)  # another NaN, bit by bit
     other = {"one": pd.DataFrame(values, index=data["one"].index, columns=NAMES)}
     assert values.tobytes() != data["one"].to_numpy().tobytes()

@@ -18,7 +18,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Data = Annotated[list[Path], typer.Argument(help="CSV or Parquet files, one entity (machine, patient) per file.")]
+Data = Annotated[
+    list[Path], typer.Argument(help="Data files or folders of them, one entity (machine, patient) per file.")
+]
 ModelOption = Annotated[Path, typer.Option("--model", help="The model folder that `tsadc fit` wrote.")]
 
 
@@ -100,12 +102,12 @@ def adapt(
 
 
 @app.command()
-def info(what: Annotated[list[Path], typer.Argument(help="A model folder, or data files.")]) -> None:
+def info(what: Annotated[list[Path], typer.Argument(help="A model folder, or data as for `tsadc fit`.")]) -> None:
     """What a model is, or what data holds."""
     from tsadc.commands.console import show
-    from tsadc.commands.inspection import about_data, about_model
+    from tsadc.commands.inspection import about_data, about_model, is_model
 
-    show(about_model(what[0]) if len(what) == 1 and what[0].is_dir() else about_data(what))
+    show(about_model(what[0]) if len(what) == 1 and is_model(what[0]) else about_data(what))
 
 
 def main() -> None:

@@ -5,17 +5,19 @@ it is 1 % of the variable's range over all training entities, so that it does no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tsadc.errors import DataError
 from tsadc.series import Floats, Series
 
 NORMAL_IQR = 1.349
 MOST_ROWS = 100_000
+VARIABLES_AT_ONCE = 64  # times MOST_ROWS is what a pass may hold
 ABSURD = 1e100  # squares of it still add up
 
 
@@ -45,7 +47,9 @@ class Scaler:
     @classmethod
     def fit(cls, series: Sequence[Series], config: Config) -> Scaler:
         """Statistics of each entity in `series`, and pooled over all of them."""
-        low, high = _range(series)
+        extents = [_extent(one) for one in series]
+        low = np.fmin.reduce([extent.low for extent in extents])
+        high = np.fmax.reduce([extent.high for extent in extents])
         if np.isnan(low).any():
             name = series[0].names[int(np.flatnonzero(np.isnan(low))[0])]
             raise DataError(f"Variable {name!r} has no value at all in the history; leave it out.")
@@ -57,20 +61,25 @@ class Scaler:
                 "use NaN where nothing was measured."
             )
         floor = _floor(low, high)
-        scaler = cls(config, _statistics(series, floor, config.method), floor)
+        counts = np.sum([extent.count for extent in extents], axis=0)
+        scaler = cls(config, _statistics(series, counts, floor, config.method), floor)
         scaler.constant = low == high
         if config.scope == "entity":
-            scaler.adapt(series)
+            for one, extent in zip(series, extents, strict=True):
+                scaler._learn(one, extent)
         return scaler
 
     def adapt(self, series: Iterable[Series]) -> None:
         """Learn the statistics of further entities, or of known ones anew, from their own unlabelled history."""
         for one in series:
-            own = _statistics([one], self.floor, self.config.method)
-            unseen = np.isnan(own.center)
-            self.entities[one.entity] = Statistics(
-                np.where(unseen, self.pooled.center, own.center), np.where(unseen, self.pooled.scale, own.scale)
-            )
+            self._learn(one, _extent(one))
+
+    def _learn(self, one: Series, extent: _Extent) -> None:
+        own = _statistics([one], extent.count, self.floor, self.config.method)
+        unseen = np.isnan(own.center)
+        self.entities[one.entity] = Statistics(
+            np.where(unseen, self.pooled.center, own.center), np.where(unseen, self.pooled.scale, own.scale)
+        )
 
     def __call__(self, entity: str, values: Floats) -> Floats:
         """Raw values (time, variable) in z units."""
@@ -96,11 +105,23 @@ class Scaler:
         return cls(config, _from_mapping(mapping["pooled"]), np.asarray(mapping["floor"], dtype=np.float64), entities)
 
 
-def _range(series: Sequence[Series]) -> tuple[Floats, Floats]:
-    """Smallest and largest value of every variable; NaN where nothing was ever measured."""
-    low = np.array([np.fmin.reduce(one.values, axis=0, initial=np.nan) for one in series], dtype=np.float64)
-    high = np.array([np.fmax.reduce(one.values, axis=0, initial=np.nan) for one in series], dtype=np.float64)
-    return np.fmin.reduce(low, axis=0), np.fmax.reduce(high, axis=0)
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """Smallest and largest value of every variable, NaN where nothing was ever measured, and how many there are."""
+
+    low: Floats
+    high: Floats
+    count: NDArray[np.int64]
+
+
+def _extent(series: Series) -> _Extent:
+    low, high = np.full((2, len(series.names)), np.nan)
+    count = np.zeros(len(series.names), dtype=np.int64)
+    for chunk in series.chunks():
+        low = np.fmin(low, np.fmin.reduce(chunk, axis=0))
+        high = np.fmax(high, np.fmax.reduce(chunk, axis=0))
+        count += np.isfinite(chunk).sum(axis=0)
+    return _Extent(low, high, count)
 
 
 def _floor(low: Floats, high: Floats) -> Floats:
@@ -109,11 +130,10 @@ def _floor(low: Floats, high: Floats) -> Floats:
     return np.maximum(0.01 * size, np.finfo(np.float64).tiny)
 
 
-def _statistics(series: Sequence[Series], floor: Floats, method: str) -> Statistics:
-    """Of each variable, pooled over `series`; NaN for one that was never measured."""
+def _statistics(series: Sequence[Series], counts: NDArray[np.int64], floor: Floats, method: str) -> Statistics:
+    """Of each variable, pooled over `series`, which have `counts` values of it; NaN for one that was never measured."""
     center, scale = np.full(len(floor), np.nan), np.full(len(floor), np.nan)
-    for k in range(len(floor)):
-        known = _known(series, k)
+    for k, known in _known(series, counts):
         if not len(known):
             continue
         # The rounding of a mean can give a constant a deviation of its own, tiny and not zero.
@@ -127,12 +147,23 @@ def _statistics(series: Sequence[Series], floor: Floats, method: str) -> Statist
     return Statistics(center, scale)
 
 
-def _known(series: Sequence[Series], k: int) -> Floats:
-    """The measured values of variable `k`, at most `MOST_ROWS` and evenly spread: quantiles need no more, and memory
+def _known(series: Sequence[Series], counts: NDArray[np.int64]) -> Iterator[tuple[int, Floats]]:
+    """The measured values of each variable, at most `MOST_ROWS` and evenly spread: quantiles need no more, and memory
     stays bounded. What is missing goes first, or a slow variable could be missed by every row that is kept."""
-    columns = [one.values[:, k] for one in series]
-    known = np.concatenate([column[np.isfinite(column)] for column in columns])
-    return np.asarray(known[:: max(1, -(-len(known) // MOST_ROWS))], dtype=np.float64)
+    every = -(-counts // MOST_ROWS)
+    # One pass over the data for as many variables as memory allows: series may be files.
+    for first in range(0, len(counts), VARIABLES_AT_ONCE):
+        together = range(first, min(first + VARIABLES_AT_ONCE, len(counts)))
+        kept: dict[int, list[Floats]] = {k: [] for k in together}
+        seen = dict.fromkeys(together, 0)
+        for chunk in (chunk for one in series for chunk in one.chunks()):
+            for k in together:
+                column = chunk[:, k]
+                column = column[np.isfinite(column)]
+                kept[k].append(column[-seen[k] % max(1, every[k]) :: max(1, every[k])].astype(np.float64))
+                seen[k] += len(column)
+        for k in together:
+            yield k, np.concatenate(kept.pop(k))
 
 
 def _to_mapping(own: Statistics) -> dict[str, list[float]]:

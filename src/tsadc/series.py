@@ -3,7 +3,7 @@ a detector looks at; `Labelled` adds the truth for evaluation. Series carry no l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,7 @@ from tsadc.errors import DataError
 
 Floats = NDArray[np.floating]
 Booleans = NDArray[np.bool_]
+CHUNK = 2**18  # cells of a series that are looked at together in a pass over it
 LARGEST = 1e30  # of what a detector is shown: a sensor's wild value must not overflow sums of float32
 
 
@@ -37,7 +38,8 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """One entity: `values` (time, variable), NaN where nothing was measured."""
+    """One entity: `values` (time, variable), NaN where nothing was measured. They may be any object with the shape,
+    type and length of an array of which slices of rows are arrays: a file too large for memory, for instance."""
 
     values: Floats
     names: tuple[str, ...]
@@ -52,6 +54,12 @@ class Series:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def chunks(self) -> Iterator[Floats]:
+        """The values, some rows at a time: for a pass over what may not fit into memory."""
+        rows = max(1, CHUNK // max(1, len(self.names)))
+        for first in range(0, len(self), rows):
+            yield np.asarray(self.values[first : first + rows])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from tsadc.commands import console
+from tsadc.detectors.base import Scored
 
 
 def now(update: int, epoch_ended: bool, validation: float | None = 0.25) -> SimpleNamespace:
@@ -16,7 +17,7 @@ def now(update: int, epoch_ended: bool, validation: float | None = 0.25) -> Simp
 
 
 def test_say_keeps_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    text = "[bold] is not markup " + "and a long line is not broken " * 10
+    text = "[bold] is not markup, :house: is not a picture " + "and a long line is not broken " * 10
     console.say(text)
     assert capsys.readouterr().out == text + "\n"
 
@@ -27,10 +28,10 @@ def test_complain_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_show_aligns_what_and_value(capsys: pytest.CaptureFixture[str]) -> None:
-    console.show([("rows", "100"), ("variables", "a [b] c")])
+    console.show([("rows", "100"), ("variables", "a [b] :house: [/c]")])
     rows, variables = capsys.readouterr().out.splitlines()
     assert rows.rstrip() == "rows       100"
-    assert variables.rstrip() == "variables  a [b] c"
+    assert variables.rstrip() == "variables  a [b] :house: [/c]"
 
 
 def test_progress_without_a_terminal_is_a_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,20 +39,30 @@ def test_progress_without_a_terminal_is_a_line_per_epoch(capsys: pytest.CaptureF
         report(now(3, epoch_ended=False))
         report(now(4, epoch_ended=True))
         report(now(4, epoch_ended=True, validation=None))
+        report(Scored(1, 30))
     assert capsys.readouterr().out.splitlines() == [
         "epoch 2/5  loss 0.5000  validation 0.2500  0:01:01 left",
         "epoch 2/5  loss 0.5000  0:01:01 left",
     ]
 
 
-def test_progress_on_a_terminal_is_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (now(4, epoch_ended=True), "epoch 2/5  loss 0.5000  validation 0.2500  0:01:01 left"),
+        (Scored(7, 30), "scoring"),
+    ],
+)
+def test_progress_on_a_terminal_is_a_bar_that_goes_away(
+    told: object, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=120, highlight=False)
     monkeypatch.setattr(console, "console", terminal)
     with console.progress_bar() as report:
-        report(now(4, epoch_ended=True))
-    assert "training" in screen.getvalue()
-    assert "epoch 2/5  loss 0.5000  validation 0.2500  0:01:01 left" in screen.getvalue()
+        report(told)
+    assert words in screen.getvalue()
+    assert screen.getvalue().endswith("\x1b[2K")
 
 
 def test_only_the_first_of_several_processes_speaks(

@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from terminal import tsadc, untouched
 
+from terminal import tsadc, untouched
 from tsadc.commands import demo
 from tsadc.data.plant import Plant
 from tsadc.detectors.store import load

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from terminal import frame
 
-from tsadc.commands.inspection import about_data, about_model
+from terminal import frame, tsadc
+from tsadc.commands.inspection import about_data, about_model, is_model
 from tsadc.detectors import find
 from tsadc.errors import ModelFileError
 
@@ -81,12 +81,25 @@ def test_data_without_faults(tmp_path: Path) -> None:
     assert about["entities"] == "2: x, y"
     assert about["rows"] == "100"
     assert about["y"] == "50 rows, no timestamps, rows are counted, 0 of them empty"
-    assert (about["not measured"], about["without any value"], about["constant"]) == ("0.00% of all cells", "none", "none")
+    assert about["not measured"] == "0.00% of all cells"
+    assert (about["without any value"], about["constant"]) == ("none", "none")
 
 
-def test_files_with_different_variables_are_told_apart(tmp_path: Path) -> None:
-    files = [write(frame(50), tmp_path / "x.csv"), write(frame(50)[["time", "a", "b"]], tmp_path / "y.csv")]
+def test_arrays_with_different_variables_are_told_apart(tmp_path: Path) -> None:
+    files = [tmp_path / "x.npy", tmp_path / "y.npy"]
+    for width, file in enumerate(files, 3):
+        np.save(file, np.random.default_rng(0).random((50, width)))
     assert about_data(files)[-1] == ("note", "the files have different variables; a model needs the same in all")
+
+
+def test_a_folder_is_a_model_or_holds_data(model: Path, tmp_path: Path) -> None:
+    file = write(frame(50), tmp_path / "x.csv")
+    assert is_model(model)
+    assert not is_model(tmp_path)
+    assert not is_model(file)
+    answer = tsadc("info", tmp_path)
+    assert answer.code == 0
+    assert answer == tsadc("info", file)
 
 
 def test_many_names_are_cut_short(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from terminal import ALONE, QUICK, faulty, frame, tsadc, untouched
 
+from terminal import ALONE, QUICK, faulty, frame, tsadc, untouched
 from tsadc.commands.workflow import fit_model, settings, verdict
 from tsadc.detectors import find
 from tsadc.errors import ConfigError
@@ -30,8 +30,8 @@ def test_settings_of_a_preset() -> None:
 
 def test_a_file_goes_over_the_preset_assignments_over_the_file_and_options_over_all(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
-    file.write_text("length = 1\nseed = 11\ncontamination = 0.11\n[training]\nepochs = 11\nbatch = 11\npatience = 11\n")
-    file.write_text(file.read_text().replace("length = 1\n", "length = 111\n"))
+    training = "[training]\nepochs = 11\nbatch = 11\npatience = 11\n"
+    file.write_text("length = 111\nseed = 11\ncontamination = 0.11\n" + training)
     assignments = ["seed=22", "contamination=0.22", "training.epochs=22", "training.batch=22"]
     given = {**NOTHING, "contamination": 0.33, "training": {"epochs": 33}}
     chosen = settings("tiny", file, assignments, given)
@@ -168,9 +168,7 @@ def test_a_constant_variable_is_noted(tmp_path: Path) -> None:
     frame().assign(c=5.0).to_csv(tmp_path / "still.csv", index=False)
     answer = tsadc("fit", tmp_path / "still.csv", "--out", tmp_path / "model", *QUICK)
     assert answer.code == 0
-    assert answer.err == (
-        "tsadc: note: Constant throughout the history: c; any change will count as unusual.\n"
-    )
+    assert answer.err == ("tsadc: note: Constant throughout the history: c; any change will count as unusual.\n")
 
 
 def test_verdict_names_the_worst_three_and_counts_in_words() -> None:

@@ -33,11 +33,6 @@ class Largest(Detector):
         pass
 
 
-class Broken(Largest):
-    def _fit(self, train, validation, fitting):
-        raise RuntimeError("no luck")
-
-
 def noise(rows: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(rows, 3))
 
@@ -214,10 +209,14 @@ def test_a_model_of_a_single_entity_takes_others_without_a_notice():
     np.testing.assert_array_equal(detector.decision_function({"z": noise(16)}), detector.decision_function(noise(16)))
 
 
-def test_a_fit_that_fails_leaves_no_model_behind():
-    detector = Broken(length=8)
+def test_a_fit_that_fails_leaves_no_model_behind(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no luck")
+
+    detector = Largest(length=8).fit(noise(160))
+    monkeypatch.setattr(Largest, "_fit", fail)
     with pytest.raises(RuntimeError, match="no luck"):
-        detector.fit(noise(160))
+        detector.fit(noise(160, 1))
     assert not hasattr(detector, "threshold_")
     with pytest.raises(AttributeError, match="not fitted yet"):
         detector.detect(noise(16))

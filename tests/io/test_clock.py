@@ -129,7 +129,8 @@ def test_what_is_not_regular_is_refused_with_its_row():
     off[12] += 20 * 10**9
     assert refusal(stamps(off)) == (
         "The data should be sampled regularly, every 0 days 00:01:00 as most of its rows are, but row 12 "
-        "(1970-01-01 00:12:20) comes 0 days 00:01:20 after the one before; resample it first."
+        "(1970-01-01 00:12:20) comes 0 days 00:01:20 after the one before; put it on a grid, for instance "
+        "with every='1min'."
     )
     extra = np.sort(np.append(even, 5 * MINUTE + 10**9))
     assert "row 6 (1970-01-01 00:05:01) comes 0 days 00:00:01 after" in refusal(stamps(extra))
@@ -159,3 +160,31 @@ def test_times_that_are_missing_alone_or_out_of_this_world():
     assert "it takes two" in refusal(times[:1])
     far = pd.DatetimeIndex(np.array(["2024-01-01", "9999-01-01"], dtype="datetime64[s]"))
     assert refusal(far) == "The data has the time 9999-01-01 00:00:00 at row 1; the year must be 1678 to 2261."
+
+
+@pytest.mark.parametrize("step", ["1min", "7min", "30min", "1h"])
+@pytest.mark.parametrize("jitter", [0.0, 0.04])
+def test_a_wall_clock_whose_summer_ends_is_refused_with_the_fix(step, jitter):
+    exact = pd.date_range("2024-10-26 12:00", "2024-10-27 12:00", freq=step, tz="Europe/Berlin")
+    moved = np.random.default_rng(0).uniform(-jitter, jitter, len(exact)) * pd.Timedelta(step)
+    times = (exact + pd.to_timedelta(moved)).tz_localize(None)
+    message = refusal(times)
+    assert "repeats an hour at row" in message
+    assert "as local clocks do when daylight saving time ends; write times in UTC, or with their offset" in message
+
+
+def test_an_hour_that_comes_twice_by_day_is_no_change_of_the_clocks():
+    hours = pd.date_range("2024-01-01", periods=24, freq="h")
+    assert "twice, at rows 12 and 13; keep one" in refusal(hours[:13].append(hours[12:]))
+
+
+def test_the_hour_that_is_missing_in_spring_is_a_gap():
+    wall = pd.date_range("2024-03-30 22:00", periods=12, freq="30min", tz="Europe/Berlin").tz_localize(None)
+    values, clock = regular(wall, column(wall), "The data")
+    assert clock.interval == 30 * MINUTE
+    assert np.isnan(values).sum() == 2
+
+
+def test_a_clock_that_was_set_back_is_refused():
+    times = pd.date_range("2024-01-01", periods=50, freq="min")
+    assert "row 50 (2024-01-01 00:10:00) is before row 49; sort it first" in refusal(times.append(times[10:20]))

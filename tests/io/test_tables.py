@@ -212,10 +212,10 @@ def test_a_truncated_parquet_file(tmp_path):
 
 
 def test_what_is_not_a_file(tmp_path):
-    assert refusal(tmp_path) == "PATH is a folder, but a file was expected; name the files in it."
     assert refusal(tmp_path / "none.csv") == "There is no file PATH."
     assert refusal(write(tmp_path, "x", "notes.txt")) == (
-        "PATH should end in .csv or .parquet, which is how its format is known."
+        "PATH should end in .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .arrow, .feather, .npy, .npz, .hea, .edf, .h5, "
+        ".hdf5, .mat, which is how its format is known."
     )
     with pytest.raises(DataError, match="No data file was given"):
         read([])

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from tsadc.nn.train import Progress as Trained
 
 FIRST = os.environ.get("RANK", "0") == "0"  # under torchrun only one process speaks
-console = Console(quiet=not FIRST, highlight=False)
+# Names are shown as they are: a variable may be called [b] or :house:.
+console = Console(quiet=not FIRST, highlight=False, markup=False, emoji=False)
 
 
 def say(text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)
+    console.print(text, soft_wrap=True)
 
 
 def complain(text: str) -> None:

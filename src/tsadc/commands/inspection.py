@@ -8,11 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from tsadc.detectors.store import read_settings
+from tsadc.detectors.store import ARRAYS, SETTINGS, read_settings
 from tsadc.errors import ModelFileError
 from tsadc.io.tables import read
 from tsadc.report.words import THIN, Times, count
 from tsadc.series import Clock, Series
+
+
+def is_model(path: Path) -> bool:
+    """Whether the folder is meant to be a model, whole or not; another one holds data."""
+    return (path / SETTINGS).exists() or (path / ARRAYS).exists()
 
 
 def about_model(folder: Path) -> list[tuple[str, str]]:

@@ -50,6 +50,8 @@ def reasons(prepared: Prepared) -> list[str]:
         out.append("The paper does not use this data set.")
     elif card.paper.total.observations != len(prepared):
         out.append(f"{card.title.split(':')[0]}: {card.differs}")
+    if card.entities is not None and len(prepared.entities) < card.entities:
+        out.append(f"{len(prepared.entities):,} of the {card.entities:,} entities of the whole archive are here.")
     if prepared.length != card.length:
         out.append(f"Observations of {prepared.length} rows were asked for; the usual length is {card.length}.")
     if prepared.about["settings"].get("leave_out"):

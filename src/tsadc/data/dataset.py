@@ -43,7 +43,8 @@ class PaperCounts:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A data set in words and numbers. `differs` says why counts may not be the paper's."""
+    """A data set in words and numbers. `entities` is how many the whole archive gives, None where versions differ;
+    `differs` says why counts may not be the paper's."""
 
     name: str
     title: str
@@ -57,6 +58,7 @@ class Card:
     entity: str
     normal: str
     kinds: tuple[str, ...]
+    entities: int | None = None
     paper: PaperCounts | None = None
     differs: str = ""
 

@@ -50,6 +50,7 @@ class DODH(DataSet):
         entity="volunteer",
         normal=sleep.NORMAL,
         kinds=sleep.KINDS,
+        entities=25,
         paper=PaperCounts(Share(2515, 0.198), Share(320, 0.218), Share(310, 0.516)),
         differs="every scored N3, REM and awake epoch is prepared; the paper's 3,145 are a part of them, and it does "
         "not say which. `contaminate` draws the same shares.",

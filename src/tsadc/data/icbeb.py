@@ -42,6 +42,7 @@ class ICBEB(DataSet):
         entity="record",
         normal="normal ECG, and no other diagnosis",
         kinds=ecg.FIVE,
+        entities=918 + 4447,
         paper=PaperCounts(Share(910, 0.2), Share(82, 0.207), Share(222, 0.599)),
         differs="all 6,877 records give 918 normal and 4,447 abnormal ones; the paper uses about 882 and 332 of them "
         "and does not say which. `contaminate` draws the same shares.",

@@ -52,6 +52,7 @@ class LUDB(DataSet):
         entity="patient",
         normal="sinus rhythm, usual axis, and nothing else to report",
         kinds=ecg.FIVE,
+        entities=25 + 66,
     )
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ class Pack:
     def __getitem__(self, key: str) -> NDArray[Any]:
         if key not in self._read:
             try:
-                with np.load(self.file, allow_pickle=False) as arrays:
+                with open(self.file, "rb") as file, np.load(file, allow_pickle=False) as arrays:
                     self._read[key] = arrays[key]
             except KeyError:
                 raise DataError(f"{self.file} has no array {key!r}.") from None

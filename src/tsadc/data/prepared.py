@@ -118,20 +118,17 @@ class Prepared:
         return digest.hexdigest()
 
     def _moved(self, entity: str, indices: Sequence[int]) -> Iterator[Truth]:
-        """The truth of an entity when only the observations `indices` remain: an anomaly that loses rows in its
-        middle falls into several."""
+        """The truth of an entity when only the observations `indices` remain. What remains of an anomaly hangs together:
+        it reached over every observation between its first and its last."""
         for truth in self.truth[entity]:
-            spans: list[tuple[int, int]] = []
+            spans = []
             for position, index in enumerate(indices):
                 shift = (position - index) * self.length
                 first = max(truth.start, index * self.length) + shift
                 last = min(truth.stop, (index + 1) * self.length) + shift
-                if first < last and spans and spans[-1][1] == first:
-                    spans[-1] = (spans[-1][0], last)
-                elif first < last:
-                    spans.append((first, last))
-            for first, last in spans:
-                yield Truth(entity, first, last, truth.kind, truth.variables)
+                spans += [(first, last)] if first < last else []
+            if spans:
+                yield Truth(entity, spans[0][0], spans[-1][1], truth.kind, truth.variables)
 
 
 def load(folder: str | Path) -> Prepared:

@@ -46,6 +46,7 @@ class SMD(DataSet):
         entity="machine",
         normal="no labelled point",
         kinds=(KIND,),
+        entities=28,
         paper=PaperCounts(Share(1624, 0.103), Share(276, 0.0797), Share(416, 0.338)),
         differs="28 machines give 2,328 observations of 600 minutes, the paper has 2,316. As each machine has at least "
         "78, the paper left none out; it does not say where the other 12 went, nor how its parts get 10 % and 34 %.",

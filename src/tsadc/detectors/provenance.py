@@ -41,5 +41,6 @@ def _digest(series: tuple[Series, ...]) -> str:
     digest = hashlib.sha256()
     for one in series:
         digest.update(repr((one.entity, one.names, one.clock, one.values.shape)).encode())
-        digest.update(np.ascontiguousarray(one.values).data)
+        for chunk in one.chunks():
+            digest.update(np.ascontiguousarray(chunk).data)
     return digest.hexdigest()[:16]

@@ -95,6 +95,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
 def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Detector:
     cls = find(settings["detector"])
     detector = cls(config=build(cls.Config, settings["settings"]))
+    detector.settings_ = detector.settings
     detector.variables_ = tuple(settings["variables"])
     detector.clock_ = Clock(**settings["clock"])
     detector.scaler_ = Scaler.from_mapping(settings["scaler"], detector.settings.scaler)

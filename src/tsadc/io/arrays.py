@@ -42,7 +42,8 @@ def read_npz(path: Path, entity: str, reading: Reading) -> list[Part]:
     except Exception as error:  # a damaged file can fail anywhere
         raise _damaged(path, "NPZ", error) from None
     if len(arrays) == 1:
-        return [Part(entity, str(path), from_array(*arrays.values(), entity, str(path), reading=reading))]
+        (array,) = arrays.values()
+        return [Part(entity, str(path), from_array(array, entity, str(path), reading=reading))]
     kept = {name: array for name, array in arrays.items() if array.ndim in (2, 3) and array.dtype.kind in "biuf"}
     others = [name for name in arrays if name not in kept]
     if not kept:

@@ -34,8 +34,8 @@ def regular(times: pd.DatetimeIndex, values: Floats, source: str) -> tuple[Float
         row = max(1, int(np.flatnonzero(stray)[0]))
         raise DataError(
             f"{source} should be sampled regularly, every {pd.Timedelta(interval)} as most of its rows are, but row "
-            f"{row} ({times[row]}) comes {pd.Timedelta(int(steps[row - 1]))} after the one before; put it on a grid with "
-            f"every={spell(_whole(interval))!r}."
+            f"{row} ({times[row]}) comes {pd.Timedelta(int(steps[row - 1]))} after the one before; put it on a grid, "
+            f"for instance with every={spell(_whole(interval))!r}."
         )
     start = int(ticks[0]) if exact else even_start(ticks, rows, interval)
     clock = Clock(start, interval, dated=True, timezone=zone_of(times))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pandas as pd
 
 from tsadc.errors import DataError
 from tsadc.io.columns import check_width
 from tsadc.io.delimited import reason
+
+T = TypeVar("T")
 
 
 def read_parquet(path: Path) -> pd.DataFrame:
@@ -22,13 +24,13 @@ def read_arrow(path: Path) -> pd.DataFrame:
     return guarded(path, "Arrow", lambda: _read_arrow(path))
 
 
-def guarded(path: Path, form: str, action: Callable[[], Any]) -> Any:
+def guarded(path: Path, form: str, action: Callable[[], T]) -> T:
     """The action's result. A damaged file can fail anywhere on its way through pyarrow and pandas."""
     try:
         return action()
     except ImportError:
         raise DataError(f"{path} is {form}, which needs one more package: pip install 'tsadc[parquet]'.") from None
-    except (PermissionError, DataError):
+    except (PermissionError, DataError, Warning):
         raise
     except Exception as error:
         raise DataError(f"{path} is not a readable {form} file: {reason(error)}.") from None
@@ -46,20 +48,15 @@ def _read_arrow(path: Path) -> pd.DataFrame:
     import pyarrow as pa
     from pyarrow import feather, ipc
 
-    with pa.memory_map(str(path)) as file:
-        try:
-            schema = ipc.open_file(file).schema
-        except pa.ArrowInvalid:
-            file.seek(0)
-            if file.read(4) == b"FEA1":
-                table = feather.read_table(path)
-            else:
-                file.seek(0)
-                stream = ipc.open_stream(file)
-                check_width(len(stream.schema), str(path))
-                table = stream.read_all()
+    with pa.OSFile(str(path)) as file:
+        magic = file.read(6)
+        file.seek(0)
+        if magic.startswith(b"FEA1"):  # the format before Arrow's own
+            table = feather.read_table(path)
         else:
-            check_width(len(schema), str(path))
-            file.seek(0)
-            table = ipc.open_file(file).read_all()
-        return table.to_pandas()
+            reader = ipc.open_file(file) if magic == b"ARROW1" else ipc.open_stream(file)
+            check_width(len(reader.schema), str(path))
+            table = reader.read_all()
+    table.validate(full=True)  # or damaged bytes could lead out of memory
+    frame: pd.DataFrame = table.to_pandas()
+    return frame

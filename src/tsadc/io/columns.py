@@ -63,8 +63,8 @@ def check_width(count: int, source: str) -> None:
     """Refuse what is too wide to be a table of sensors, before time is spent on it."""
     if count > MOST_VARIABLES:
         raise DataError(
-            f"{source} has {count} columns, but at most {MOST_VARIABLES} variables can be modelled; should its rows be "
-            "its columns?"
+            f"{source} has more than {MOST_VARIABLES} columns, which is more variables than can be modelled; turn it "
+            "around if its rows are the variables."
         )
 
 
@@ -164,7 +164,8 @@ def _steps(column: pd.Series, entities: NDArray[np.object_] | None) -> Floats:
         return np.diff(numbers)
     codes = pd.factorize(entities)[0]
     order = np.argsort(codes, kind="stable")
-    return np.diff(numbers[order])[np.diff(codes[order]) == 0]
+    steps: Floats = np.diff(numbers[order])[np.diff(codes[order]) == 0]
+    return steps
 
 
 def _no_clock(name: str, source: str) -> DataError:

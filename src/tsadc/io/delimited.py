@@ -62,7 +62,7 @@ def _header(path: Path) -> tuple[str, list[str]]:
     if not lines:
         raise DataError(f"{path} is empty; a header and rows of numbers were expected.")
     separator = "\t" if ending(path).startswith(".tsv") else _separator(lines[0])
-    check_width(_bare(lines[0]).count(separator) + 1, f"{path}{' (or more)' if len(head) >= LONGEST_HEADER else ''}")
+    check_width(_bare(lines[0]).count(separator) + 1, str(path))
     names = next(csv.reader(lines, delimiter=separator, skipinitialspace=True))
     _check_header(names, path)
     return separator, names

@@ -102,7 +102,7 @@ def _join(parts: list[Part], *, overlap: bool) -> Columns:
     names, zone = timed[0][1].names, timed[0][2].tz
     values = [content.values[:, [content.names.index(name) for name in names]] for _, content, _ in timed]
     stamps = [times.as_unit("ns") if zone is None else times.as_unit("ns").tz_convert(zone) for *_, times in timed]
-    return Columns(stamps[0].append(stamps[1:]), np.concatenate(values), names)
+    return Columns(pd.DatetimeIndex(stamps[0].append(stamps[1:])), np.concatenate(values), names)
 
 
 def _both(one: Part, two: Part) -> str:

@@ -69,7 +69,8 @@ def _usable(paths: Iterable[Path], endings: Collection[str], where: str, fix: st
     ]
     if not kept:
         raise DataError(
-            f"{where} holds no file that can be read, which would end in {', '.join(endings)}{'; ' + fix if fix else ''}."
+            f"{where} holds no file that can be read, which would end in {', '.join(endings)}"
+            f"{'; ' + fix if fix else ''}."
         )
     others = Counter(
         ending(path) or path.name for path in files if path not in kept and path.with_suffix("") not in headers

@@ -47,7 +47,7 @@ def _time_dimension(data: Any, source: str) -> Any:
 
 
 def _table(data: Any, time: Any, source: str) -> pd.DataFrame:
-    index = data.indexes[time] if time in data.indexes else None
+    index = data.indexes.get(time, pd.RangeIndex(data.sizes[time])).rename(time)
     if not hasattr(data, "data_vars"):
         others = [dim for dim in data.dims if dim != time]
         if len(others) != 1:
@@ -76,7 +76,7 @@ def _table(data: Any, time: Any, source: str) -> pd.DataFrame:
 
 
 def _labels(data: Any, dim: Any) -> list[Any]:
-    return list(data.indexes[dim]) if dim in data.indexes else []
+    return list(data.indexes.get(dim, ()))
 
 
 def _spell(dims: Any) -> str:

@@ -101,7 +101,8 @@ def _rows(values: Floats, length: int | None, source: str) -> Floats:
                 f"{source} holds observations of {values.shape[1]} steps, but the detector's length is {length}; "
                 f"use length={values.shape[1]} or pass the series as (time, variable)."
             )
-        sparse = np.flatnonzero(np.isfinite(values).any(axis=2).mean(axis=1) < 0.5) if values.size else []
+        measured = np.isfinite(values).any(axis=2).mean(axis=1) if values.size else np.ones(0)
+        sparse = np.flatnonzero(measured < 0.5)
         if len(sparse):
             raise DataError(
                 f"{source}: observation {sparse[0]} has under half of its steps measured and would get no score; "

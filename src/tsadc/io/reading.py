@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -46,9 +47,11 @@ class Reading:
     stream: bool = False
 
     def __post_init__(self) -> None:
-        if self.columns is not None:
-            require(not isinstance(self.columns, str) and len(self.columns) > 0, "columns", "names", self.columns)
-            object.__setattr__(self, "columns", tuple(self.columns))
+        columns: Any = self.columns
+        if columns is not None:
+            listed = not isinstance(columns, str) and len(columns) > 0
+            require(listed, "columns", "a list of names", columns)
+            object.__setattr__(self, "columns", tuple(columns))
         require(self.rate is None or 0 < self.rate < float("inf"), "rate", "a positive number of Hz", self.rate)
         require(self.entity is None or self.entity != self.time, "entity", "another column than `time`", self.entity)
         _ = self.interval

@@ -5,9 +5,11 @@ Memory is bounded by `CACHE` whatever the size of the file."""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,8 +19,9 @@ from numpy.typing import NDArray
 from tsadc.errors import DataError
 from tsadc.series import Floats
 
-CACHE = 48 * 2**20  # bytes of decoded values that are kept
+CACHE = 16 * 2**20  # bytes of decoded values that are kept
 BLOCK = CACHE // 4  # bytes that are decoded at once
+NOWHERE: tuple[int, int, Iterator[Any]] = (-1, 0, iter(()))  # a row group, the next block of it, where it comes from
 
 
 class Runs:
@@ -77,7 +80,7 @@ class Rows(ABC):
         rows, columns = key if isinstance(key, tuple) else (key, slice(None))
         if not isinstance(rows, slice):
             return self[int(rows) : int(rows) + 1 or None, columns][0]
-        if columns == slice(None) if isinstance(columns, slice) else False:
+        if isinstance(columns, slice) and columns == slice(None):
             return self._between(*rows.indices(len(self)))
         if rows != slice(None):
             return self[rows][:, columns]
@@ -99,29 +102,59 @@ class Rows(ABC):
 
 
 class NpyRows(Rows):
-    """Rows of a C-ordered .npy file, whose numbers begin at byte `offset`."""
+    """Rows of the matrix in a .npy file, of which `columns` are taken."""
 
-    def __init__(
-        self, path: Path, shape: tuple[int, int], kind: np.dtype[Any], offset: int, order: Sequence[int] | None = None
-    ) -> None:
-        self._width, self._kind, self._offset = shape[1], kind, offset
-        self._order = list(range(shape[1])) if order is None else list(order)
-        super().__init__(path, Runs.whole(shape[0]), len(self._order), np.dtype(kind.type))
+    def __init__(self, path: Path, matrix: np.memmap[Any, Any], columns: Sequence[int]) -> None:
+        super().__init__(path, Runs.whole(len(matrix)), len(columns), np.dtype(matrix.dtype.type))
+        self._matrix = Matrix(matrix.dtype, matrix.offset, matrix.shape[1], bool(matrix.flags.c_contiguous))
+        self._columns = list(columns)
 
     def pick(self, columns: Sequence[int]) -> NpyRows:
-        shape = (len(self), self._width)
-        return NpyRows(self.path, shape, self._kind, self._offset, [self._order[i] for i in columns])
+        other = copy.copy(self)
+        other._columns = [self._columns[i] for i in columns]
+        other.shape = (len(self), len(columns))
+        return other
 
     def _read(self, first: int, last: int) -> Floats:
-        # Not a memory map: its pages would count as this process's memory until the system takes them back.
-        begin, count = first * self._width * self._kind.itemsize, (last - first) * self._width
+        # Not through the memory map: its pages would count as this process's memory until the system takes them back.
+        count, width = last - first, self._matrix.width
+        if self._matrix.by_rows:
+            return self._numbers(first * width, count * width).reshape(count, width)[:, self._columns]
+        return np.column_stack([self._numbers(k * len(self) + first, count) for k in self._columns])
+
+    def _numbers(self, first: int, count: int) -> Floats:
+        kind = self._matrix.kind
         try:
-            values = np.fromfile(self.path, self._kind, count, offset=self._offset + begin)
+            values = np.fromfile(self.path, kind, count, offset=self._matrix.offset + first * kind.itemsize)
         except OSError as error:
             raise DataError(f"{self.path} can no longer be read: {error.strerror}.") from None
         if len(values) < count:
             raise DataError(f"{self.path} became shorter while it was read.")
-        return values.reshape(last - first, self._width)[:, self._order]
+        return values
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """How numbers lie in a file: from byte `offset` on, row by row or column by column."""
+
+    kind: np.dtype[Any]
+    offset: int
+    width: int
+    by_rows: bool
+
+
+def open_parquet(path: Path) -> Any:
+    """Opened so that pages are fetched one by one, and not row groups as a whole."""
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(path, buffer_size=2**16, pre_buffer=False)
+
+
+def release() -> None:
+    """Give back what Arrow holds for later: it may be as much as it uses."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
 
 
 class ParquetRows(Rows):
@@ -132,13 +165,13 @@ class ParquetRows(Rows):
         super().__init__(path, runs, len(names), dtype)
         self._names = list(names)
         self._kept: OrderedDict[tuple[int, int], Floats] = OrderedDict()
-        self._ahead: tuple[int, int, Iterator[Any]] = (-1, 0, iter(()))
+        self._ahead = NOWHERE
         self._file: Any = None
         self._starts = np.zeros(0, dtype=np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is open, so that a copy for another process opens the file itself."""
-        return {**self.__dict__, "_file": None, "_kept": OrderedDict(), "_ahead": (-1, 0, iter(()))}
+        return {**self.__dict__, "_file": None, "_kept": OrderedDict(), "_ahead": NOWHERE}
 
     def pick(self, columns: Sequence[int]) -> ParquetRows:
         return ParquetRows(self.path, [self._names[i] for i in columns], self.runs, self.dtype)
@@ -161,9 +194,7 @@ class ParquetRows(Rows):
 
     def _open(self) -> None:
         if self._file is None:
-            from pyarrow import parquet
-
-            self._file = self._try(lambda: parquet.ParquetFile(self.path, buffer_size=2**16, pre_buffer=False))
+            self._file = self._try(lambda: open_parquet(self.path))
             metadata = self._file.metadata
             sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             self._starts = np.cumsum([0, *sizes])[:-1]
@@ -174,6 +205,8 @@ class ParquetRows(Rows):
             self._kept.move_to_end((group, number))
             return found
         if self._ahead[0] != group or self._ahead[1] > number:
+            self._ahead = NOWHERE  # one row group's pages at a time
+            release()
             batches = self._file.iter_batches(self.block, row_groups=[group], columns=self._names, use_threads=False)
             self._ahead = (group, 0, batches)
         _, at, batches = self._ahead

@@ -19,7 +19,7 @@ from tsadc.io.columns import check_count, check_width, is_counter
 from tsadc.io.delimited import reason
 from tsadc.io.files import ending
 from tsadc.io.reading import Reading, choose, missing, spell
-from tsadc.io.rows import NpyRows, ParquetRows, Rows, Runs
+from tsadc.io.rows import NpyRows, ParquetRows, Rows, Runs, open_parquet, release
 from tsadc.io.times import is_epoch, is_time, read_times
 from tsadc.series import Clock, Floats, Series
 from tsadc.variables import unnamed
@@ -33,8 +33,7 @@ def open_rows(path: Path, entity: str, reading: Reading) -> Series:
     if ending(path) == ".npy":
         return _open_npy(path, entity, reading)
     if ending(path) == ".parquet":
-        found: Series = guarded(path, "Parquet", lambda: _open_parquet(path, entity, reading))
-        return found
+        return guarded(path, "Parquet", lambda: _open_parquet(path, entity, reading))
     raise DataError(f"{path} cannot be streamed, which takes a .npy or .parquet file; convert it, or read it whole.")
 
 
@@ -45,17 +44,17 @@ def _open_npy(path: Path, entity: str, reading: Reading) -> Series:
         raise
     except Exception as error:  # a damaged file can fail anywhere
         raise DataError(f"{path} is not a readable NPY file: {reason(error)}.") from None
-    if not isinstance(found, np.memmap) or found.ndim != 2 or found.dtype.kind != "f" or not found.flags.c_contiguous:
+    if not isinstance(found, np.memmap) or found.ndim != 2 or found.dtype.kind != "f":
         raise DataError(
-            f"{path} cannot be streamed, which takes floats of shape (time, variable) in C order, but holds "
-            f"{found.dtype} of shape {found.shape}; read it whole."
+            f"{path} cannot be streamed, which takes floats of shape (time, variable), but holds {found.dtype} of "
+            f"shape {found.shape}; read it whole."
         )
     if reading.time:
         raise DataError(f"{path} is a bare array without times or names; use it without time.")
     order, names = choose(unnamed(found.shape[1]), reading, str(path))
     check_width(found.shape[1], str(path))
     check_count(names, str(path))
-    rows = NpyRows(path, (found.shape[0], found.shape[1]), found.dtype, found.offset, order)
+    rows = NpyRows(path, found, order)
     return _series(rows, names, Clock(), entity)
 
 
@@ -75,9 +74,7 @@ class _Layout:
 
 
 def _open_parquet(path: Path, entity: str, reading: Reading) -> Series:
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path) as file:
+    with open_parquet(path) as file:
         check_width(file.metadata.num_columns, str(path))
         layout = _layout(file, path, reading)
         order, names = choose(layout.variables, reading, str(path))
@@ -87,6 +84,7 @@ def _open_parquet(path: Path, entity: str, reading: Reading) -> Series:
         if layout.time is not None and count:
             clock, runs = stream_clock(_time_pieces(file, layout.time, path), str(path))
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+    release()
     rows = ParquetRows(path, [layout.variables[i] for i in order], runs, layout.dtype)
     most = max(sizes, default=0)
     if most * len(names) * layout.dtype.itemsize > SLOW:
@@ -105,7 +103,11 @@ def _layout(file: Any, path: Path, reading: Reading) -> _Layout:
     schema = file.schema_arrow
     if len(set(schema.names)) < len(schema.names):
         raise DataError(f"{path} has two columns of the same name; give every variable its own.")
-    head = next(file.iter_batches(SAMPLE)).to_pandas(ignore_metadata=True) if file.metadata.num_rows else pd.DataFrame()
+    head = (
+        next(file.iter_batches(SAMPLE, use_threads=False)).to_pandas(ignore_metadata=True)
+        if file.metadata.num_rows
+        else pd.DataFrame()
+    )
     time = reading.time
     if time is None:
         time = next((name for name in head.columns if is_time(name, head[name])), None)
@@ -156,8 +158,8 @@ def stream_clock(pieces: Iterator[pd.DatetimeIndex], source: str) -> tuple[Clock
         stray = np.flatnonzero((np.abs(offsets - rows) > MOST_JITTER) | (steps < 1))
         if len(stray):
             raise DataError(
-                f"{source} cannot be streamed: row {done + stray[0]} ({times[stray[0]]}) does not follow on its clock of "
-                f"every {spell(clock.interval)}; read it whole."
+                f"{source} cannot be streamed: row {done + stray[0]} ({times[stray[0]]}) does not follow on its clock "
+                f"of every {spell(clock.interval)}; read it whole."
             )
         breaks = np.flatnonzero(steps > 1)
         grid += rows[breaks].tolist()

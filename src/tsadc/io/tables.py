@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import pandas as pd
 
@@ -24,7 +23,6 @@ from tsadc.io.stream import open_rows
 from tsadc.series import Series
 from tsadc.variables import match, unnamed
 
-T = TypeVar("T")
 READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     ".csv": read_delimited,
     ".tsv": read_delimited,
@@ -41,7 +39,7 @@ ENDINGS = (*READERS, *ARRAYS, *RECORDINGS)
 
 def read(paths: str | Path | Sequence[str | Path], reading: Reading = PLAIN) -> tuple[Series, ...]:
     """One Series per file, its entity the file's name without the ending (or its path, where names repeat), unless
-    `reading` names a column that tells entities. A folder stands for the files in it, a pattern for those it matches."""
+    `reading` names a column that tells it. A folder stands for the files in it, a pattern for those it matches."""
     files = expand(paths, ENDINGS)
     bad = Bad(reading.skip_bad)
     parts: list[Part] = []
@@ -61,35 +59,44 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading = PLAIN) -> 
 def read_parts(path: Path, entity: str, reading: Reading = PLAIN) -> list[Part]:
     """What one file holds: of one entity, or of several."""
     form = ending(path)
-    if reading.rate is not None and form in (*READERS, *ARRAYS):
-        raise DataError(f"{path} is not a recording, so it has no rate to change; use every instead.")
-    if reading.stream:
-        return [Part(entity, str(path), _checked(path, lambda: open_rows(path, entity, reading)))]
-    if form in RECORDINGS:
-        return [Part(entity, str(path), _checked(path, lambda: _read_recording(path, entity, reading)))]
-    if form in ARRAYS:
-        return _checked(path, lambda: ARRAYS[form](path, entity, reading))
-    return parts_of(read_frame(path, reading), entity, str(path), reading)
+    if form in READERS and not reading.stream:
+        frame = read_frame(path, reading)
+        return parts_of(frame, entity, str(path), reading)
+    with _readable(path, ENDINGS):
+        if reading.stream:
+            return [Part(entity, str(path), open_rows(path, entity, reading))]
+        if form in ARRAYS:
+            _refuse_rate(path, reading)
+            return ARRAYS[form](path, entity, reading)
+        return [Part(entity, str(path), _read_recording(path, entity, reading))]
 
 
 def read_frame(path: Path, reading: Reading = PLAIN) -> pd.DataFrame:
     """A file of rows and columns as a pandas frame, whatever its format."""
-    if READERS.get(ending(path)) is read_delimited and reading.entity is not None:
-        return _checked(path, lambda: read_delimited(path, reading.entity))
-    return _checked(path, lambda: READERS[ending(path)](path))
+    with _readable(path, READERS):
+        _refuse_rate(path, reading)
+        reader = READERS[ending(path)]
+        # Entities are names even where they look like numbers: 007 is not 7.
+        return read_delimited(path, reading.entity) if reader is read_delimited else reader(path)
 
 
-def _checked(path: Path, action: Callable[[], T]) -> T:
+@contextmanager
+def _readable(path: Path, endings: Collection[str]) -> Iterator[None]:
     if path.is_dir():
         raise DataError(f"{path} is a folder, but a file was expected; name the files in it.")
     if not path.is_file():
         raise DataError(f"There is no file {path}.")
-    if ending(path) not in ENDINGS:
-        raise DataError(f"{path} should end in {', '.join(ENDINGS)}, which is how its format is known.")
+    if ending(path) not in endings:
+        raise DataError(f"{path} should end in {', '.join(endings)}, which is how its format is known.")
     try:
-        return action()
+        yield
     except PermissionError:
         raise DataError(f"{path} may not be read: permission denied.") from None
+
+
+def _refuse_rate(path: Path, reading: Reading) -> None:
+    if reading.rate is not None:
+        raise DataError(f"{path} is not a recording, so it has no rate to change; use every instead.")
 
 
 def _read_recording(path: Path, entity: str, reading: Reading) -> Series:
@@ -145,8 +152,8 @@ def _other_columns(part: Part, example: Part) -> DataError:
     adds = [name for name in part.names if name not in example.names]
     how = [f"{verb} {_some(names)}" for verb, names in (("lacks", lacks), ("adds", adds)) if names]
     return DataError(
-        f"{part.source} has other variables than {example.source}: it {' and '.join(how)}; pick with columns those that "
-        "all files share."
+        f"{part.source} has other variables than {example.source}: it {' and '.join(how)}; pick with columns those "
+        "that all files share."
     )
 
 

@@ -105,7 +105,7 @@ class History:
         return _best(self.epochs)
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "best_epoch": self.best.number}
+        return {**asdict(self), "epochs": [asdict(epoch) for epoch in self.epochs], "best_epoch": self.best.number}
 
 
 def train(
