@@ -69,6 +69,15 @@ def test_the_consensus_of_the_scorers(tmp_path):
         prepare("dodh", tmp_path / "b", tmp_path / "other", scorers=True)
 
 
+def test_scorers_of_different_length_are_refused(tmp_path):
+    write_night(tmp_path / "a.h5", [3, 3])
+    for name, staging in (("scorer_1", [3, 3]), ("scorer_2", [3])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.json").write_text(json.dumps(staging))
+    with pytest.raises(DataError, match=r"The scorers of .*a\.h5 do not have as many epochs"):
+        DODH(scorers=True).read(DODH(scorers=True).records(tmp_path)[0])
+
+
 def test_a_majority_wins_whoever_it_is():
     assert consensus([np.array(row) for row in ([0, 4], [3, 4], [3, 4], [3, 1], [0, 1])]).tolist() == [3, 4]
 

@@ -69,7 +69,10 @@ class DODH(DataSet):
         night, *stagings = record.files
         if self.scorers and len(stagings) < 2:
             raise DataError(f"{night} should have stagings scorers/dodh/SCORER/{night.stem}.json of several scorers.")
-        numbers = consensus([_staging(file) for file in stagings]) if stagings else _hypnogram(night)
+        scored = [_staging(file) for file in stagings]
+        if len({len(one) for one in scored}) > 1:
+            raise DataError(f"The scorers of {night} do not have as many epochs each, so they cannot be compared.")
+        numbers = consensus(scored) if scored else _hypnogram(night)
         stages = [STAGES[int(number)] for number in numbers]
         indices = sleep.kept(stages)
         epochs: Floats = np.empty((len(indices), self.card.length, len(CHANNELS)), dtype=np.float32)
