@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from tsadc.commands.allocator import keep_freed_memory
 from tsadc.errors import TsadcError, TsadcNotice
 
+if TYPE_CHECKING:
+    from tsadc.series import Series
+
 app = typer.Typer(
     help="Find anomalies in multivariate sensor data whose unlabelled history is itself contaminated.",
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -21,7 +25,25 @@ app = typer.Typer(
 Data = Annotated[
     list[Path], typer.Argument(help="Data files or folders of them, one entity (machine, patient) per file.")
 ]
+Time = Annotated[str | None, typer.Option("--time", help="The column that holds the time.  [default: found]")]
+Entity = Annotated[str | None, typer.Option("--entity", help="The column that names each row's entity.")]
+Every = Annotated[str | None, typer.Option("--every", help="Put rows on a grid of this step, such as 1min, by means.")]
+Columns = Annotated[str | None, typer.Option("--columns", help="The variables to take, separated by commas.")]
+Rate = Annotated[float | None, typer.Option("--rate", help="Resample recordings (WFDB, EDF, HDF5) to this many Hz.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out files that cannot be used, and list them.")]
+Stream = Annotated[bool, typer.Option("--stream", help="Leave data in its .npy or .parquet files: larger than memory.")]
 ModelOption = Annotated[Path, typer.Option("--model", help="The model folder that `tsadc fit` wrote.")]
+
+
+@app.callback()
+def tsadc(
+    version: Annotated[bool, typer.Option("--version", help="Say which version this is.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from tsadc import __version__
+
+        print(f"tsadc {__version__}")
+        raise typer.Exit
 
 
 @app.command()
@@ -49,17 +71,29 @@ def fit(
     epochs: Annotated[int | None, typer.Option(help="Train for at most this many epochs.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all randomness.  [default: 0]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
+    time: Time = None,
+    entity: Entity = None,
+    every: Every = None,
+    columns: Columns = None,
+    rate: Rate = None,
+    skip_bad: SkipBad = False,
+    stream: Stream = False,
 ) -> None:
     """Learn what is normal from unlabelled history."""
     from tsadc.commands.console import complain, progress_bar, say
     from tsadc.commands.workflow import fit_model, settings
-    from tsadc.io.tables import read
 
     given = {"length": length, "contamination": contamination, "seed": seed, "training": {"epochs": epochs}}
     chosen = settings(preset, config, set_ or [], given)
     try:
         with progress_bar() as progress:
-            verdict = fit_model(read(data), chosen, out, resume=resume, progress=progress)
+            verdict = fit_model(
+                _read(data, time, entity, every, columns, rate, skip_bad, stream),
+                chosen,
+                out,
+                resume=resume,
+                progress=progress,
+            )
     except KeyboardInterrupt:
         complain("interrupted; the same command with --resume goes on after the last finished epoch.")
         raise typer.Exit(130) from None
@@ -72,16 +106,29 @@ def detect(
     model: ModelOption,
     out: Annotated[Path, typer.Option(help="The folder to write: CSV tables, or Parquet if it ends in .parquet.")],
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report.")] = None,
+    time: Time = None,
+    entity: Entity = None,
+    every: Every = None,
+    columns: Columns = None,
+    rate: Rate = None,
+    skip_bad: SkipBad = False,
+    stream: Stream = False,
 ) -> None:
     """Say when something is unusual, which variables are to blame, and how sure."""
     from tsadc.commands.console import progress_bar, say
     from tsadc.commands.workflow import detect_to
     from tsadc.detectors.store import load
-    from tsadc.io.tables import read
 
     title = ", ".join(file.stem for file in data[:3])
     with progress_bar() as progress:
-        verdict = detect_to(load(model), read(data), out, report, title=title, progress=progress)
+        verdict = detect_to(
+            load(model),
+            _read(data, time, entity, every, columns, rate, skip_bad, stream),
+            out,
+            report,
+            title=title,
+            progress=progress,
+        )
     say(verdict)
 
 
@@ -90,24 +137,65 @@ def adapt(
     data: Data,
     model: ModelOption,
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
+    time: Time = None,
+    entity: Entity = None,
+    every: Every = None,
+    columns: Columns = None,
+    rate: Rate = None,
+    skip_bad: SkipBad = False,
+    stream: Stream = False,
 ) -> None:
     """Teach a model the normal level and spread of further entities, from their unlabelled history; no retraining."""
     from tsadc.commands.console import say
     from tsadc.detectors.store import load
-    from tsadc.io.tables import read
 
-    series = read(data)
+    series = _read(data, time, entity, every, columns, rate, skip_bad, stream)
     load(model).adapt(series).save(out)
     say(f"Adapted to {', '.join(one.entity for one in series)}; the model is in {out}.")
 
 
 @app.command()
-def info(what: Annotated[list[Path], typer.Argument(help="A model folder, or data as for `tsadc fit`.")]) -> None:
-    """What a model is, or what data holds."""
+def info(
+    what: Annotated[list[Path], typer.Argument(help="A model folder, or data as for `tsadc fit`.")],
+    length: Annotated[int | None, typer.Option(help="Rows per observation, for the estimate.  [default: 600]")] = None,
+    preset: Annotated[str, typer.Option(help="default, paper or tiny, for the estimate.")] = "default",
+    time: Time = None,
+    entity: Entity = None,
+    every: Every = None,
+    columns: Columns = None,
+    rate: Rate = None,
+    skip_bad: SkipBad = False,
+    stream: Stream = False,
+) -> None:
+    """What a model is, or what data holds and what a fit on it will cost."""
     from tsadc.commands.console import show
     from tsadc.commands.inspection import about_data, about_model, is_model
 
-    show(about_model(what[0]) if len(what) == 1 and is_model(what[0]) else about_data(what))
+    if len(what) == 1 and is_model(what[0]):
+        show(about_model(what[0]))
+        return
+    from tsadc.commands.workflow import settings
+
+    chosen = settings(preset, None, [], {"length": length})
+    show(about_data(_read(what, time, entity, every, columns, rate, skip_bad, stream), chosen))
+
+
+def _read(
+    data: list[Path],
+    time: str | None,
+    entity: str | None,
+    every: str | None,
+    columns: str | None,
+    rate: float | None,
+    skip_bad: bool,
+    stream: bool,
+) -> tuple[Series, ...]:
+    from tsadc.io.reading import Reading
+    from tsadc.io.tables import read
+
+    chosen = tuple(name.strip() for name in columns.split(",")) if columns else None
+    reading = Reading(time, entity, every, chosen, rate=rate, skip_bad=skip_bad, stream=stream)
+    return read(data, reading)
 
 
 def main() -> None:

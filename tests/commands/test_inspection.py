@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,11 @@ import pytest
 from terminal import frame, tsadc
 from tsadc.commands.inspection import about_data, about_model, is_model
 from tsadc.detectors import find
+from tsadc.detectors.tsadc.detector import Config
 from tsadc.errors import ModelFileError
+from tsadc.io.tables import read
+
+TINY = Config.tiny()
 
 
 def write(data: pd.DataFrame, file: Path) -> Path:
@@ -65,7 +70,7 @@ def test_data_in_words(tmp_path: Path) -> None:
     data.loc[10:19, list("abcd")] = np.nan
     data = data.assign(c=np.nan, d=7.0)
     data.loc[10:19, "d"] = np.nan
-    about = dict(about_data([write(data, tmp_path / "pump.csv")]))
+    about = dict(about_data(read([write(data, tmp_path / "pump.csv")]), TINY))
     assert about["entities"] == "1: pump"
     assert about["rows"] == "100"
     assert about["variables"] == "4: a, b, c, d"
@@ -77,7 +82,7 @@ def test_data_in_words(tmp_path: Path) -> None:
 
 def test_data_without_faults(tmp_path: Path) -> None:
     files = [write(frame(50, seed).drop(columns="time"), tmp_path / f"{name}.csv") for seed, name in enumerate("xy")]
-    about = dict(about_data(files))
+    about = dict(about_data(read(files), TINY))
     assert about["entities"] == "2: x, y"
     assert about["rows"] == "100"
     assert about["y"] == "50 rows, no timestamps, rows are counted, 0 of them empty"
@@ -89,7 +94,10 @@ def test_arrays_with_different_variables_are_told_apart(tmp_path: Path) -> None:
     files = [tmp_path / "x.npy", tmp_path / "y.npy"]
     for width, file in enumerate(files, 3):
         np.save(file, np.random.default_rng(0).random((50, width)))
-    assert about_data(files)[-1] == ("note", "the files have different variables; a model needs the same in all")
+    assert about_data(read(files), TINY)[-1] == (
+        "note",
+        "the files have different variables; a model needs the same in all",
+    )
 
 
 def test_a_folder_is_a_model_or_holds_data(model: Path, tmp_path: Path) -> None:
@@ -100,10 +108,21 @@ def test_a_folder_is_a_model_or_holds_data(model: Path, tmp_path: Path) -> None:
     answer = tsadc("info", tmp_path)
     assert answer.code == 0
     assert answer == tsadc("info", file)
+    assert "not possible: 0 whole observations of 600 rows" in " ".join(answer.out.split())
+
+
+def test_what_a_fit_will_cost(tmp_path: Path) -> None:
+    file = write(frame(400), tmp_path / "x.csv")
+    answer = tsadc("info", file, "--length", 40, "--preset", "tiny")
+    words = " ".join(answer.out.split())
+    assert answer.code == 0
+    assert re.search(
+        r"10 observations of 40 rows, at most 0:0\d:\d\d for 5 epochs on this machine, about \d+ MB", words
+    )
 
 
 def test_many_names_are_cut_short(tmp_path: Path) -> None:
     wide = pd.DataFrame(np.random.default_rng(0).random((9, 12)), columns=[f"v{i}" for i in range(12)])
-    assert dict(about_data([write(wide, tmp_path / "wide.csv")]))["variables"] == (
+    assert dict(about_data(read([write(wide, tmp_path / "wide.csv")]), TINY))["variables"] == (
         "12: v0, v1, v2, v3, v4, v5, v6, v7 and 4 more"
     )

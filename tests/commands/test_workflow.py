@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import os
 import shutil
@@ -173,14 +172,15 @@ def test_a_constant_variable_is_noted(tmp_path: Path) -> None:
 
 def test_verdict_names_the_worst_three_and_counts_in_words() -> None:
     result = find("robust-z")(length=40).fit(frame()).detect(faulty())
-    words = verdict(result).splitlines()
-    assert words[0] == f"{len(result.intervals)} unusual intervals in 1 of 1 entity. The worst:"
-    assert len(words) == 1 + min(3, len(result.intervals))
-    one = dataclasses.replace(result, intervals=result.worst(1))
-    assert verdict(one).splitlines()[0] == "1 unusual interval in 1 of 1 entity. The worst:"
-    assert "extreme values: b " in verdict(one)
-    none = dataclasses.replace(result, intervals=result.intervals.iloc[:0])
-    assert verdict(none) == f"Nothing unusual: no score above the threshold {result.threshold:.3f}."
+    found = result.intervals
+    words = verdict(found, 1, result.threshold).splitlines()
+    assert words[0] == f"{len(found)} unusual intervals in 1 of 1 entity. The worst:"
+    assert len(words) == 1 + min(3, len(found))
+    one = verdict(result.worst(1), 1, result.threshold)
+    assert one.splitlines()[0] == "1 unusual interval in 1 of 1 entity. The worst:"
+    assert "extreme values: b " in one
+    none = verdict(found.iloc[:0], 1, result.threshold)
+    assert none == f"Nothing unusual: no score above the threshold {result.threshold:.3f}."
 
 
 def test_without_timestamps_rows_are_told(model: Path, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_a_clean_draw(patients):
 
 def test_fewer_kinds_are_some_of_more(patients):
     drawn = [contaminate(patients, Plan(eta=0.1, kappa=kappa, seed=4, shares=(0.4, 0.4, 0.2))) for kappa in range(1, 6)]
-    for fewer, more in zip(drawn, drawn[1:], strict=False):
+    for fewer, more in pairwise(drawn):
         assert more.kinds[: len(fewer.kinds)] == fewer.kinds
         assert fewer.parts["test"] == more.parts["test"]
 

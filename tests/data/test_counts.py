@@ -29,8 +29,9 @@ def test_the_parts_drawn_next_to_the_paper(prepared_of):
 
 def test_why_they_differ(prepared_of):
     prepared = prepared_of(KINDS)
-    prepared.about |= {"settings": {"leave_out": ["machine-2-8"]}, "left_out": {"stage N1": 3, "none": 0}}
-    prepared.about["skipped"] = {"a": "b"}
+    prepared.about.update(
+        settings={"leave_out": ["machine-2-8"]}, left_out={"stage N1": 3, "none": 0}, skipped={"a": "b"}
+    )
     told = reasons(prepared)
     assert told[0].startswith("SMD: 28 machines give 2,328 observations")
     assert told[1:] == [

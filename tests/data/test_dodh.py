@@ -63,10 +63,12 @@ def test_the_consensus_of_the_scorers(tmp_path):
     prepared = prepare("dodh", tmp_path, tmp_path / "out", scorers=True)
     # The last epoch is a tie of REM and N2; the first two scorers agree more with the others over the night.
     assert [label.kinds for label in prepared.labels["a"]] == [(), ("awake",), ("REM",)]
+
+
+def test_too_few_scorers_are_refused(tmp_path):
+    write_night(tmp_path / "a.h5", [3])
     with pytest.raises(DataError, match=r"a\.h5 should have stagings"):
-        (tmp_path / "b").mkdir()
-        write_night(tmp_path / "b" / "a.h5", [3])
-        prepare("dodh", tmp_path / "b", tmp_path / "other", scorers=True)
+        prepare("dodh", tmp_path, tmp_path / "out", scorers=True)
 
 
 def test_scorers_of_different_length_are_refused(tmp_path):

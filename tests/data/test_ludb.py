@@ -37,7 +37,8 @@ def test_the_pack_agrees_with_its_flags(shared_data):
 
 
 def test_the_counts_of_the_whole_archive(shared_data, tmp_path):
-    prepared = prepare("ludb", shared_data, tmp_path / "out")
+    prepared = prepare("ludb", shared_data / "ecg_ludb_100hz.npz", tmp_path / "out")
+    assert list(prepared.about["sources"]) == ["ecg_ludb_100hz.npz"]
     assert len(prepared) == LUDB.card.entities == 91
     assert sum(not labels[0].kinds for labels in prepared.labels.values()) == 25
 

@@ -79,7 +79,7 @@ def test_what_is_no_data_set_is_refused(prepared_of, tmp_path):
     with pytest.raises(DataError, match="There is no folder"):
         load(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="has no about.json"):
+    with pytest.raises(DataError, match=r"has no about\.json"):
         load(tmp_path / "empty")
     prepared = prepared_of(KINDS)
     about = json.loads((prepared.folder / "about.json").read_text())

@@ -118,7 +118,7 @@ def test_a_file_that_breaks_off_is_named_with_its_line(tmp_path):
 def test_missing_parts_are_named(tmp_path):
     small(tmp_path)
     (tmp_path / "test_label" / "machine-1-1.txt").unlink()
-    with pytest.raises(DataError, match="There is no file .*test_label"):
+    with pytest.raises(DataError, match=r"There is no file .*test_label"):
         SMD().read(SMD().records(tmp_path)[0])
     with pytest.raises(DataError, match="should hold ServerMachineDataset"):
         SMD().records(tmp_path / "train")

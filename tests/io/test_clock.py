@@ -162,8 +162,9 @@ def test_times_that_are_missing_alone_or_out_of_this_world():
     assert refusal(far) == "The data has the time 9999-01-01 00:00:00 at row 1; the year must be 1678 to 2261."
 
 
-@pytest.mark.parametrize("step", ["1min", "7min", "30min", "1h"])
-@pytest.mark.parametrize("jitter", [0.0, 0.04])
+@pytest.mark.parametrize(
+    ("step", "jitter"), [("1min", 0), ("1min", 0.04), ("7min", 0), ("30min", 0), ("30min", 0.04), ("1h", 0)]
+)
 def test_a_wall_clock_whose_summer_ends_is_refused_with_the_fix(step, jitter):
     exact = pd.date_range("2024-10-26 12:00", "2024-10-27 12:00", freq=step, tz="Europe/Berlin")
     moved = np.random.default_rng(0).uniform(-jitter, jitter, len(exact)) * pd.Timedelta(step)

@@ -1,11 +1,14 @@
+import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from tsadc.detectors import find
 from tsadc.detectors.result import Result
 from tsadc.errors import DataError
-from tsadc.report.tables import blame_text, write_tables
+from tsadc.report.tables import TABLES, blame_text, write_tables
 
 
 def read(file: Path, result: Result) -> pd.DataFrame:
@@ -23,7 +26,7 @@ def test_tables_read_back_as_they_were(
 ) -> None:
     result: Result = request.getfixturevalue(which)
     ending = "parquet" if parquet else "csv"
-    names = write_tables(result, tmp_path, parquet=parquet)
+    names = write_tables([result], tmp_path, parquet=parquet)
     assert names == [f"{name}.{ending}" for name in ("intervals", "timeline", "observations")]
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(names)
     for name in ("timeline", "observations"):
@@ -38,7 +41,7 @@ def test_tables_read_back_as_they_were(
 @pytest.mark.parametrize("parquet", [False, True], ids=["csv", "parquet"])
 def test_nothing_found_is_an_empty_table_with_its_columns(calm: Result, parquet: bool, tmp_path: Path) -> None:
     assert calm.intervals.empty
-    file = tmp_path / write_tables(calm, tmp_path, parquet=parquet)[0]
+    file = tmp_path / write_tables([calm], tmp_path, parquet=parquet)[0]
     found = read(file, calm)
     assert len(found) == 0
     assert list(found.columns) == ["entity", "start", "end", "score", "severity", "evidence", "variables"]
@@ -46,7 +49,7 @@ def test_nothing_found_is_an_empty_table_with_its_columns(calm: Result, parquet:
 
 def test_the_result_is_left_as_it_was(result: Result, tmp_path: Path) -> None:
     before = result.intervals["variables"].tolist()
-    write_tables(result, tmp_path, parquet=False)
+    write_tables([result], tmp_path, parquet=False)
     assert result.intervals["variables"].tolist() == before
 
 
@@ -58,9 +61,23 @@ def test_blame_is_told_in_order() -> None:
 def test_without_the_parquet_package_the_sentence_says_what_to_install(
     result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(*given: object, **more: object) -> None:
-        raise ImportError
-
-    monkeypatch.setattr(pd.DataFrame, "to_parquet", missing)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(DataError, match=r"pip install 'tsadc\[parquet\]'"):
-        write_tables(result, tmp_path, parquet=True)
+        write_tables([result], tmp_path, parquet=True)
+
+
+@pytest.mark.parametrize("parquet", [False, True], ids=["csv", "parquet"])
+def test_parts_make_the_same_files_as_the_whole(parquet: bool, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(2000, 3))
+    values[1500:1520, 1] += 20
+    detector = find("robust-z")(length=50, contamination=0.1).fit(values)
+    ending, tables = "parquet" if parquet else "csv", {}
+    for name, parts in (("whole", [detector.detect(values)]), ("parts", detector.detect_parts(values, rows=150))):
+        (tmp_path / name).mkdir()
+        write_tables(parts, tmp_path / name, parquet=parquet)
+        read = pd.read_parquet if parquet else pd.read_csv
+        tables[name] = [read(tmp_path / name / f"{table}.{ending}") for table in TABLES]
+    for whole, parts in zip(*tables.values(), strict=True):
+        assert len(whole) > 0
+        pd.testing.assert_frame_equal(whole, parts)

@@ -48,7 +48,7 @@ def run(
         )
     table = shown.comparison.to_string(index=False, float_format="{:.3f}".format)
     return (
-        f"{verdict(shown.result)}\n\n"
+        f"{verdict(shown.result.intervals, len(shown.result.series), shown.result.threshold)}\n\n"
         f"Against the simulator's truth ({len(shown.result.observations)} observations, "
         f"{shown.comparison['AP'].iloc[-1]:.0%} anomalous):\n{table}\n\n"
         f"The report is {out / 'report.html'}; the model is in {out / 'model'}, the data in {out / 'history'} and "

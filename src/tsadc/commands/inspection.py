@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tsadc.detectors.store import ARRAYS, SETTINGS, read_settings
 from tsadc.errors import ModelFileError
-from tsadc.io.tables import read
 from tsadc.report.words import THIN, Times, count
-from tsadc.series import Clock, Series
+from tsadc.series import Clock, Floats, Series
+
+if TYPE_CHECKING:
+    from tsadc.detectors.tsadc.detector import Config
+
+CHUNK = 100_000
+MOST = 20  # entities listed one by one
 
 
 def is_model(path: Path) -> bool:
@@ -55,36 +63,75 @@ def _about_model(model: Mapping[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def about_data(files: Sequence[Path]) -> list[tuple[str, str]]:
-    """Sizes, clock, gaps and what is missing or constant."""
-    series = read(files)
-    values = np.concatenate([one.values for one in series]) if len({one.names for one in series}) == 1 else None
+def about_data(series: Sequence[Series], config: Config) -> list[tuple[str, str]]:
+    """Sizes, clock, gaps, what is missing or constant, and what a fit will cost."""
     rows = [
         ("entities", f"{len(series)}: {_some([one.entity for one in series])}"),
         ("rows", f"{sum(len(one) for one in series)}"),
         ("variables", f"{len(series[0].names)}: {_some(series[0].names)}"),
     ]
-    for one in series[:20]:
-        rows.append((one.entity, _about_series(one)))
-    if values is None:
+    counts = [_count(one) for one in series]
+    rows += [(one.entity, _about_series(one, counted)) for one, counted in zip(series[:MOST], counts, strict=False)]
+    if len({one.names for one in series}) > 1:
         rows.append(("note", "the files have different variables; a model needs the same in all"))
         return rows
-    finite = np.isfinite(values)
-    with np.errstate(all="ignore"):
-        spread = np.where(finite, values, -np.inf).max(axis=0) - np.where(finite, values, np.inf).min(axis=0)
-    empty = [name for name, any_ in zip(series[0].names, finite.any(axis=0), strict=True) if not any_]
-    constant = [name for name, width in zip(series[0].names, spread, strict=True) if width == 0]
-    rows.append(("not measured", f"{1 - finite.mean():.2%} of all cells"))
+    measured = np.sum([counted.measured for counted in counts], axis=0)
+    width = np.max([counted.high for counted in counts], axis=0) - np.min([counted.low for counted in counts], axis=0)
+    empty = [name for name, number in zip(series[0].names, measured, strict=True) if number == 0]
+    constant = [name for name, span in zip(series[0].names, width, strict=True) if span == 0]
+    cells = sum(len(one) for one in series) * len(series[0].names)
+    rows.append(("not measured", f"{1 - measured.sum() / cells:.2%} of all cells"))
     rows.append(("without any value", _some(empty) if empty else "none"))
     rows.append(("constant", _some(constant) if constant else "none"))
-    return rows
+    return [*rows, ("fit", _cost(series, config))]
 
 
-def _about_series(series: Series) -> str:
+@dataclass(frozen=True)
+class _Counted:
+    """Of one series: measured cells, lowest and highest value per variable; rows without any value."""
+
+    measured: NDArray[np.int64]
+    low: Floats
+    high: Floats
+    empty: int
+
+
+def _count(series: Series) -> _Counted:
+    variables = len(series.names)
+    measured, empty = np.zeros(variables, dtype=np.int64), 0
+    low, high = np.full(variables, np.inf), np.full(variables, -np.inf)
+    for first in range(0, len(series), CHUNK):
+        values = np.asarray(series.values[first : first + CHUNK])
+        finite = np.isfinite(values)
+        measured += finite.sum(axis=0)
+        empty += int((~finite.any(axis=1)).sum())
+        low = np.minimum(low, np.where(finite, values, np.inf).min(axis=0))
+        high = np.maximum(high, np.where(finite, values, -np.inf).max(axis=0))
+    return _Counted(measured, low, high, empty)
+
+
+def _cost(series: Sequence[Series], config: Config) -> str:
+    from tsadc.commands.estimate import estimate
+    from tsadc.detectors.base import LEAST_OBSERVATIONS
+
+    observations = sum(len(one) // config.length for one in series)
+    if observations < LEAST_OBSERVATIONS:
+        return (
+            f"not possible: {observations} whole observations of {config.length} rows, and at least "
+            f"{LEAST_OBSERVATIONS} are needed; use a smaller --length"
+        )
+    cost = estimate(observations, len(series[0].names), config)
+    return (
+        f"{observations} observations of {config.length} rows, at most {timedelta(seconds=round(cost.seconds))} for "
+        f"{count(config.training.epochs, 'epoch', 'epochs')} on this machine, about {cost.memory / 2**20:.0f} MB of "
+        "memory above the data"
+    )
+
+
+def _about_series(series: Series, counted: _Counted) -> str:
     start, end = series.clock.at([0, len(series)])
-    gaps = int((~np.isfinite(series.values).any(axis=1)).sum())
     span = f"{start} to {end}, " if series.clock.dated else ""
-    return f"{span}{len(series)} rows, {_sampling(series.clock)}, {gaps} of them empty"
+    return f"{span}{len(series)} rows, {_sampling(series.clock)}, {counted.empty} of them empty"
 
 
 def _sampling(clock: Clock) -> str:

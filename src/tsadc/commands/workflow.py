@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pandas as pd
 from tsadc.commands.console import FIRST
 from tsadc.config import merge, parse_assignments, read_toml, update
 from tsadc.detectors.base import Detector
-from tsadc.detectors.result import Result
+from tsadc.detectors.result import Result, worst
 from tsadc.detectors.store import new_folder
 from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.errors import ModelFileError
@@ -74,19 +74,23 @@ def detect_to(
     title: str,
     progress: Callable[[Any], None] | None = None,
 ) -> str:
-    """Detect and write tables, and a report if asked for: all or nothing. Returns a verdict."""
+    """Detect and write tables, and a report if asked for: all or nothing. Returns a verdict. Memory does not grow with
+    the data, except for a report, which shows all of it."""
     if report == out:
         raise ModelFileError(f"{out} cannot be the folder of the tables and the report; give the report its own name.")
     with new_folder(out) as folder:
-        result = detector.detect(series, progress=progress)
-        names = write_tables(result, folder, parquet=out.suffix == ".parquet")
-        if report is not None:
+        whole = [detector.detect(series, progress=progress)] if report is not None else None
+        parts = whole or detector.detect_parts(series, progress=progress)
+        intervals: list[pd.DataFrame] = []
+        names = write_tables(_noting(parts, intervals), folder, parquet=out.suffix == ".parquet")
+        if whole is not None and report is not None:
             # A report inside the folder appears with it.
             inside = report.absolute().is_relative_to(out.absolute())
             place = folder / report.absolute().relative_to(out.absolute()) if inside else report
-            write_report(result, place, title=title, about=facts(detector))
+            write_report(whole[0], place, title=title, about=facts(detector))
     written = f"Wrote {', '.join(names)} to {out}." + (f"\nThe report is {report}." if report else "")
-    return f"{verdict(result)}\n{written}"
+    found = pd.concat([table for table in intervals if len(table)] or intervals[:1])
+    return f"{verdict(found, len(series), detector.threshold_)}\n{written}"
 
 
 def facts(detector: Detector) -> dict[str, str]:
@@ -101,14 +105,19 @@ def facts(detector: Detector) -> dict[str, str]:
     }
 
 
-def verdict(result: Result) -> str:
+def _noting(parts: Iterable[Result], intervals: list[pd.DataFrame]) -> Iterator[Result]:
+    for part in parts:
+        intervals.append(part.intervals)
+        yield part
+
+
+def verdict(intervals: pd.DataFrame, entities: int, threshold: float) -> str:
     """How many intervals, and the worst three in words."""
-    if result.intervals.empty:
-        return f"Nothing unusual: no score above the threshold {result.threshold:.3f}."
-    found = count(len(result.intervals), "unusual interval", "unusual intervals")
-    where = f"{result.intervals['entity'].nunique()} of {count(len(result.series), 'entity', 'entities')}"
-    lines = [f"{found} in {where}. The worst:"]
-    for row in result.worst(3).to_dict("records"):
+    if intervals.empty:
+        return f"Nothing unusual: no score above the threshold {threshold:.3f}."
+    found = count(len(intervals), "unusual interval", "unusual intervals")
+    lines = [f"{found} in {intervals['entity'].nunique()} of {count(entities, 'entity', 'entities')}. The worst:"]
+    for row in worst(intervals).to_dict("records"):
         blamed = ", ".join(f"{name} {share:.0%}" for name, share in row["variables"].items())
         reason = evidence(row["evidence"])[0].lower()
         span = f"{_time(row['start'])} to {_time(row['end'])}"

@@ -91,7 +91,7 @@ def _about(dataset: DataSet, used: dict[str, str], left_out: Counter[str], skipp
 
 
 def _relative(file: Path, raw: Path) -> str:
-    return file.relative_to(raw).as_posix() if file.is_relative_to(raw) else file.name
+    return file.relative_to(raw).as_posix() if file != raw and file.is_relative_to(raw) else file.name
 
 
 def _digest(file: Path) -> str:

@@ -6,7 +6,6 @@ smaller draw is part of the larger, so that results differ by what was varied an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -162,11 +161,10 @@ def _draw(
 
 def largest(eta: float, normal: int, anomalous: int) -> int:
     """The most observations of which round(eta n) are anomalous and the others normal."""
-    most = normal + anomalous
-    if eta > 0:
-        most = min(most, math.ceil((anomalous + 0.5) / eta))
-    if eta < 1:
-        most = min(most, math.ceil((normal + 0.5) / (1 - eta)))
+    bounds = [normal + anomalous]
+    bounds += [int(min((anomalous + 0.5) / eta, bounds[0])) + 1] if eta > 0 else []
+    bounds += [int(min((normal + 0.5) / (1 - eta), bounds[0])) + 1] if eta < 1 else []
+    most = min(bounds)
     while round(eta * most) > anomalous or most - round(eta * most) > normal:
         most -= 1
     return most

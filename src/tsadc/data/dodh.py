@@ -38,7 +38,7 @@ class DODH(DataSet):
     card: ClassVar[Card] = Card(
         name="dodh",
         title="DODH: Dreem Open Dataset, healthy volunteers",
-        licence="open, with attribution (Guillot et al. 2020)",
+        licence="publicly available (Guillot et al. 2020); see the archive for its terms",
         obtain="dreem-dod-h.s3.eu-west-3.amazonaws.com/index.html, or download_data.py of "
         "github.com/Dreem-Organization/dreem-learning-open; scorers: Dreem-Organization/dreem-learning-evaluation",
         size="25 nights, about 0.5 to 1 GB each",

@@ -118,8 +118,8 @@ class Prepared:
         return digest.hexdigest()
 
     def _moved(self, entity: str, indices: Sequence[int]) -> Iterator[Truth]:
-        """The truth of an entity when only the observations `indices` remain. What remains of an anomaly hangs together:
-        it reached over every observation between its first and its last."""
+        """The truth of an entity when only the observations `indices` remain. What is left of an anomaly hangs
+        together, as it reached over every observation between its first and its last."""
         for truth in self.truth[entity]:
             spans = []
             for position, index in enumerate(indices):

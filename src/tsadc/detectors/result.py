@@ -58,7 +58,12 @@ class Result:
 
     def worst(self, count: int = 3) -> pd.DataFrame:
         """The intervals with the highest scores, worst first."""
-        return self.intervals.sort_values("score", ascending=False, kind="stable").head(count)
+        return worst(self.intervals, count)
+
+
+def worst(intervals: pd.DataFrame, count: int = 3) -> pd.DataFrame:
+    """The `count` intervals with the highest scores, worst first."""
+    return intervals.sort_values("score", ascending=False, kind="stable").head(count)
 
 
 def assemble(

@@ -35,8 +35,11 @@ def read_npz(path: Path, entity: str, reading: Reading) -> list[Part]:
     """A single array is the file's entity; of several each is one, named by its key. Arrays of another kind, such as
     labels, are left out."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
+        # Opened here, because NumPy leaves a file open that it cannot read.
+        with open(path, "rb") as file:
+            found = np.load(file, allow_pickle=False)
+            names = getattr(found, "files", None)
+            arrays: dict[str, NDArray[Any]] = {"": found} if names is None else {name: found[name] for name in names}
     except PermissionError:
         raise
     except Exception as error:  # a damaged file can fail anywhere
@@ -58,6 +61,6 @@ def read_npz(path: Path, entity: str, reading: Reading) -> list[Part]:
 
 
 def _damaged(path: Path, form: str, error: Exception) -> DataError:
-    if "allow_pickle" in str(error):
+    if "allow_pickle" in str(error) or "Python objects" in str(error):
         return DataError(f"{path} holds Python objects or is no {form} file at all; save plain numbers with NumPy.")
     return DataError(f"{path} is not a readable {form} file: {reason(error)}.")

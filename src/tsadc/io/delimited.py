@@ -27,7 +27,7 @@ def read_delimited(path: Path, text: str | None = None) -> pd.DataFrame:
     """The file as a frame; the column `text`, if there is one, is left as it is written."""
     try:
         separator, header = _header(path)
-        literal = {name: str.strip for name in header if name.strip() == text}
+        literal = {name: _marked for name in header if name.strip() == text}
         # Types are told from whole columns, not from chunks: chunks may differ, and pandas would warn of it.
         frame: pd.DataFrame = pd.read_csv(
             path,
@@ -47,9 +47,16 @@ def read_delimited(path: Path, text: str | None = None) -> pd.DataFrame:
         raise DataError(f"{path} is not a well-formed CSV file: {reason(error)}.") from None
     if not isinstance(frame.index, pd.RangeIndex):
         raise DataError(f"{path} has more values in a row than names in its header; every column needs a name.")
+    for name in literal:
+        frame[name] = frame[name].str[1:]
     # A separator at the end of every line makes one more column, without a name and without a value.
     ghosts = [name for name in frame.columns if str(name).startswith("Unnamed: ") and frame[name].isna().all()]
     return frame.drop(columns=ghosts)
+
+
+def _marked(cell: str) -> str:
+    """Text that pandas takes neither for a number nor for a missing value, as it takes NA (Namibia)."""
+    return "=" + cell.strip()
 
 
 def _header(path: Path) -> tuple[str, list[str]]:

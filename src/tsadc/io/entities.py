@@ -84,14 +84,12 @@ def to_series(parts: list[Part], reading: Reading = PLAIN) -> Series:
 def _join(parts: list[Part], *, overlap: bool) -> Columns:
     """The rows of all parts, in the order of their times."""
     timed = []
-    for part in parts:
+    for number, part in enumerate(parts):
         if len(parts) == 1 and isinstance(part.content, Columns):
             return part.content
         if not isinstance(part.content, Columns) or part.content.times is None:
-            other = parts[1] if part is parts[0] else parts[0]
-            raise DataError(
-                f"{_both(other, part)}, but has no times there to be put in order by; give each its own name."
-            )
+            pair = parts[:2] if number == 0 else [parts[0], part]
+            raise DataError(f"{_both(*pair)}, but has no times there to be put in order by; give each its own name.")
         timed.append((part, part.content, part.content.times))
     timed.sort(key=lambda one: one[2].as_unit("ns").asi8.min())
     for (one, _, before), (two, _, after) in itertools.pairwise(timed):
@@ -99,7 +97,7 @@ def _join(parts: list[Part], *, overlap: bool) -> Columns:
             raise DataError(f"{_both(one, two)}, but only one of them says in which time zone its times are.")
         if before.max() >= after.min() and not overlap:
             raise DataError(f"{_both(one, two)}, at {after.min()} in both; keep one there, or average with every.")
-    names, zone = timed[0][1].names, timed[0][2].tz
+    names, zone = parts[0].names, timed[0][2].tz
     values = [content.values[:, [content.names.index(name) for name in names]] for _, content, _ in timed]
     stamps = [times.as_unit("ns") if zone is None else times.as_unit("ns").tz_convert(zone) for *_, times in timed]
     return Columns(pd.DatetimeIndex(stamps[0].append(stamps[1:])), np.concatenate(values), names)

@@ -51,17 +51,12 @@ def _open_npy(path: Path, entity: str, reading: Reading) -> Series:
         )
     if reading.time:
         raise DataError(f"{path} is a bare array without times or names; use it without time.")
-    order, names = choose(unnamed(found.shape[1]), reading, str(path))
+    _check_rows(len(found), path)
     check_width(found.shape[1], str(path))
+    order, names = choose(unnamed(found.shape[1]), reading, str(path))
     check_count(names, str(path))
     rows = NpyRows(path, found, order)
-    return _series(rows, names, Clock(), entity)
-
-
-def _series(rows: Rows, names: tuple[str, ...], clock: Clock, entity: str) -> Series:
-    if len(rows) == 0:
-        raise DataError(f"{rows.path} holds no rows.")
-    return Series(cast(Floats, rows), names, clock, entity)
+    return Series(cast(Floats, rows), names, Clock(), entity)
 
 
 @dataclass(frozen=True)
@@ -76,12 +71,12 @@ class _Layout:
 def _open_parquet(path: Path, entity: str, reading: Reading) -> Series:
     with open_parquet(path) as file:
         check_width(file.metadata.num_columns, str(path))
+        _check_rows(file.metadata.num_rows, path)
         layout = _layout(file, path, reading)
         order, names = choose(layout.variables, reading, str(path))
         check_count(names, str(path))
-        count = file.metadata.num_rows
-        clock, runs = Clock(), Runs.whole(count)
-        if layout.time is not None and count:
+        clock, runs = Clock(), Runs.whole(file.metadata.num_rows)
+        if layout.time is not None:
             clock, runs = stream_clock(_time_pieces(file, layout.time, path), str(path))
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
     release()
@@ -94,49 +89,57 @@ def _open_parquet(path: Path, entity: str, reading: Reading) -> Series:
             TsadcNotice,
             stacklevel=5,
         )
-    return _series(rows, names, clock, entity)
+    return Series(cast(Floats, rows), names, clock, entity)
+
+
+def _check_rows(count: int, path: Path) -> None:
+    if count == 0:
+        raise DataError(f"{path} holds no rows.")
 
 
 def _layout(file: Any, path: Path, reading: Reading) -> _Layout:
-    from pyarrow import types
-
     schema = file.schema_arrow
     if len(set(schema.names)) < len(schema.names):
         raise DataError(f"{path} has two columns of the same name; give every variable its own.")
-    head = (
-        next(file.iter_batches(SAMPLE, use_threads=False)).to_pandas(ignore_metadata=True)
-        if file.metadata.num_rows
-        else pd.DataFrame()
-    )
-    time = reading.time
-    if time is None:
-        time = next((name for name in head.columns if is_time(name, head[name])), None)
-    elif time not in schema.names:
-        raise missing(time, schema.names, str(path))
-    elif len(head) and pd.api.types.is_numeric_dtype(head[time]) and not is_epoch(head[time]):
-        raise DataError(f"{path}: the column {time!r} holds numbers that do not count since 1970; leave out time.")
+    head = next(file.iter_batches(SAMPLE, use_threads=False)).to_pandas(ignore_metadata=True)
+    time = _time_column(head, schema, path, reading.time)
     index = {name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(name, str)}
     wanted = set(reading.columns or ())
     variables = [
         name
         for i, name in enumerate(schema.names)
-        if name != time
-        and (name in wanted or not (name in index or (len(head) and is_counter(name, i, head[name], None, str(path)))))
+        if name != time and (name in wanted or not (name in index or is_counter(name, i, head[name], None, str(path))))
     ]
-    kinds = [np.dtype(np.float32)]
-    for name in variables if reading.columns is None else [name for name in variables if name in wanted]:
-        kind = schema.field(name).type
-        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-            raise DataError(
-                f"{path} cannot be streamed: column {name!r} holds {kind}, not numbers; pick others with columns, or "
-                "read it whole."
-            )
-        kinds.append(np.dtype(kind.to_pandas_dtype()))
-    if time is not None and not (
-        types.is_timestamp(schema.field(time).type) or types.is_integer(schema.field(time).type)
-    ):
-        raise DataError(f"{path} cannot be streamed: its times in {time!r} are not timestamps; write them as such.")
-    return _Layout(time, variables, np.result_type(*kinds))
+    kinds = [_number_type(schema.field(name), path) for name in variables if not wanted or name in wanted]
+    return _Layout(time, variables, np.result_type(np.float32, *kinds))
+
+
+def _time_column(head: pd.DataFrame, schema: Any, path: Path, named: str | None) -> str | None:
+    from pyarrow import types
+
+    if named is None:
+        time = next((str(name) for name in head.columns if is_time(str(name), head[name])), None)
+        if time is None:
+            return None
+    elif named not in schema.names:
+        raise missing(named, schema.names, str(path))
+    else:
+        time = named
+    kind = schema.field(time).type
+    if types.is_timestamp(kind) or (types.is_integer(kind) and is_epoch(head[time])):
+        return time
+    raise DataError(f"{path} cannot be streamed: its times in {time!r} are not timestamps; write them as such.")
+
+
+def _number_type(field: Any, path: Path) -> np.dtype[Any]:
+    from pyarrow import types
+
+    if types.is_integer(field.type) or types.is_floating(field.type) or types.is_boolean(field.type):
+        return np.dtype(field.type.to_pandas_dtype())
+    raise DataError(
+        f"{path} cannot be streamed: column {field.name!r} holds {field.type}, not numbers; pick others with columns, or "
+        "read it whole."
+    )
 
 
 def _time_pieces(file: Any, time: str, path: Path) -> Iterator[pd.DatetimeIndex]:
