@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tsadc import scale as scale_module
+from tsadc import series as series_module
 from tsadc.errors import DataError
 from tsadc.scale import MOST_ROWS, Scaler
 from tsadc.series import Series
@@ -166,3 +168,19 @@ def test_an_absurd_value_is_refused():
     values = np.array([[0.0, 1.0], [1.0, -1e300]])
     with pytest.raises(DataError, match=r"Variable 'b' reaches 1e\+300 in the history, which no sensor measures"):
         Scaler.fit([series(values)], Scaler.Config())
+
+
+@given(seeds, methods, st.integers(1, 200), st.integers(3, 40), st.integers(1, 3))
+def test_statistics_do_not_depend_on_how_the_data_is_passed_over(seed, method, chunk, most, together):
+    every = history(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scale_module, "MOST_ROWS", most)
+        whole = Scaler.fit(every, Scaler.Config(method=method)).to_mapping()
+        pooled = np.concatenate([one.values for one in every])
+        for k, column in enumerate(pooled.T):
+            known = column[~np.isnan(column)]
+            known = known[:: -(-len(known) // most)]
+            assert whole["pooled"]["center"][k] == (np.median(known) if method == "robust" else np.mean(known))
+        patch.setattr(series_module, "CHUNK", chunk)
+        patch.setattr(scale_module, "VARIABLES_AT_ONCE", together)
+        assert Scaler.fit(every, Scaler.Config(method=method)).to_mapping() == whole

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tsadc import series as series_module
 from tsadc.errors import DataError
 from tsadc.series import Clock, Labelled, Observations, Place, Series, Truth
 
@@ -111,3 +112,13 @@ def test_a_wild_value_does_not_overflow():
     wild = Series(np.array([[1e300, -1e300], [1.0, np.nan]]), ("a", "b"))
     read = Observations((wild,), (Place(0, 0),), 2).read(0)
     np.testing.assert_array_equal(read, np.array([[1e30, 1], [-1e30, np.nan]], dtype=np.float32))
+
+
+@given(rows=st.integers(0, 50), chunk=st.integers(1, 30))
+def test_chunks_are_the_values_in_their_order(rows, chunk):
+    one = series(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(series_module, "CHUNK", chunk)
+        chunks = list(one.chunks())
+    assert all(0 < part.size <= max(chunk, 2) for part in chunks)
+    np.testing.assert_array_equal(np.concatenate([np.empty((0, 2)), *chunks]), one.values)

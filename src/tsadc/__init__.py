@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from tsadc.detectors.result import Result
     from tsadc.detectors.store import load
     from tsadc.detectors.tsadc.detector import TSADC
-    from tsadc.errors import ConfigError, DataError, ModelFileError, NotFittedError, TsadcError, TsadcNotice
+    from tsadc.errors import (
+        ConfigError,
+        DataError,
+        ModelFileError,
+        NotFittedError,
+        OutputError,
+        TsadcError,
+        TsadcNotice,
+    )
+    from tsadc.io.reading import Reading
     from tsadc.io.tables import read
     from tsadc.series import Series
 
@@ -25,12 +34,14 @@ _HOMES = {
     "TSADC": "tsadc.detectors.tsadc.detector",
     "Result": "tsadc.detectors.result",
     "Series": "tsadc.series",
+    "Reading": "tsadc.io.reading",
     "load": "tsadc.detectors.store",
     "read": "tsadc.io.tables",
     "ConfigError": "tsadc.errors",
     "DataError": "tsadc.errors",
     "ModelFileError": "tsadc.errors",
     "NotFittedError": "tsadc.errors",
+    "OutputError": "tsadc.errors",
     "TsadcError": "tsadc.errors",
     "TsadcNotice": "tsadc.errors",
 }
@@ -41,6 +52,8 @@ __all__ = [
     "DataError",
     "ModelFileError",
     "NotFittedError",
+    "OutputError",
+    "Reading",
     "Result",
     "Series",
     "TsadcError",

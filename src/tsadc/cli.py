@@ -22,6 +22,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+data_app = typer.Typer(help="The paper's data sets and open stand-ins.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
 Data = Annotated[
     list[Path], typer.Argument(help="Data files or folders of them, one entity (machine, patient) per file.")
 ]
@@ -178,6 +181,30 @@ def info(
 
     chosen = settings(preset, None, [], {"length": length})
     show(about_data(_read(what, time, entity, every, columns, rate, skip_bad, stream), chosen))
+
+
+@data_app.command("list")
+def list_data() -> None:
+    """The data sets that `prepare` knows: what they are, and how to obtain them."""
+    from tsadc.commands.console import show
+    from tsadc.commands.datasets import known
+
+    show(known())
+
+
+@data_app.command()
+def prepare(
+    name: Annotated[str, typer.Argument(help="The data set, as `tsadc data list` names it.")],
+    raw: Annotated[Path, typer.Option(help="The folder with the original files.")],
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of the data set, as name=value.")] = None,
+    skip_bad: SkipBad = False,
+) -> None:
+    """Cut a data set's original files into labelled observations, and compare the counts with the paper's."""
+    from tsadc.commands.console import say
+    from tsadc.commands.datasets import prepare_to
+
+    say(prepare_to(name, raw, out, set_ or [], skip_bad=skip_bad))
 
 
 def _read(

@@ -21,5 +21,9 @@ class ModelFileError(TsadcError, OSError):
     """A saved model cannot be read or written."""
 
 
+class OutputError(TsadcError, OSError):
+    """What was to be written cannot be, or is there already."""
+
+
 class TsadcNotice(UserWarning):
     """Something was left out or assumed; the result stands."""

@@ -8,7 +8,7 @@ from terminal import tsadc, untouched
 from tsadc.commands import demo
 from tsadc.data.plant import Plant
 from tsadc.detectors.store import load
-from tsadc.errors import ModelFileError
+from tsadc.errors import OutputError
 from tsadc.io.tables import read
 
 SMALL = Plant.Config(entities=2, variables=4, rows=900, length=60)
@@ -69,14 +69,14 @@ def test_an_earlier_demonstration_is_replaced_and_nothing_else(shown: tuple[Path
     assert (out / "report.html").read_text() != "old"
     assert (out / "model" / "model.safetensors").read_bytes() == weights
     (out / "thesis.txt").write_text("years of work")
-    with untouched(out.parent), pytest.raises(ModelFileError, match="is not an earlier demonstration"):
+    with untouched(out.parent), pytest.raises(OutputError, match="is not an earlier demonstration"):
         demo.run(out, plant=SMALL, epochs=1)
     (out / "thesis.txt").unlink()
 
 
 def test_a_folder_that_looks_a_little_alike_is_kept(tmp_path: Path) -> None:
     (tmp_path / "demo" / "model").mkdir(parents=True)
-    with untouched(tmp_path), pytest.raises(ModelFileError, match="is not an earlier demonstration"):
+    with untouched(tmp_path), pytest.raises(OutputError, match="is not an earlier demonstration"):
         demo.run(tmp_path / "demo", plant=SMALL, epochs=1)
 
 

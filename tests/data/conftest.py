@@ -8,7 +8,8 @@ import pytest
 
 from tsadc.data.dataset import Piece, Span
 from tsadc.data.prepared import Prepared, load
-from tsadc.data.writer import Writer, new_folder
+from tsadc.data.writer import Writer
+from tsadc.io.folders import new_folder
 
 Kinds = Mapping[str, Sequence[Sequence[str]]]
 

@@ -10,7 +10,7 @@ import pytest
 from tsadc.data import CATALOGUE, prepare
 from tsadc.data.catalogue import find
 from tsadc.data.dataset import Card, DataSet, Piece, Reading, Record, Span
-from tsadc.errors import ConfigError, DataError
+from tsadc.errors import ConfigError, DataError, OutputError
 
 
 @dataclass(frozen=True)
@@ -92,5 +92,5 @@ def test_names_and_options_are_checked(raw, tmp_path):
 
 def test_an_existing_folder_is_kept(raw, tmp_path):
     (tmp_path / "out").mkdir()
-    with pytest.raises(DataError, match="exists already"):
+    with pytest.raises(OutputError, match="exists already"):
         prepare("toy", raw, tmp_path / "out")

@@ -5,8 +5,9 @@ import pytest
 
 from tsadc.data.dataset import Piece, Span
 from tsadc.data.prepared import load
-from tsadc.data.writer import Writer, new_folder
+from tsadc.data.writer import Writer
 from tsadc.errors import DataError
+from tsadc.io.folders import new_folder
 from tsadc.series import Truth
 
 
@@ -51,15 +52,3 @@ def test_counts_and_hashes_are_written(tmp_path):
 def test_a_wrong_shape_names_the_record(tmp_path):
     with pytest.raises(DataError, match=r"rec-7 should have shape \(4, 1\), but has \(3, 1\)"):
         write(tmp_path / "out", [("rec-7", Piece(np.zeros((3, 1))))])
-
-
-def test_the_folder_appears_whole_or_not_at_all(tmp_path):
-    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "out") as folder:
-        (folder / "half").write_text(str(1 / 0))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_existing_folder_is_never_overwritten(tmp_path):
-    (tmp_path / "out").mkdir()
-    with pytest.raises(DataError, match="exists already"), new_folder(tmp_path / "out"):
-        pass

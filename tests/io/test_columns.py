@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from tsadc.errors import DataError, TsadcNotice
-from tsadc.io.columns import split_columns
+from tsadc.io.columns import Columns, split_columns
+from tsadc.io.reading import Reading
 
 TIMES = pd.date_range("2024-01-01", periods=4, freq="min")
 
@@ -189,3 +190,40 @@ def test_nothing_of_pandas_leaks_as_a_warning():
         warnings.simplefilter("error")
         with pytest.raises(DataError, match="is not a time"):
             split_columns(frame(time=["soon", "later", "13/14/15", "never"]), "The data")
+
+
+def split(data: pd.DataFrame, **settings: object) -> Columns:
+    return split_columns(data, "The data", Reading(**settings))
+
+
+def test_a_column_named_as_the_time_is_the_time_whatever_it_looks_like():
+    for column in (TIMES, TIMES.strftime("%d %B %Y %H:%M"), TIMES.as_unit("ms").asi8):
+        columns = split(frame(flow=column), time="flow")
+        assert (columns.times == TIMES).all()
+        assert columns.names == ("a", "b")
+    columns = split(frame(flow=TIMES).set_index(TIMES + pd.Timedelta("1D")), time="flow")
+    assert (columns.times == TIMES).all()
+    assert (split(frame().set_index(TIMES.rename("when")), time="when").times == TIMES).all()
+
+
+def test_a_named_counter_is_no_clock_and_an_uneven_one_is_refused():
+    assert split(frame(n=[2.0, 2.5, 3.0, 3.5]), time="n").times is None
+    with pytest.raises(DataError, match="the column 'n' counts up like a clock, but neither evenly nor since 1970"):
+        split(frame(n=[0, 1, 5, 7]), time="n")
+    with pytest.raises(DataError, match="The data has no column 'tme'; did you mean `time`"):
+        split(frame(time=TIMES), time="tme")
+
+
+def test_only_what_is_picked_is_looked_at():
+    data = frame(site=list("wxyz"), c=["1", "?", "2", "3"], step=[0, 1, 2, 3], when=TIMES)
+    columns = split(data, columns=("b", "a"), rename={"a": "heat"})
+    assert columns.names == ("b", "heat")
+    np.testing.assert_array_equal(columns.values, frame()[["b", "a"]].to_numpy())
+    assert (columns.times == TIMES).all()
+    assert split(data.iloc[:, ::-1], columns=("step", "a")).names == ("step", "a")
+    assert split(data, time="when", entity="site", columns=("when", "site", "a", "b")).names == ("a", "b")
+
+
+def test_too_many_columns_are_refused():
+    wide = pd.DataFrame(np.zeros((2, 10_001)))
+    assert "The data has more than 10000 columns" in refusal(wide)

@@ -96,5 +96,5 @@ def test_a_grid_of_hardly_anything_is_a_mistake():
 
 def test_a_repeated_hour_is_refused_and_not_averaged():
     wall = pd.date_range("2024-10-26 22:00", periods=500, freq="min", tz="Europe/Berlin").tz_localize(None)
-    with pytest.raises(DataError, match="repeats an hour at row 300 .* daylight saving time ends; write times in UTC"):
+    with pytest.raises(DataError, match=r"repeats an hour at row 300 .* daylight saving time ends; write times in UTC"):
         onto_grid(wall, np.zeros((500, 2)), 5 * MINUTE, "The data")

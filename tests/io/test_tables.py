@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.reading import Reading
 from tsadc.io.tables import READERS, read, read_frame
 
 TEXT = "time,a,b\n2024-01-01 00:00,1,2.5\n2024-01-01 00:01,3,\n2024-01-01 00:02,5,6\n"
@@ -244,3 +245,109 @@ def test_one_path_needs_no_list(tmp_path):
     path = write(tmp_path, TEXT)
     np.testing.assert_array_equal(read(str(path))[0].values, VALUES)
     assert list(read_frame(path).columns) == ["time", "a", "b"]
+
+
+def test_a_folder_or_a_pattern_is_one_entity_per_file(tmp_path):
+    for name, rows in (("b", 3), ("a", 2), (".hidden", 1)):
+        write(tmp_path, "".join(TEXT.splitlines(keepends=True)[: rows + 1]), f"{name}.csv")
+    for paths in (tmp_path, str(tmp_path / "*.csv")):
+        assert [(one.entity, len(one)) for one in read(paths)] == [("a", 2), ("b", 3)]
+
+
+def test_the_order_of_columns_does_not_matter_between_files(tmp_path):
+    one = write(tmp_path, "a,b,c\n1,2,3\n4,5,6\n", "one.csv")
+    two = write(tmp_path, "c,a,b\n3,1,2\n6,4,5\n", "two.csv")
+    first, second = read([one, two])
+    assert second.names == ("a", "b", "c")
+    np.testing.assert_array_equal(first.values, second.values)
+
+
+def test_columns_that_change_between_files_are_named_with_the_file(tmp_path):
+    one, two, three = (
+        write(tmp_path, f"{header}\n1,2,3\n4,5,6\n", name)
+        for header, name in (("a,b,x", "1.csv"), ("a,b,c", "2.csv"), ("c,a,b", "3.csv"))
+    )
+    with pytest.raises(DataError) as caught:
+        read([one, two, three])
+    assert str(caught.value) == (
+        f"{one} has other variables than {two}: it lacks 'c' and adds 'x'; pick with columns those that all files "
+        "share."
+    )
+    assert [s.names for s in read([one, two, three], Reading(columns=("b", "a")))] == [("b", "a")] * 3
+
+
+BAD = {
+    "0-other.csv": b"x,y,z\n1,2,3\n",
+    "2-text.csv": b"a,b\n1,?\n2,3\n",
+    "3-latin.csv": b"h\xe9at,b\n1,2\n",
+    "4-clock.csv": b"time,a,b\n2024-01-02,1,2\n2024-01-01,3,4\n",
+    "5-cut.parquet": b"PAR1",
+    "6-cut.npz": b"PK\x03\x04",
+}
+
+
+def test_bad_files_are_skipped_when_asked_and_all_are_listed(tmp_path):
+    for name, content in BAD.items():
+        write(tmp_path, content, name)
+    write(tmp_path, TEXT, "1.csv")
+    write(tmp_path, TEXT, "7.csv")
+    with pytest.raises(DataError):
+        read(tmp_path)
+    with pytest.warns(TsadcNotice) as noticed:
+        found = read(tmp_path, Reading(skip_bad=True))
+    assert [one.entity for one in found] == ["1", "7"]
+    (notice,) = (str(one.message) for one in noticed if "left out: /" in str(one.message))
+    assert notice.startswith("6 left out: ")
+    assert all(str(tmp_path / name) in notice for name in BAD)
+
+
+def test_nothing_good_is_an_error_all_the_same(tmp_path):
+    for name in ("2-text.csv", "3-latin.csv"):
+        write(tmp_path, BAD[name], name)
+    with pytest.raises(DataError, match=r"None of 2 file\(s\) can be used; of the first: .*2-text\.csv: column 'b'"):
+        read(tmp_path, Reading(skip_bad=True))
+
+
+def test_irregular_files_are_put_on_a_grid(tmp_path):
+    path = write(tmp_path, "time,a,b\n2024-01-01 00:00:10,1,2\n2024-01-01 00:00:50,3,\n2024-01-01 00:02:30,5,6\n")
+    (found,) = read(path, Reading(every="1min"))
+    np.testing.assert_array_equal(found.values, [[2, 2], [np.nan, np.nan], [5, 6]])
+    assert (found.clock.start, found.clock.interval) == (pd.Timestamp("2024-01-01").value, 60 * 10**9)
+
+
+def test_the_column_of_times_may_be_named(tmp_path):
+    path = write(tmp_path, "when,a,b,ts\n1704067200,1,2,2020-01-01\n1704067260,3,4,2020-01-02\n")
+    (found,) = read(path, Reading(time="when", columns=("a", "b")))
+    assert (found.names, found.clock.start) == (("a", "b"), pd.Timestamp("2024-01-01").value)
+    with pytest.raises(DataError, match="has no column 'wen'; did you mean `when`"):
+        read(path, Reading(time="wen"))
+
+
+def test_entities_of_different_length_are_normal(tmp_path):
+    for rows in (2, 3, 50):
+        frame = pd.DataFrame({"time": pd.date_range("2024-01-01", periods=rows, freq="h"), "a": 1.0, "b": 2.0})
+        frame.to_parquet(tmp_path / f"{rows}.parquet")
+    assert sorted(len(one) for one in read(tmp_path)) == [2, 3, 50]
+
+
+def test_recordings_of_the_folder_are_read_with_their_rate(shared_data):
+    folder = shared_data.parent / "native" / "wfdb_ludb"
+    if not folder.is_dir():
+        pytest.skip("no native files beside the data")
+    pytest.importorskip("wfdb")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TsadcNotice)
+        found = read(folder, Reading(rate=100))
+    assert {len(one.names) for one in found} == {12}
+    assert {len(one) for one in found} == {1000}
+    with pytest.raises(DataError, match="is a recording with a clock of its own"):
+        read(next(folder.glob("*.hea")), Reading(every="1s"))
+
+
+def test_real_text_files_without_a_header_say_so(shared_data, tmp_path):
+    folder = shared_data.parent / "native" / "smd_txt_mini" / "train"
+    if not folder.is_dir():
+        pytest.skip("no native files beside the data")
+    assert "holds no file that can be read" in refusal(folder)
+    path = write(tmp_path, (folder / "machine-1-3.txt").read_bytes(), "machine.csv")
+    assert "PATH has no header" in refusal(path)

@@ -13,7 +13,7 @@ import pytest
 
 from tsadc import report
 from tsadc.detectors import find
-from tsadc.errors import ConfigError
+from tsadc.errors import OutputError
 from tsadc.report.document import render
 from tsadc.report.findings import read
 from tsadc.report.markup import VOID
@@ -197,20 +197,20 @@ def test_a_failed_write_leaves_the_old_file(result, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", fail)
-    with pytest.raises(ConfigError, match=r"cannot be written to .*: No space left on device"):
+    with pytest.raises(OutputError, match=r"cannot be written to .*: No space left on device"):
         report.write(result, target, title="x")
     assert target.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
 def test_a_folder_is_refused(result, tmp_path):
-    with pytest.raises(ConfigError, match=r"name of a file, but .* is a folder"):
+    with pytest.raises(OutputError, match=r"name of a file, but .* is a folder"):
         report.write(result, tmp_path, title="x")
 
 
 def test_a_parent_that_is_a_file_is_refused(result, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(OutputError, match="cannot be written"):
         report.write(result, tmp_path / "file" / "report.html", title="x")
 
 

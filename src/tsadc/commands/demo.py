@@ -13,8 +13,8 @@ import pandas as pd
 from tsadc.bench.demo import EPOCHS, demonstrate
 from tsadc.commands.workflow import facts, verdict
 from tsadc.data.plant import Plant
-from tsadc.detectors.store import new_folder
-from tsadc.errors import ModelFileError
+from tsadc.errors import OutputError
+from tsadc.io.folders import new_folder
 from tsadc.report import write as write_report
 from tsadc.series import Series
 
@@ -31,7 +31,7 @@ def run(
     """Write the folder `out`, replacing an earlier demonstration and nothing else. Returns the verdict."""
     if out.exists():
         if not _is_demonstration(out):
-            raise ModelFileError(f"{out} exists and is not an earlier demonstration; choose another folder with --out.")
+            raise OutputError(f"{out} exists and is not an earlier demonstration; choose another folder with --out.")
         shutil.rmtree(out)
     with new_folder(out) as folder:
         shown = demonstrate(plant or Plant.Config(), epochs=epochs, progress=progress)

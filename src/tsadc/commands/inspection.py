@@ -111,7 +111,7 @@ def _count(series: Series) -> _Counted:
 
 
 def _cost(series: Sequence[Series], config: Config) -> str:
-    from tsadc.commands.estimate import estimate
+    from tsadc.detectors.tsadc.cost import estimate
     from tsadc.detectors.base import LEAST_OBSERVATIONS
 
     observations = sum(len(one) // config.length for one in series)

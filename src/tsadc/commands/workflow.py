@@ -13,9 +13,9 @@ from tsadc.commands.console import FIRST
 from tsadc.config import merge, parse_assignments, read_toml, update
 from tsadc.detectors.base import Detector
 from tsadc.detectors.result import Result, worst
-from tsadc.detectors.store import new_folder
 from tsadc.detectors.tsadc.detector import TSADC, Config
-from tsadc.errors import ModelFileError
+from tsadc.errors import OutputError
+from tsadc.io.folders import new_folder
 from tsadc.report import write as write_report
 from tsadc.report.tables import write_tables
 from tsadc.report.words import count, evidence
@@ -41,11 +41,11 @@ def fit_model(
 ) -> str:
     """Train and save; the unfinished run lives in `OUT.partial` until then. Returns a verdict."""
     if out.exists():
-        raise ModelFileError(f"{out} exists already; choose another name or remove it.")
+        raise OutputError(f"{out} exists already; choose another name or remove it.")
     partial = out.with_name(out.name + ".partial")
     checkpoint = partial / "training.safetensors"
     if checkpoint.exists() and not resume and FIRST:
-        raise ModelFileError(f"{partial} holds an unfinished run: go on with --resume, or remove it to start anew.")
+        raise OutputError(f"{partial} holds an unfinished run: go on with --resume, or remove it to start anew.")
     detector = TSADC(config=config)
     try:
         detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume)
@@ -77,7 +77,7 @@ def detect_to(
     """Detect and write tables, and a report if asked for: all or nothing. Returns a verdict. Memory does not grow with
     the data, except for a report, which shows all of it."""
     if report == out:
-        raise ModelFileError(f"{out} cannot be the folder of the tables and the report; give the report its own name.")
+        raise OutputError(f"{out} cannot be the folder of the tables and the report; give the report its own name.")
     with new_folder(out) as folder:
         whole = [detector.detect(series, progress=progress)] if report is not None else None
         parts = whole or detector.detect_parts(series, progress=progress)

@@ -20,8 +20,9 @@ from tsadc.data.prepared import Prepared, load
 from tsadc.data.sleepedf import SleepEDF
 from tsadc.data.smd import SMD
 from tsadc.data.tusz import TUSZ
-from tsadc.data.writer import Writer, new_folder
+from tsadc.data.writer import Writer
 from tsadc.errors import ConfigError, DataError, TsadcNotice
+from tsadc.io.folders import new_folder
 
 CATALOGUE: dict[str, type[DataSet]] = {cls.card.name: cls for cls in (SMD, ICBEB, DODH, TUSZ, LUDB, CinC, SleepEDF)}
 

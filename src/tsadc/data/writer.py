@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import numpy as np
 
 from tsadc.data.dataset import Piece, Span
 from tsadc.data.prepared import ABOUT, ARRAYS, FORMAT, LABELS, Label, Prepared, plain
-from tsadc.errors import DataError, TsadcError
+from tsadc.errors import DataError
 from tsadc.series import Truth
 
 
@@ -69,27 +66,6 @@ class Writer:
 
     def _raw(self, entity: str) -> Path:
         return self.folder / ARRAYS / f"{entity}.raw"
-
-
-@contextlib.contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to write into that takes the name `path` once everything is written, and never before."""
-    temporary: Path | None = None
-    try:
-        if path.exists():
-            raise DataError(f"{path} exists already; choose another name or remove it.")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        os.chmod(temporary, 0o755)
-        yield temporary
-        os.rename(temporary, path)
-    except TsadcError:
-        raise
-    except OSError as error:
-        raise DataError(f"{path} could not be completed: {error}.") from None
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _extend(truth: list[Truth], entity: str, first: int, span: Span, follows: bool) -> None:

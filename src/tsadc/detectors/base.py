@@ -20,6 +20,7 @@ from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, Threshold, assemble
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.io.frames import as_series
+from tsadc.io.reading import Reading
 from tsadc.scale import Scaler
 from tsadc.series import Clock, Floats, Observations, Series
 from tsadc.variables import match
@@ -30,12 +31,14 @@ LEAST_OBSERVATIONS = 5
 
 @dataclass(frozen=True)
 class Common:
-    """The settings that every detector has."""
+    """The settings that every detector has. `validation`: the share of observations set aside. `coverage`: the share of
+    its rows an observation needs to be used; lower it for records that are padded to one length."""
 
     length: int = 600
     contamination: float = 0.1
     seed: int = 0
     validation: float = 0.2
+    coverage: float = 0.5
     scaler: Scaler.Config = field(default_factory=Scaler.Config)
 
     def __post_init__(self) -> None:
@@ -43,6 +46,7 @@ class Common:
         require(0 < self.contamination < 0.5, "contamination", "between 0 and 0.5, both excluded", self.contamination)
         require(0 <= self.seed < 2**63, "seed", "a whole number from 0", self.seed)
         require(0 < self.validation <= 0.5, "validation", "above 0 and at most 0.5", self.validation)
+        require(0 < self.coverage <= 1, "coverage", "above 0 and at most 1", self.coverage)
 
 
 @dataclass(frozen=True)
@@ -135,12 +139,12 @@ class Detector(BaseEstimator, ABC):
         of entities. `y` is ignored. `validation` is unlabelled data for early stopping and the threshold; without it
         a share of the observations is set aside. `checkpoint` names a file from which `resume=True` goes on."""
         settings = self._asked()
-        series = as_series(X, settings.length)
+        series = as_series(X, settings.length, Reading(coverage=settings.coverage))
         series = match(series, series[0].names)
         self._check_intervals(series, series[0].clock)
         scaler = Scaler.fit(series, settings.scaler)
         self._check_constant(scaler, series[0].names)
-        train = cut(series, settings.length).observations
+        train = cut(series, settings.length, settings.coverage).observations
         self._check_amount(train, series)
         every, chosen = train, None
         if validation is None:
@@ -148,11 +152,11 @@ class Detector(BaseEstimator, ABC):
             held = train.take(chosen)
             train = train.take(np.setdiff1d(np.arange(len(every)), chosen))
         else:
-            other = match(as_series(validation, settings.length), series[0].names)
+            other = match(as_series(validation, settings.length, Reading(coverage=settings.coverage)), series[0].names)
             self._check_intervals(other, series[0].clock)
             if settings.scaler.scope == "entity":
                 scaler.adapt(one for one in other if one.entity not in scaler.entities)
-            held = cut(other, settings.length).observations
+            held = cut(other, settings.length, settings.coverage).observations
             if not len(held):
                 raise DataError(f"The validation data holds no observation of {settings.length} rows; give more of it.")
         self.__dict__.pop("threshold_", None)  # from here on, and until it is done, this detector is not fitted
@@ -246,7 +250,7 @@ class Detector(BaseEstimator, ABC):
     def adapt(self, X: Any) -> Self:
         """Normalise the entities of `X`, new or known, by this history of theirs from now on. Nothing is retrained."""
         self._require_fitted()
-        series = match(as_series(X, self.settings.length), self.variables_)
+        series = match(as_series(X, self.settings.length, Reading(coverage=self.settings.coverage)), self.variables_)
         self._check_intervals(series, self.clock_)
         self.scaler_.adapt(series)
         return self
@@ -265,7 +269,7 @@ class Detector(BaseEstimator, ABC):
 
     def _cut(self, data: Any) -> Cut:
         self._require_fitted()
-        series = match(as_series(data, self.settings.length), self.variables_)
+        series = match(as_series(data, self.settings.length, Reading(coverage=self.settings.coverage)), self.variables_)
         self._check_intervals(series, self.clock_)
         new = [one.entity for one in series if one.entity not in self.scaler_.entities]
         if new and len(self.scaler_.entities) > 1:
@@ -275,15 +279,17 @@ class Detector(BaseEstimator, ABC):
                 TsadcNotice,
                 stacklevel=3,
             )
-        pieces = cut(series, self.settings.length)
+        pieces = cut(series, self.settings.length, self.settings.coverage)
         if not len(pieces.observations):
             raise DataError(
-                f"An observation is scored when at least half of its {self.settings.length} rows are there, but "
+                f"An observation is scored when at least {_share(self.settings.coverage)} of its "
+                f"{self.settings.length} rows are there, but "
                 f"{series[0].entity!r} has {len(series[0])} rows and none qualifies."
             )
         if pieces.left_out:
             warnings.warn(
-                f"{pieces.left_out} observation(s) with under half of their rows were left out.",
+                f"{pieces.left_out} observation(s) with under {_share(self.settings.coverage)} of their rows were left "
+                "out.",
                 TsadcNotice,
                 stacklevel=3,
             )
@@ -317,6 +323,10 @@ class Detector(BaseEstimator, ABC):
             f"Training needs at least {LEAST_OBSERVATIONS} observations of {length} rows, but the history has {rows} "
             f"rows in {len(series)} series; use a smaller length or more data."
         )
+
+
+def _share(coverage: float) -> str:
+    return "half" if coverage == 0.5 else f"{coverage:.0%}"
 
 
 def _set_aside(count: int, share: float, seed: int) -> NDArray[np.int64]:

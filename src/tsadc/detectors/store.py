@@ -3,13 +3,8 @@ No pickle. The folder appears whole or not at all."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +17,8 @@ from safetensors.numpy import save as save_arrays
 from tsadc.config import build, to_mapping
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector
-from tsadc.errors import ConfigError, ModelFileError, TsadcError
+from tsadc.errors import ConfigError, ModelFileError
+from tsadc.io.folders import new_folder
 from tsadc.scale import Scaler
 from tsadc.series import Clock
 
@@ -104,27 +100,3 @@ def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) 
     detector._restore(arrays)
     detector.threshold_ = float(settings["threshold"])
     return detector
-
-
-@contextlib.contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """A folder to write into that takes the name `path` once everything is written, and never before."""
-    try:
-        if path.exists():
-            raise ModelFileError(f"{path} exists already; choose another name or remove it.")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    except TsadcError:
-        raise
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be written: {error.strerror or error}.") from None
-    try:
-        os.chmod(temporary, 0o755)
-        yield temporary
-        os.rename(temporary, path)
-    except TsadcError:
-        raise
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be written: {error.strerror or error}.") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -51,7 +51,7 @@ def parts_of(frame: pd.DataFrame, entity: str, source: str, reading: Reading = P
 
 def from_array(data: Any, entity: str, source: str, length: int | None = None, reading: Reading = PLAIN) -> Series:
     """Numbers of shape (time, variable), or (observation, time, variable) with the observations one after another."""
-    values = _rows(_floats(data, source), length, source)
+    values = _rows(_floats(data, source), length, reading.coverage, source)
     names = unnamed(values.shape[1])
     if reading.time or reading.entity or reading.every:
         raise DataError(f"{source} is a bare array without times or names; use it without time, entity and every.")
@@ -93,7 +93,7 @@ def _to_pandas(frame: nw.DataFrame[Any]) -> pd.DataFrame:
     return out
 
 
-def _rows(values: Floats, length: int | None, source: str) -> Floats:
+def _rows(values: Floats, length: int | None, coverage: float | None, source: str) -> Floats:
     """Checked values as (time, variable)."""
     if values.ndim == 3:
         if length is not None and values.shape[1] != length:
@@ -102,11 +102,11 @@ def _rows(values: Floats, length: int | None, source: str) -> Floats:
                 f"use length={values.shape[1]} or pass the series as (time, variable)."
             )
         measured = np.isfinite(values).any(axis=2).mean(axis=1) if values.size else np.ones(0)
-        sparse = np.flatnonzero(measured < 0.5)
+        sparse = np.flatnonzero(measured < (coverage or 0))
         if len(sparse):
             raise DataError(
-                f"{source}: observation {sparse[0]} has under half of its steps measured and would get no score; "
-                "leave it out."
+                f"{source}: observation {sparse[0]} has under {coverage:.0%} of its steps measured and would get no "
+                "score; leave it out."
             )
         values = values.reshape(values.shape[0] * values.shape[1], values.shape[2])
     if values.ndim != 2:

@@ -31,6 +31,8 @@ class Reading:
         The variables to take, in this order, and new names for some of them.
     rate
         Of biosignals: the rate in Hz to resample to.
+    coverage
+        Of arrays (observation, time, variable): refuse observations with a smaller share of measured steps.
     skip_bad
         Leave out what cannot be used, with a notice, instead of refusing everything.
     stream
@@ -43,6 +45,7 @@ class Reading:
     columns: tuple[str, ...] | None = None
     rename: Mapping[str, str] | None = None
     rate: float | None = None
+    coverage: float | None = None
     skip_bad: bool = False
     stream: bool = False
 

@@ -19,7 +19,7 @@ from tsadc.io.columns import check_count, check_width, is_counter
 from tsadc.io.delimited import reason
 from tsadc.io.files import ending
 from tsadc.io.reading import Reading, choose, missing, spell
-from tsadc.io.rows import NpyRows, ParquetRows, Rows, Runs, open_parquet, release
+from tsadc.io.rows import NpyRows, ParquetRows, Runs, open_parquet, release
 from tsadc.io.times import is_epoch, is_time, read_times
 from tsadc.series import Clock, Floats, Series
 from tsadc.variables import unnamed
@@ -135,10 +135,11 @@ def _number_type(field: Any, path: Path) -> np.dtype[Any]:
     from pyarrow import types
 
     if types.is_integer(field.type) or types.is_floating(field.type) or types.is_boolean(field.type):
-        return np.dtype(field.type.to_pandas_dtype())
+        kind: np.dtype[Any] = np.dtype(field.type.to_pandas_dtype())
+        return kind
     raise DataError(
-        f"{path} cannot be streamed: column {field.name!r} holds {field.type}, not numbers; pick others with columns, or "
-        "read it whole."
+        f"{path} cannot be streamed: column {field.name!r} holds {field.type}, not numbers; pick others with columns, "
+        "or read it whole."
     )
 
 

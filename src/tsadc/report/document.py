@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from tsadc.detectors.result import Result
-from tsadc.errors import ConfigError
+from tsadc.errors import OutputError
 from tsadc.report.blame import heat_maps, ranking
 from tsadc.report.cards import MOST, cards
 from tsadc.report.findings import Findings, read
@@ -51,7 +51,7 @@ def write(
     """
     target = Path(path)
     if target.is_dir():
-        raise ConfigError(
+        raise OutputError(
             f"The report needs the name of a file, but {target} is a folder; add a name such as report.html."
         )
     text = render(result, title=title, about=about, comparison=comparison, truth=truth)
@@ -60,7 +60,7 @@ def write(
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
     except OSError as error:
-        raise ConfigError(f"The report cannot be written to {target}: {error.strerror}.") from None
+        raise OutputError(f"The report cannot be written to {target}: {error.strerror}.") from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -68,7 +68,7 @@ def write(
         os.replace(temporary, target)
     except OSError as error:
         Path(temporary).unlink(missing_ok=True)
-        raise ConfigError(f"The report cannot be written to {target}: {error.strerror}.") from None
+        raise OutputError(f"The report cannot be written to {target}: {error.strerror}.") from None
     return target
 
 

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from tsadc.commands.estimate import estimate
+from tsadc.detectors.tsadc.cost import estimate
 from tsadc.detectors.tsadc.detector import TSADC, Config
 
 
