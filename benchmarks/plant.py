@@ -1,7 +1,8 @@
 """The default detector on the simulated plant, several seeds, beside the cheapest scores: `make bench-plant`.
 
-Each seed is one JSON record under `benchmarks/results/plant/`; a record that exists is not run again, so the run can be
-interrupted. The seed makes another plant and trains another network. The summary table is printed at the end.
+Each seed is one JSON record under `benchmarks/results/plant/`. A record that was made with the same plant, settings and
+version is not made again, so the run can be interrupted; `--again` makes all of them anew. The seed makes another plant
+and trains another network. The summary table is printed at the end.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import tsadc
-from tsadc.bench.demo import EPOCHS, demonstrate
+from tsadc.bench.demo import demonstrate
 from tsadc.config import to_mapping
 from tsadc.data.plant import Plant
 from tsadc.evaluate.ranking import auroc
@@ -26,10 +28,10 @@ from tsadc.windows import cut
 RESULTS = Path(__file__).parent / "results" / "plant"
 
 
-def run(seed: int, epochs: int) -> dict[str, object]:
+def run(seed: int) -> dict[str, object]:
     plant = Plant.Config(seed=seed)
     started, used = time.perf_counter(), time.process_time()
-    shown = demonstrate(plant, seed=seed, epochs=epochs)
+    shown = demonstrate(plant, seed=seed)
     observations = cut(shown.split.test.series, plant.length).observations
     anomalous = shown.split.test.touched(observations)
     scores = shown.result.observations["score"].to_numpy()
@@ -39,7 +41,7 @@ def run(seed: int, epochs: int) -> dict[str, object]:
         either = chosen | ~anomalous
         kinds[kind] = round(auroc(chosen[either], scores[either]), 4)
     return {
-        "command": f"python benchmarks/plant.py --seeds {seed} --epochs {epochs}",
+        "command": f"python benchmarks/plant.py --seeds {seed} --again",
         "seed": seed,
         "plant": asdict(plant),
         "settings": to_mapping(shown.detector.settings),
@@ -50,6 +52,8 @@ def run(seed: int, epochs: int) -> dict[str, object]:
         "cpu seconds": round(time.process_time() - used, 1),
         "tsadc": tsadc.__version__,
         "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
     }
 
 
@@ -76,21 +80,34 @@ def _cell(values: list[float], generator: np.random.Generator) -> str:
     return f"{np.mean(values):.3f} ({low:.3f} to {high:.3f})"
 
 
+def settings(seed: int) -> dict[str, object]:
+    return to_mapping(tsadc.TSADC.Config.with_settings(length=Plant.Config().length, seed=seed))
+
+
+def current(file: Path, seed: int) -> bool:
+    """Whether the record is there, and of this code's settings."""
+    if not file.exists():
+        return False
+    record = json.loads(file.read_text())
+    same = {"plant": asdict(Plant.Config(seed=seed)), "settings": settings(seed), "tsadc": tsadc.__version__}
+    return all(record[name] == value for name, value in same.items())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--again", action="store_true")
     given = parser.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
-    for seed in given.seeds:
-        file = RESULTS / f"seed-{seed}.json"
-        if not file.exists():
-            record = run(seed, given.epochs)
+    files = {seed: RESULTS / f"seed-{seed}.json" for seed in given.seeds}
+    for seed, file in files.items():
+        if given.again or not current(file, seed):
+            record = run(seed)
             temporary = file.with_suffix(".tmp")
             temporary.write_text(json.dumps(record, indent=1) + "\n")
             os.replace(temporary, file)
             print(f"seed {seed}: {record['detectors'][0]}, {record['seconds']} s", flush=True)
-    print(summarise([json.loads(file.read_text()) for file in sorted(RESULTS.glob("seed-*.json"))]))
+    print(summarise([json.loads(file.read_text()) for file in files.values()]))
 
 
 if __name__ == "__main__":

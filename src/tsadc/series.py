@@ -94,6 +94,13 @@ class Observations:
     def scaled(self, scale: Callable[[str, Floats], Floats]) -> Observations:
         return Observations(self.series, self.places, self.length, scale)
 
+    def by_series(self) -> list[list[int]]:
+        """For each series, which observations lie in it."""
+        found: list[list[int]] = [[] for _ in self.series]
+        for i, place in enumerate(self.places):
+            found[place.series].append(i)
+        return found
+
     def entity(self, index: int) -> str:
         return self.series[self.places[index].series].entity
 

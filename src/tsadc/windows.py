@@ -43,17 +43,22 @@ def cut(series: Iterable[Series], length: int, minimum: float = 0.5) -> Cut:
     return Cut(observations.take(kept), len(observations) - len(kept))
 
 
-def stitch(observations: Observations, pieces: Sequence[Floats], number: int, fill: float = np.nan) -> Floats:
+def stitch(
+    observations: Observations,
+    pieces: Sequence[Floats | Booleans],
+    number: int,
+    fill: float = np.nan,
+    lead: tuple[int, ...] = (),
+) -> Floats:
     """One array per row of series `number` out of `pieces`, one per observation, time axis last. Rows that no
-    observation covers get `fill`."""
+    observation covers get `fill`; without any piece `lead` are the axes before time."""
     rows = len(observations.series[number])
-    chosen = [i for i, place in enumerate(observations.places) if place.series == number]
-    lead = pieces[0].shape[:-1] if len(pieces) else ()
-    out = np.full((*lead, rows), fill, dtype=pieces[0].dtype if len(pieces) else np.float32)
-    for i in chosen:
-        start = observations.places[i].start
-        first, last = max(start, 0), min(start + observations.length, rows)
-        out[..., first:last] = pieces[i][..., first - start : last - start]
+    shape = (*pieces[0].shape[:-1], rows) if len(pieces) else (*lead, rows)
+    out = np.full(shape, fill, dtype=pieces[0].dtype if len(pieces) else np.float32)
+    for place, piece in zip(observations.places, pieces, strict=True):
+        if place.series == number:
+            first, last = max(place.start, 0), min(place.start + observations.length, rows)
+            out[..., first:last] = piece[..., first - place.start : last - place.start]
     return out
 
 

@@ -232,7 +232,7 @@ def test_the_weights_hang_on_the_seed_alone(history):
 
 
 def test_training_lowers_the_loss_and_is_told(history, uninterrupted):
-    losses = [epoch.loss for epoch in uninterrupted.history_.epochs]
+    losses = [epoch.validation for epoch in uninterrupted.history_.epochs]
     assert losses[-1] < losses[0]
     assert uninterrupted.provenance_["training"]["best_epoch"] == uninterrupted.history_.best.number
     assert not uninterrupted.network_.training

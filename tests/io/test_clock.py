@@ -189,3 +189,12 @@ def test_the_hour_that_is_missing_in_spring_is_a_gap():
 def test_a_clock_that_was_set_back_is_refused():
     times = pd.date_range("2024-01-01", periods=50, freq="min")
     assert "row 50 (2024-01-01 00:10:00) is before row 49; sort it first" in refusal(times.append(times[10:20]))
+
+
+@pytest.mark.parametrize("year", [-290254, 1600, 11157])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_years_that_python_does_not_know_are_refused_too(year, zone):
+    seconds = np.array([0, int((year - 1970) * 31556952)])
+    times = pd.DatetimeIndex(seconds.astype("datetime64[s]"))
+    message = refusal(times if zone is None else times.tz_localize("UTC").tz_convert(zone))
+    assert "at row 1; the year must be 1678 to 2261." in message

@@ -29,11 +29,11 @@ def run(
     epochs: int = EPOCHS,
 ) -> str:
     """Write the folder `out`, replacing an earlier demonstration and nothing else. Returns the verdict."""
-    if out.exists():
-        if not _is_demonstration(out):
-            raise OutputError(f"{out} exists and is not an earlier demonstration; choose another folder with --out.")
-        shutil.rmtree(out)
-    with new_folder(out) as folder:
+    if out.exists() and not _is_demonstration(out):
+        raise OutputError(f"{out} exists and is not an earlier demonstration; choose another folder with --out.")
+    # The earlier one stays until the new one is complete.
+    staging = out.with_name(f".{out.name}-new") if out.exists() else out
+    with new_folder(staging) as folder:
         shown = demonstrate(plant or Plant.Config(), epochs=epochs, progress=progress)
         _write_csv(folder / "history", shown.split.train)
         _write_csv(folder / "new", shown.split.test.series)
@@ -46,6 +46,9 @@ def run(
             comparison=shown.comparison,
             truth=shown.split.test.truth,
         )
+    if staging != out:
+        shutil.rmtree(out)
+        staging.rename(out)
     table = shown.comparison.to_string(index=False, float_format="{:.3f}".format)
     return (
         f"{verdict(shown.result.intervals, len(shown.result.series), shown.result.threshold)}\n\n"

@@ -111,8 +111,8 @@ def _count(series: Series) -> _Counted:
 
 
 def _cost(series: Sequence[Series], config: Config) -> str:
-    from tsadc.detectors.tsadc.cost import estimate
     from tsadc.detectors.base import LEAST_OBSERVATIONS
+    from tsadc.detectors.tsadc.cost import estimate
 
     observations = sum(len(one) // config.length for one in series)
     if observations < LEAST_OBSERVATIONS:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 REGISTRY = {
     "tsadc": "tsadc.detectors.tsadc.detector:TSADC",
     "robust-z": "tsadc.detectors.robust_z:RobustZ",
+    "ridge": "tsadc.detectors.ridge:Ridge",
     "random": "tsadc.detectors.chance:Chance",
 }
 

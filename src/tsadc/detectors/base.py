@@ -79,6 +79,7 @@ class Detector(BaseEstimator, ABC):
     """
 
     name: ClassVar[str]
+    views: ClassVar[tuple[str, ...]] = ()  # the scores that are fused into one
     Config: ClassVar[type[Common]] = Common
 
     def __init__(
@@ -152,13 +153,7 @@ class Detector(BaseEstimator, ABC):
             held = train.take(chosen)
             train = train.take(np.setdiff1d(np.arange(len(every)), chosen))
         else:
-            other = match(as_series(validation, settings.length, Reading(coverage=settings.coverage)), series[0].names)
-            self._check_intervals(other, series[0].clock)
-            if settings.scaler.scope == "entity":
-                scaler.adapt(one for one in other if one.entity not in scaler.entities)
-            held = cut(other, settings.length, settings.coverage).observations
-            if not len(held):
-                raise DataError(f"The validation data holds no observation of {settings.length} rows; give more of it.")
+            held = self._validation(validation, settings, series[0], scaler)
         self.__dict__.pop("threshold_", None)  # from here on, and until it is done, this detector is not fitted
         self.settings_ = settings
         self.variables_ = series[0].names
@@ -171,11 +166,27 @@ class Detector(BaseEstimator, ABC):
         self._fit(train.scaled(scaler), held.scaled(scaler), fitting)
         self.decision_scores_ = self._scores(every, progress)
         scores = self._scores(held, progress) if chosen is None else self.decision_scores_[chosen]
-        # A tail of fewer than two observations says nothing: then the training scores join in.
-        if len(scores) * settings.contamination < 2:
-            scores = np.concatenate([scores, self.decision_scores_])
-        self.threshold_ = float(np.quantile(scores, 1 - settings.contamination))
+        self.threshold_ = self._threshold(scores)
         return self
+
+    def _validation(self, data: Any, settings: Common, first: Series, scaler: Scaler) -> Observations:
+        """Unlabelled data that the user has set aside, as observations."""
+        other = match(as_series(data, settings.length, Reading(coverage=settings.coverage)), first.names)
+        self._check_intervals(other, first.clock)
+        if settings.scaler.scope == "entity":
+            scaler.adapt(one for one in other if one.entity not in scaler.entities)
+        held = cut(other, settings.length, settings.coverage).observations
+        if not len(held):
+            raise DataError(f"The validation data holds no observation of {settings.length} rows; give more of it.")
+        return held
+
+    def _threshold(self, scores: Floats) -> float:
+        """The quantile of the validation scores. A tail of fewer than two observations says nothing: then the training
+        scores join in."""
+        share = self.settings.contamination
+        if len(scores) * share < 2:
+            scores = np.concatenate([scores, self.decision_scores_])
+        return float(np.quantile(scores, 1 - share))
 
     @property
     def labels_(self) -> NDArray[np.int64]:
@@ -211,8 +222,8 @@ class Detector(BaseEstimator, ABC):
         interval is cut."""
         observations = self._cut(X).observations
         evidence = self._evidence(observations, progress)
-        for number, series in enumerate(observations.series):
-            mine = [i for i, place in enumerate(observations.places) if place.series == number]
+        for number, mine in enumerate(observations.by_series()):
+            series = observations.series[number]
             first, part = 0, list[Evidence]()
             for i in mine:
                 part.append(next(evidence))
@@ -234,6 +245,7 @@ class Detector(BaseEstimator, ABC):
             merge=max(2, round(0.05 * self.settings.length)),
             expected=expected if len(expected) == len(evidence) else None,
             left_out=left_out,
+            views=self.views,
         )
 
     @final
@@ -272,7 +284,7 @@ class Detector(BaseEstimator, ABC):
         series = match(as_series(data, self.settings.length, Reading(coverage=self.settings.coverage)), self.variables_)
         self._check_intervals(series, self.clock_)
         new = [one.entity for one in series if one.entity not in self.scaler_.entities]
-        if new and len(self.scaler_.entities) > 1:
+        if new and self.settings.scaler.scope == "entity" and len(self.scaler_.entities) > 1:
             warnings.warn(
                 f"New to the model, and so normalised by the pooled statistics: {', '.join(new)}; "
                 "`adapt` gives an entity its own from its history.",

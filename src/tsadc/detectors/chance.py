@@ -18,6 +18,7 @@ class Chance(Detector):
     """The draw is seeded by the observation's values, so that it does not depend on what else is asked for."""
 
     name: ClassVar[str] = "random"
+    views: ClassVar[tuple[str, ...]] = ("chance",)
 
     def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
         pass

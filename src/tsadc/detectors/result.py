@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from tsadc.series import Booleans, Floats, Observations, Series
-from tsadc.windows import runs, stitch
+from tsadc.windows import runs, section, stitch
 
 BLAMED = 5  # variables named per interval, at most
 LEAST_SHARE = 0.05
+INTERVALS = ["entity", "start", "end", "score", "severity", "evidence", "variables"]
 
 
 @dataclass(frozen=True)
@@ -74,41 +75,34 @@ def assemble(
     merge: int,
     expected: Sequence[Floats] | None,
     left_out: int,
+    views: Sequence[str] = (),
 ) -> Result:
-    """Stitch the evidence of single observations into one Result.
+    """Stitch the evidence of single observations into one Result. `views` names their scores where there is none.
 
-    An interval holds a step above the threshold, and reaches as far as steps stay above the median training
+    An interval holds a step above the threshold, and reaches, both ways, as far as steps stay above the median training
     observation's worst one: a fault does not end where its score dips. Those closer than `merge` steps become one.
     Only observations above the threshold take part.
     """
+    names = list(evidence[0].views) if evidence else list(views)
     timelines, contributions, expectations, intervals = [], [], [], []
-    for number, series in enumerate(observations.series):
+    for number, chosen in enumerate(observations.by_series()):
+        whole = section(observations, number, chosen, 0, len(observations.series[number]))
+        series, pieces = whole.series[0], [evidence[i] for i in chosen]
         times = series.clock.at(np.arange(len(series)))
-        blank = Evidence(np.nan, {}, *_nothing(series, observations.length))
-        pieces = list(evidence) or [blank]
-        steps = stitch(observations, [e.steps for e in pieces], number)
-        blame = stitch(observations, [e.contributions for e in pieces], number).T
-        causes = stitch(observations, [e.causes for e in pieces], number)
-        flagged = [np.full(observations.length, e.score > threshold.value) for e in pieces]
-        inside = stitch(observations, flagged, number, fill=False)
-        # In double precision, as an observation's verdict is: against float32 numpy would round the threshold.
-        judged = np.where(inside & ~np.isnan(steps), steps.astype(np.float64), -np.inf)
+        steps, blame, causes, judged = _stitched(whole, pieces, threshold)
         found = _intervals(judged, threshold, merge)
-        names = list(evidence[0].views) if evidence else []
         intervals += [_interval(series, run, steps, blame, causes, names, threshold) for run in found]
         timelines.append(_timeline(series, times, steps, found))
         index = pd.MultiIndex.from_arrays([[series.entity] * len(series), times], names=["entity", "time"])
         contributions.append(pd.DataFrame(blame, index=index, columns=list(series.names)))
         if expected is not None:
-            values = stitch(observations, list(expected) or [blank.contributions], number).T
+            values = stitch(whole, [expected[i] for i in chosen], 0, lead=(len(series.names),)).T
             expectations.append(pd.DataFrame(values, index=index, columns=list(series.names)))
     return Result(
-        intervals=pd.DataFrame(
-            intervals, columns=["entity", "start", "end", "score", "severity", "evidence", "variables"]
-        ),
+        intervals=pd.DataFrame(intervals, columns=INTERVALS),
         timeline=pd.concat(timelines, ignore_index=True),
         variables=pd.concat(contributions),
-        observations=_observations(observations, evidence, threshold),
+        observations=_observations(observations, evidence, threshold, names),
         expected=pd.concat(expectations) if expected is not None else None,
         threshold=threshold.value,
         series=observations.series,
@@ -116,9 +110,18 @@ def assemble(
     )
 
 
-def _nothing(series: Series, length: int) -> tuple[Floats, Floats, Floats]:
-    empty = np.full((len(series.names), length), np.nan, dtype=np.float32)
-    return empty[0], empty, empty[0]
+def _stitched(
+    whole: Observations, pieces: Sequence[Evidence], threshold: Threshold
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Of one series: scores per row, contributions (row, variable), causes, and the scores that count for intervals."""
+    steps = stitch(whole, [e.steps for e in pieces], 0)
+    blame = stitch(whole, [e.contributions for e in pieces], 0, lead=(len(whole.names),)).T
+    causes = stitch(whole, [e.causes for e in pieces], 0)
+    flagged = [np.full(whole.length, e.score > threshold.value) for e in pieces]
+    inside = stitch(whole, flagged, 0, fill=False)
+    # In double precision, as an observation's verdict is: against float32 numpy would round the threshold.
+    judged = np.where((inside == 1) & ~np.isnan(steps), steps.astype(np.float64), -np.inf)
+    return steps, blame, causes, judged
 
 
 def _intervals(steps: Floats, threshold: Threshold, gap: int) -> list[tuple[int, int]]:
@@ -177,22 +180,15 @@ def _shares(series: Series, blame: Floats) -> dict[str, float]:
     return {name: share for name, share in shares.items() if share >= LEAST_SHARE or name == first}
 
 
-def _observations(observations: Observations, evidence: Sequence[Evidence], threshold: Threshold) -> pd.DataFrame:
+def _observations(
+    observations: Observations, evidence: Sequence[Evidence], threshold: Threshold, views: Sequence[str]
+) -> pd.DataFrame:
     rows = []
     for i, (place, found) in enumerate(zip(observations.places, evidence, strict=True)):
         series = observations.series[place.series]
         first, last = max(place.start, 0), min(place.start + observations.length, len(series))
         start, end = series.clock.at([first, last])
-        rows.append(
-            {
-                "entity": series.entity,
-                "start": start,
-                "end": end,
-                "coverage": observations.coverage(i),
-                "score": found.score,
-                **{f"{name}_score": value for name, value in found.views.items()},
-                "anomalous": found.score > threshold.value,
-            }
-        )
-    columns = ["entity", "start", "end", "coverage", "score", "anomalous"]
-    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)
+        scores = [found.score, *found.views.values()]
+        rows.append([series.entity, start, end, observations.coverage(i), *scores, found.score > threshold.value])
+    columns = ["entity", "start", "end", "coverage", "score", *(f"{name}_score" for name in views), "anomalous"]
+    return pd.DataFrame(rows, columns=columns)

@@ -19,6 +19,7 @@ class RobustZ(Detector):
     """`top3max`: at each step the mean of the 3 most deviating variables; the observation scores as its worst step."""
 
     name: ClassVar[str] = "robust-z"
+    views: ClassVar[tuple[str, ...]] = ("deviation",)
 
     def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
         pass  # the normalisation that the base class learns is the whole model

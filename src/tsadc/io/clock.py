@@ -57,14 +57,17 @@ def ticks_of(times: pd.DatetimeIndex, source: str, first: int = 0) -> NDArray[np
     if times.isna().any():
         row = int(np.flatnonzero(times.isna())[0])
         raise DataError(f"{source} has no time at row {first + row}; every row needs one.")
+    # In UTC and as NumPy writes them: pandas can neither shift nor print years that Python does not know.
+    utc = times if times.tz is None else times.tz_convert(None)
     least, most = pd.Timestamp.min.year, pd.Timestamp.max.year
-    wrong = np.flatnonzero((times.year <= least) | (times.year >= most))
+    wrong = np.flatnonzero((utc.year <= least) | (utc.year >= most))
     if len(wrong):
+        row = int(wrong[0])
         raise DataError(
-            f"{source} has the time {times[wrong[0]]} at row {first + wrong[0]}; the year must be {least + 1} to "
-            f"{most - 1}."
+            f"{source} has the time {str(utc.to_numpy()[row]).replace('T', ' ')} at row {first + row}; the year must "
+            f"be {least + 1} to {most - 1}."
         )
-    return np.asarray(times.as_unit("ns").asi8)
+    return np.asarray(utc.as_unit("ns").asi8)
 
 
 def check_hour(times: pd.DatetimeIndex, steps: NDArray[np.int64], source: str) -> None:

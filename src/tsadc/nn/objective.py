@@ -49,7 +49,8 @@ class Source(Protocol):
 
 def derive(*key: int) -> int:
     """A seed for torch, well mixed from small numbers such as (seed, epoch, purpose)."""
-    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    # With its length: SeedSequence pads with zeros, so that (1,) and (1, 0) would be the same.
+    return int(np.random.SeedSequence((len(key), *key)).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def evaluate(

@@ -29,6 +29,10 @@ EVIDENCE = {
         "Variables out of step",
         "The variables do not go together the way they did in the history.",
     ),
+    "conditional": (
+        "Variables out of step",
+        "The values are not what the other variables suggest.",
+    ),
     "deviation": (
         "Extreme values",
         "Values far outside what is usual for these variables.",

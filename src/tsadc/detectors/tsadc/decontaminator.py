@@ -43,7 +43,7 @@ class Decontaminator(nn.Module):
         loss: Literal["masked", "entire"] = "masked"
         at: Literal["uniform", "last"] = "last"
         diffusion: Diffusion.Config = field(
-            default_factory=lambda: Diffusion.Config(steps=50, beta_start=1e-4, beta_end=0.2, target="start")
+            default_factory=lambda: Diffusion.Config(steps=50, beta_start=1e-4, beta_end=0.35, target="start")
         )
 
         def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from tsadc.config import require, to_mapping, update
-from tsadc.detectors.base import Common, Detector, Fitting
+from tsadc.detectors.base import Common, Detector, Fitting, Scored
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.tsadc import scoring
 from tsadc.detectors.tsadc.decontaminator import Decontaminator
@@ -23,7 +23,7 @@ from tsadc.nn.objective import derive
 from tsadc.nn.train import Training, train
 from tsadc.series import Observations
 
-CALIBRATION = 256  # training observations that set the scale of the views; medians and quartiles need no more
+CALIBRATION = 128  # training observations that set the scale of the views; medians and quartiles need no more
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,7 @@ class TSADC(Detector):
     """
 
     name: ClassVar[str] = "tsadc"
+    views: ClassVar[tuple[str, ...]] = scoring.VIEWS
     Config: ClassVar[type[Config]] = Config
 
     def _fit(self, train_part: Observations, validation: Observations, fitting: Fitting) -> None:
@@ -138,9 +139,20 @@ class TSADC(Detector):
         )
         self.network_, self.history_ = network, history
         self.provenance_["training"] = history.as_dict()
-        some = np.linspace(0, len(train_part) - 1, min(len(train_part), CALIBRATION)).astype(int)
-        examiner = self._examiner()
-        self.head_ = scoring.Head.fit(settings.scoring, [examiner.residuals(train_part.read(int(i))) for i in some])
+        self.head_ = self._head(train_part, fitting.progress)
+
+    def _head(self, history: Observations, progress: Callable[[Any], None] | None) -> scoring.Head:
+        """The default puts views on one scale, learnt from training observations; the paper's adds them as they are."""
+        config = self.settings.scoring
+        if config.head == "paper":
+            return scoring.Head(config, np.zeros(len(self.views)), np.ones(len(self.views)))
+        some = np.linspace(0, len(history) - 1, min(len(history), CALIBRATION)).astype(int)
+        examiner, found = self._examiner(), []
+        for done, i in enumerate(some, start=1):
+            found.append(examiner.residuals(history.read(int(i))))
+            if progress is not None:
+                progress(Scored(done, len(some)))
+        return scoring.Head.fit(config, found)
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
         examiner = self._examiner()
