@@ -27,7 +27,10 @@ def judge(observations: Observations, seed: int, quiet: float = 0.6) -> list[Evi
     out = []
     for i in range(len(observations)):
         measured = ~np.isnan(observations.read(i)).all(axis=0)
-        steps = np.where(rng.random(observations.length) < quiet, 0.2, rng.uniform(1.1, 9, observations.length))
+        # Three levels: ordinary, unusual but below the threshold, above it; some observations have nothing above it.
+        level = rng.random(observations.length)
+        high = rng.uniform(1.1, 9, observations.length) if rng.random() < 0.8 else 0.9
+        steps = np.where(level < quiet, 0.2, np.where(level < quiet + 0.2, 0.7, high))
         steps = np.where(measured, steps, np.nan).astype(np.float32)
         blame = np.where(measured, rng.exponential(size=(len(NAMES), observations.length)) ** 3, np.nan)
         causes = np.where(measured, rng.integers(0, 2, observations.length), np.nan)
@@ -54,11 +57,25 @@ def slow_rows(observations: Observations, arrays: list[np.ndarray], number: int)
     return out
 
 
-def slow_intervals(steps: list[float], merge: int) -> list[tuple[int, int]]:
-    """Rows above the threshold, with every hole of fewer than `merge` rows between two of them filled."""
-    flags = [step > THRESHOLD.value for step in steps]
-    filled = list(flags)
-    hot = [row for row, flag in enumerate(flags) if flag]
+def slow_flags(observations: Observations, evidence: list[Evidence], number: int) -> list:
+    """1 for each row of an observation above the threshold."""
+    above = [np.full(observations.length, float(e.score > THRESHOLD.value)) for e in evidence]
+    return slow_rows(observations, above, number)
+
+
+def slow_intervals(steps: list[float], merge: int, flagged: list[float]) -> list[tuple[int, int]]:
+    """From every row above the threshold both ways while rows, of observations above the threshold, stay above the
+    median; then every hole of fewer than `merge` rows filled."""
+    warm = [step > THRESHOLD.middle and flag == 1 for step, flag in zip(steps, flagged, strict=True)]
+    filled = [False] * len(steps)
+    for row, step in enumerate(steps):
+        if warm[row] and step > THRESHOLD.value:
+            for direction in (1, -1):
+                at = row
+                while 0 <= at < len(steps) and warm[at]:
+                    filled[at] = True
+                    at += direction
+    hot = [row for row, flag in enumerate(filled) if flag]
     for one, two in itertools.pairwise(hot):
         if two - one - 1 < merge:
             filled[one : two + 1] = [True] * (two - one + 1)
@@ -82,7 +99,7 @@ def test_intervals_against_a_slow_loop(rows, clock, seed, merge, entities):
         steps = slow_rows(observations, [e.steps for e in evidence], number)
         blame = slow_rows(observations, [e.contributions for e in evidence], number)
         causes = slow_rows(observations, [e.causes for e in evidence], number)
-        for start, stop in slow_intervals(steps, merge):
+        for start, stop in slow_intervals(steps, merge, slow_flags(observations, evidence, number)):
             worst = max(range(start, stop), key=lambda row: -1 if np.isnan(steps[row]) else steps[row])
             weight = np.nansum(np.square(np.array(blame[start:stop], dtype=np.float64)), axis=0)
             expected.append((series, start, stop, steps[worst], causes[worst], weight / weight.sum()))
@@ -163,7 +180,7 @@ def test_timeline_variables_and_expected_say_the_same_as_the_evidence(clock):
         steps = slow_rows(observations, [e.steps for e in evidence], number)
         np.testing.assert_array_equal(timeline["score"], steps)
         inside = np.zeros(20, dtype=bool)
-        for start, stop in slow_intervals(steps, 2):
+        for start, stop in slow_intervals(steps, 2, slow_flags(observations, evidence, number)):
             inside[start:stop] = True
         np.testing.assert_array_equal(timeline["anomalous"], inside)
         blame = np.array(slow_rows(observations, [e.contributions for e in evidence], number))
@@ -202,7 +219,7 @@ def test_nothing_scored_gives_tables_with_nothing_in_them(expected):
 def test_entities_on_different_clocks_share_a_result():
     series = (Series(np.zeros((6, 7)), NAMES, DATED, "x"), Series(np.zeros((6, 7)), NAMES, Clock(), "y"))
     observations = cut(series, 6, 0).observations
-    result = gather(observations, judge(observations, 3, quiet=0.0))
+    result = gather(observations, judge(observations, 4, quiet=0.0))
     assert set(result.intervals["entity"]) == {"x", "y"}
     assert len(result.timeline) == 12
 

@@ -405,7 +405,7 @@ def test_frozen_parameters_stay() -> None:
 )
 def test_settings_out_of_range_are_named(settings: dict[str, float]) -> None:
     (name,) = settings
-    with pytest.raises(ConfigError, match=f"setting {name} must be"):
+    with pytest.raises(ConfigError, match=f"`{name}` must be"):
         Training(**settings)
 
 

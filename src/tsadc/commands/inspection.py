@@ -19,7 +19,6 @@ from tsadc.series import Clock, Floats, Series
 if TYPE_CHECKING:
     from tsadc.detectors.tsadc.detector import Config
 
-CHUNK = 100_000
 MOST = 20  # entities listed one by one
 
 
@@ -100,8 +99,7 @@ def _count(series: Series) -> _Counted:
     variables = len(series.names)
     measured, empty = np.zeros(variables, dtype=np.int64), 0
     low, high = np.full(variables, np.inf), np.full(variables, -np.inf)
-    for first in range(0, len(series), CHUNK):
-        values = np.asarray(series.values[first : first + CHUNK])
+    for values in series.chunks():
         finite = np.isfinite(values)
         measured += finite.sum(axis=0)
         empty += int((~finite.any(axis=1)).sum())

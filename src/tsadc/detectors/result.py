@@ -46,7 +46,8 @@ class Threshold:
 @dataclass(frozen=True)
 class Result:
     """`intervals`, `timeline`, `variables`, `observations` are data frames; `expected` holds, in the input's units,
-    what the detector expected to see (None if it has no expectation)."""
+    what the detector expected to see (None if it has no expectation). `middle` is the median training score, `length`
+    the rows of an observation."""
 
     intervals: pd.DataFrame
     timeline: pd.DataFrame
@@ -54,6 +55,8 @@ class Result:
     observations: pd.DataFrame
     expected: pd.DataFrame | None
     threshold: float
+    middle: float
+    length: int
     series: tuple[Series, ...]
     left_out: int = 0
 
@@ -105,6 +108,8 @@ def assemble(
         observations=_observations(observations, evidence, threshold, names),
         expected=pd.concat(expectations) if expected is not None else None,
         threshold=threshold.value,
+        middle=threshold.middle,
+        length=observations.length,
         series=observations.series,
         left_out=left_out,
     )

@@ -21,6 +21,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from tsadc.config import require
 from tsadc.errors import ConfigError
 
 Target = Literal["noise", "start"]
@@ -42,13 +43,10 @@ class Diffusion:
         target: Target = "noise"
 
         def __post_init__(self) -> None:
-            if self.steps < 1:
-                raise ConfigError(f"Diffusion needs at least 1 step, but steps is {self.steps}.")
-            if not 0 < self.beta_start <= self.beta_end < 1:
-                raise ConfigError(
-                    "The noise schedule needs 0 < beta_start <= beta_end < 1, "
-                    f"but beta_start is {self.beta_start} and beta_end is {self.beta_end}."
-                )
+            require(self.steps >= 1, "steps", "at least 1", self.steps)
+            require(0 < self.beta_start < 1, "beta_start", "between 0 and 1, both excluded", self.beta_start)
+            lowest = f"at least beta_start ({self.beta_start}) and below 1"
+            require(self.beta_start <= self.beta_end < 1, "beta_end", lowest, self.beta_end)
             if self.target not in get_args(Target):
                 raise ConfigError(f"The diffusion target is one of {get_args(Target)}, but it is {self.target!r}.")
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tsadc.config import require
 from tsadc.errors import ConfigError, DataError, ModelFileError, TsadcError
 from tsadc.nn import checkpoint as files
 from tsadc.nn import objective
@@ -47,17 +48,17 @@ class Training:
     ema: float = 0.0
 
     def __post_init__(self) -> None:
-        self._require("at least 1", lambda value: value >= 1, "epochs", "batch", "micro_batch")
-        self._require("positive", lambda value: 0 < value < math.inf, "learning_rate", "ssm_learning_rate")
-        zero_is_off = ("weight_decay", "warmup_epochs", "patience", "clip")
-        self._require("zero or positive", lambda value: 0 <= value < math.inf, *zero_is_off)
-        self._require("at least 0 and below 1", lambda value: 0 <= value < 1, "ema")
+        for name in ("epochs", "batch", "micro_batch"):
+            self._check(name, "at least 1", lambda value: value >= 1)
+        for name in ("learning_rate", "ssm_learning_rate"):
+            self._check(name, "positive", lambda value: 0 < value < math.inf)
+        for name in ("weight_decay", "warmup_epochs", "patience", "clip"):
+            self._check(name, "zero or positive", lambda value: 0 <= value < math.inf)
+        self._check("ema", "at least 0 and below 1", lambda value: 0 <= value < 1)
 
-    def _require(self, expected: str, holds: Callable[[float], bool], *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and not holds(value):
-                raise ConfigError(f"The training setting {name} must be {expected}, but is {value}.")
+    def _check(self, name: str, expected: str, holds: Callable[[float], bool]) -> None:
+        value = getattr(self, name)
+        require(value is None or holds(value), name, expected, value)
 
 
 @dataclass(frozen=True)

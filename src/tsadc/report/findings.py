@@ -82,6 +82,7 @@ class Findings:
     tracks: tuple[Track, ...]
     found: tuple[Finding, ...]
     threshold: float
+    middle: float
     left_out: int
 
     @property
@@ -120,14 +121,10 @@ class Findings:
 
     @cached_property
     def _scale(self) -> tuple[float, float]:
-        """What is drawn at the bottom, and the median training score as the severities give it away."""
+        """What is drawn at the bottom, and the median training score."""
         scores = np.concatenate([track.score[np.isfinite(track.score)] for track in self.tracks])
         low = float(np.quantile(scores, 0.01)) if len(scores) else self.threshold - 1
-        worst = self.found[0] if self.found else None
-        if worst is None or not 0 < worst.severity < 1:
-            return low, low
-        origin = self.threshold - (worst.score - self.threshold) * (1 - worst.severity) / worst.severity
-        return min(low, self.threshold - 1e-12), origin
+        return min(low, self.threshold - 1e-12), self.middle
 
 
 def read(result: Result, truth: Sequence[Truth]) -> Findings:
@@ -142,7 +139,6 @@ def read(result: Result, truth: Sequence[Truth]) -> Findings:
     flagged = result.timeline["anomalous"].to_numpy(dtype=bool)
     contributions = result.variables.to_numpy()
     expected = None if result.expected is None else result.expected.to_numpy()
-    lengths = _lengths(result)
     tracks, first = [], 0
     for series in result.series:
         part = slice(first, first + len(series))
@@ -154,25 +150,14 @@ def read(result: Result, truth: Sequence[Truth]) -> Findings:
                 flagged[part],
                 contributions[part],
                 None if expected is None else expected[part],
-                lengths.get(series.entity, max(lengths.values(), default=len(series))),
+                result.length,
                 tuple(true for true in truth if true.entity == series.entity),
             )
         )
     by_entity = {track.entity: track for track in tracks}
     worst = result.worst(len(result.intervals))
     found = [_finding(row, rank, by_entity) for rank, (_, row) in enumerate(worst.iterrows(), start=1)]
-    return Findings(tuple(tracks), tuple(found), float(result.threshold), int(result.left_out))
-
-
-def _lengths(result: Result) -> dict[str, int]:
-    """Rows per observation, by entity; one at the end of a series may be partial, the longest is whole."""
-    clocks = {series.entity: Times(series.clock) for series in result.series}
-    lengths: dict[str, int] = {}
-    frame = result.observations
-    for entity, start, end in zip(frame["entity"], frame["start"], frame["end"], strict=True):
-        rows = clocks[entity].row(end) - clocks[entity].row(start)
-        lengths[entity] = max(lengths.get(entity, 1), rows)
-    return lengths
+    return Findings(tuple(tracks), tuple(found), float(result.threshold), float(result.middle), int(result.left_out))
 
 
 def _finding(row: pd.Series, rank: int, tracks: dict[str, Track]) -> Finding:

@@ -30,7 +30,11 @@ GUIDE = (
         "Each variable's part of the deviation within the interval, squared, so that one far off outweighs many "
         "that are a little off. Shares under 5 % go unnamed.",
     ),
-    ("Interval", "It begins with its first unusual row and ends where the next ordinary row begins."),
+    (
+        "Interval",
+        "It holds a row above the threshold, and reaches both ways as long as scores stay above the typical highest "
+        "score of the history. Intervals that almost touch are one. It ends where the next row begins.",
+    ),
     ("Expected", "What the detector would have expected to measure. Gaps in a line are missing measurements."),
 )
 

@@ -24,7 +24,8 @@ class Dependencies(nn.Module):
 
     @dataclass(frozen=True)
     class Config:
-        """`own=False` reconstructs each variable from its neighbours alone, so that copying the input is no way out;
+        """`own=False` reconstructs each variable from its neighbours alone (its own past only shapes the weights of
+        the graph), so that copying the input is no way out;
         `identity` lets the network know which variable it looks at. The paper has neither, and zeta = 0.6."""
 
         features: int = 32
