@@ -7,6 +7,7 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 
 
 def _data_folder() -> Path:

@@ -84,6 +84,14 @@ def test_the_python_runs(file, tmp_path, monkeypatch):
                 assert list(getattr(result, name).columns) == re.sub(r" \(.*\)", "", text).split(", ")
 
 
+def test_the_guide_to_reading_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks("docs/guides/reading.md", "python")
+    scope = {}
+    exec(code, scope)
+    assert all(len(one) == 288 for one in scope["series"])
+
+
 def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make ([\w-]+)", "\n".join(blocks("README.md", "console")), flags=re.MULTILINE):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -229,6 +230,8 @@ def main() -> None:
     """Run a command. What a user can cause ends in one sentence and exit code 2."""
     warnings.showwarning = _show_notice
     warnings.filterwarnings("always", category=TsadcNotice)
+    # Idle threads that wait by spinning bring a shared machine to a halt; this must stand before torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     keep_freed_memory()
     try:
         app()

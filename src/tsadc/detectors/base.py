@@ -215,7 +215,7 @@ class Detector(BaseEstimator, ABC):
 
     @final
     def detect_parts(
-        self, X: Any, *, rows: int = 100_000, progress: Callable[[Any], None] | None = None
+        self, X: Any, *, rows: int = 20_000, progress: Callable[[Any], None] | None = None
     ) -> Iterator[Result]:
         """What `detect` finds, in parts of about `rows` rows, for requests larger than memory. One after the other the
         parts are the whole: each ends with its series or after an observation that is not anomalous, so that no
