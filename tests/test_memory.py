@@ -22,9 +22,9 @@ finally:
     print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 SMALL = [
-    "--length", LENGTH, "--preset", "tiny", "--epochs", 1, "--set", "decontaminator.channels=4",
-    "--set", "scoring.masks=2", "--set", "dependencies.features=4", "--set", "dependencies.graphs=1", "--set", "decontaminator.state=2",
-    "--set", "dependencies.state=2",
+    "--length", LENGTH, "--preset", "tiny", "--epochs", 1, "--set", "scoring.masks=2",
+    "--set", "decontaminator.channels=4", "--set", "decontaminator.state=2",
+    "--set", "dependencies.features=4", "--set", "dependencies.state=2", "--set", "dependencies.graphs=1",
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from tsadc.data.plant import Plant
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector
 from tsadc.detectors.result import Result
+from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision, cut
 from tsadc.series import Split
 from tsadc.windows import cut as cut_series
@@ -37,10 +38,9 @@ def demonstrate(
     shortens the training of the default configuration."""
     split = Plant(plant).split()
     labels = split.test.touched(cut_series(split.test.series, plant.length).observations)
-    tsadc = find("tsadc")
-    config = tsadc.Config() if epochs is None else tsadc.Config.with_settings(training={"epochs": epochs})  # type: ignore[attr-defined]
+    shorter = {} if epochs is None else {"training": {"epochs": epochs}}
     settings: dict[str, Any] = {"length": plant.length, "contamination": plant.contamination, "seed": seed}
-    detector = tsadc(**settings, config=config).fit(split.train, progress=progress)
+    detector = TSADC(**settings, config=TSADC.Config.with_settings(**shorter)).fit(split.train, progress=progress)
     result = detector.detect(split.test.series, progress=progress)
     scores = result.observations["score"].to_numpy()
     rows = [_row("tsadc", labels, scores, detector.threshold_)]
