@@ -33,7 +33,7 @@ def test_extra_variables_are_left_out_with_a_notice():
 def test_a_missing_variable_is_named_with_the_nearest_there_is():
     with pytest.raises(DataError) as caught:
         match([series("flow", "presure")], ("flow", "pressure"))
-    assert str(caught.value) == ("'pump' lacks 1 of the 2 expected variables: pressure; did you mean `presure`.")
+    assert str(caught.value) == ("'pump' lacks 1 of the 2 expected variables: pressure; perhaps 'presure' is meant.")
 
 
 def test_many_missing_variables_are_counted_and_some_named():
@@ -56,3 +56,10 @@ def test_the_columns_of_a_bare_array_count_by_position():
 def test_a_frame_for_a_model_of_a_bare_array_is_refused_with_the_fix():
     with pytest.raises(DataError, match="columns of a bare array, so pass one here too"):
         match([series("x", "y")], unnamed(2))
+
+
+def test_only_a_variable_that_is_left_over_can_be_meant():
+    with pytest.raises(DataError, match=r"expected variables: v2; perhaps 'V2' is meant\.$"):
+        match([series("v1", "V2", "v3")], ("v1", "v2", "v3"))
+    with pytest.raises(DataError, match=r"expected variables: v2\.$"):
+        match([series("v1", "v3")], ("v1", "v2", "v3"))

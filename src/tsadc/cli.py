@@ -29,7 +29,7 @@ app.add_typer(data_app, name="data")
 Data = Annotated[
     list[Path], typer.Argument(help="Data files or folders of them, one entity (machine, patient) per file.")
 ]
-Time = Annotated[str | None, typer.Option("--time", help="The column that holds the time.  [default: found]")]
+Time = Annotated[str | None, typer.Option("--time", help="The column that holds the time. (default: found)")]
 Entity = Annotated[str | None, typer.Option("--entity", help="The column that names each row's entity.")]
 Every = Annotated[str | None, typer.Option("--every", help="Put rows on a grid of this step, such as 1min, by means.")]
 Columns = Annotated[str | None, typer.Option("--columns", help="The variables to take, separated by commas.")]
@@ -67,13 +67,13 @@ def demo(
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
-    length: Annotated[int | None, typer.Option(help="Rows per observation.  [default: 600]")] = None,
-    contamination: Annotated[float | None, typer.Option(help="Estimated anomalous share.  [default: 0.1]")] = None,
+    length: Annotated[int | None, typer.Option(help="Rows per observation. (default: 600)")] = None,
+    contamination: Annotated[float | None, typer.Option(help="Estimated anomalous share. (default: 0.1)")] = None,
     preset: Annotated[str, typer.Option(help="default, paper or tiny.")] = "default",
     config: Annotated[Path | None, typer.Option(help="Settings in a TOML file.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="One setting, as section.name=value.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Train for at most this many epochs.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all randomness.  [default: 0]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all randomness. (default: 0)")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
     time: Time = None,
     entity: Entity = None,
@@ -161,7 +161,7 @@ def adapt(
 @app.command()
 def info(
     what: Annotated[list[Path], typer.Argument(help="A model folder, or data as for `tsadc fit`.")],
-    length: Annotated[int | None, typer.Option(help="Rows per observation, for the estimate.  [default: 600]")] = None,
+    length: Annotated[int | None, typer.Option(help="Rows per observation, for the estimate. (default: 600)")] = None,
     preset: Annotated[str, typer.Option(help="default, paper or tiny, for the estimate.")] = "default",
     time: Time = None,
     entity: Entity = None,

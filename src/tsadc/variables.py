@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from difflib import get_close_matches
 
-from tsadc.config import nearest
 from tsadc.errors import DataError, TsadcNotice
 from tsadc.series import Series
 
@@ -30,15 +30,16 @@ def _match(series: Series, names: tuple[str, ...]) -> Series:
             raise DataError(f"{series.entity!r} has {len(series.names)} variables, but {len(names)} were expected.")
         return Series(series.values, names, series.clock, series.entity)
     missing = [name for name in names if name not in series.names]
+    extra = [name for name in series.names if name not in names]
     if missing:
-        hint = nearest(missing[0], series.names) if len(missing) == 1 else ""
+        close = get_close_matches(missing[0].lower(), [name.lower() for name in extra], n=1)
+        hint = next((f"; perhaps {name!r} is meant" for name in extra if [name.lower()] == close), "")
         if names == unnamed(len(names)):
             hint = "; those are the columns of a bare array, so pass one here too"
         raise DataError(
             f"{series.entity!r} lacks {len(missing)} of the {len(names)} expected variables: "
             f"{', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}{hint}."
         )
-    extra = [name for name in series.names if name not in names]
     if extra:
         warnings.warn(
             f"{series.entity!r} has variables the others do not, which are left out: {', '.join(extra[:5])}"

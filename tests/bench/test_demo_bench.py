@@ -42,7 +42,7 @@ def test_the_result_is_of_the_unseen_part(shown: Demonstration) -> None:
 
 def test_the_table_holds_what_each_score_is_worth(shown: Demonstration, labels: Booleans) -> None:
     table = shown.comparison.set_index("detector")
-    assert list(table.index) == ["tsadc", "robust-z", "random", "flag everything"]
+    assert list(table.index) == ["tsadc", "ridge", "robust-z", "random", "flag everything"]
     assert list(table.columns) == ["AUROC", "AP", "F1"]
     scores = shown.result.observations["score"].to_numpy()
     robust = find("robust-z")(length=60, contamination=0.1, seed=1).fit(shown.split.train)

@@ -42,10 +42,16 @@ def test_a_model_in_words(model: Path) -> None:
     assert about["training"].startswith(f"1 epoch, best 1 (validation loss {training['epochs'][0]['validation']:.4f})")
 
 
-def test_a_model_is_described_without_its_weights(model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_a_model_with_damaged_weights_is_not_described(model: Path, tmp_path: Path, damage: str) -> None:
     folder = Path(shutil.copytree(model, tmp_path / "model"))
-    (folder / "model.safetensors").unlink()
-    assert about_model(folder) == about_model(model)
+    weights = folder / "model.safetensors"
+    data = weights.read_bytes()
+    weights.unlink()
+    if damage == "truncated":
+        weights.write_bytes(data[:-10])
+    with pytest.raises(ModelFileError, match="incomplete" if damage == "missing" else "truncated"):
+        about_model(folder)
 
 
 def test_a_model_that_was_not_trained_by_epochs(tmp_path: Path) -> None:

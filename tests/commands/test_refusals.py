@@ -52,9 +52,15 @@ FILES: dict[str, tuple[str, str]] = {
     "variable without values": (text(frame().assign(c=np.nan)), "Variable 'c' has no value at all"),
     "no values": (text(frame().assign(a=np.nan, b=np.nan, c=np.nan, d=np.nan)), "no value"),
     "all constant": (text(frame().assign(a=1.0, b=2.0, c=3.0, d=4.0)), "Every variable of the history is constant"),
-    "shorter than an observation": (text(frame(30)), "at least 5 observations of 40 rows, but the history has 30"),
+    "shorter than an observation": (
+        text(frame(30)),
+        "but the history of 30 rows in 1 series gives 1",
+    ),
     "one row": (text(frame(1)), "single row"),
-    "four observations": (text(frame(160)), "at least 5 observations of 40 rows, but the history has 160"),
+    "four observations": (
+        text(frame(160)),
+        "but the history of 160 rows in 1 series gives 4",
+    ),
     "time twice": (times(lambda t: moved(t, 9, "2026-01-01 00:08")), "twice, at rows 8 and 9"),
     "unsorted": (times(lambda t: t[::-1].set_axis(t.index)), "should be sorted by time, but row 1"),
     "irregular": (times(lambda t: moved(t, 9, "2026-01-01 00:09:30")), "row 9"),
@@ -103,7 +109,7 @@ def test_fit_refuses_what_is_no_table(history: tuple[Path, Path], tmp_path: Path
         (tmp_path / "data.xlsx",): "which is how its format is known",
         (history[0], history[0]): "was given twice",
         (history[0], other): "other.csv has other variables than",
-        (history[0], slow): "'slow' is sampled every 0 days 00:05:00",
+        (history[0], slow): "'slow' is sampled every 5min",
     }
     with untouched(tmp_path):
         for files, sentence in cases.items():
@@ -116,7 +122,7 @@ SETTINGS = {
     "--contamination -0.1": "`contamination` must be between 0 and 0.5",
     "--contamination nan": "`contamination` must be",
     "--length 4": "`length` must be at least 8",
-    "--epochs 0": "epochs must be at least 1",
+    "--epochs 0": "`training.epochs` must be at least 1",
     "--seed -1": "`seed` must be",
     "--preset tniy": "one of default, paper, tiny, but got 'tniy'",
     "--set training.epoch=3": "no setting `training.epoch`; did you mean `training.epochs`",
@@ -181,9 +187,9 @@ def test_data_that_does_not_suit_the_model_is_refused(command: str, model: Path,
     often = data.assign(time=pd.date_range("2026-01-01", periods=len(data), freq="1s"))
     cases = {
         "lacking": (data.drop(columns="c"), "'lacking' lacks 1 of the 4 expected variables: c"),
-        "renamed": (data.rename(columns={"c": "cc"}), "c; did you mean `cc`"),
+        "renamed": (data.rename(columns={"c": "cc"}), "c; perhaps 'cc' is meant"),
         "lacking_most": (data[["time", "a", "b"]], "'lacking_most' lacks 2 of the 4 expected variables: c, d"),
-        "often": (often, "sampled every 0 days 00:00:01, but 0 days 00:01:00 was expected"),
+        "often": (often, "sampled every 1s, but 1min was expected"),
         "infinite": (data.assign(b=np.inf), "column 'b' is infinite at row 0"),
     }
     for name, (wrong, _) in cases.items():

@@ -159,7 +159,7 @@ def test_labels_are_ignored():
 
 @pytest.mark.parametrize("rows", [3, 35])
 def test_too_little_history(rows):
-    with pytest.raises(DataError, match=rf"at least 5 observations of 8 rows, but the history has {rows} rows in 1 s"):
+    with pytest.raises(DataError, match=rf"at least 5 observations of 8 rows .* but the history of {rows} rows in 1 s"):
         Largest(length=8).fit(noise(rows))
     Largest(length=8).fit(noise(36))
 
@@ -183,13 +183,13 @@ def test_another_sampling_interval_is_refused():
         return pd.DataFrame(noise(rows), index=index, columns=list("abc"))
 
     detector = Largest(length=8).fit(frame("1min"))
-    expected = "'series' is sampled every 0 days 00:00:30, but 0 days 00:01:00 was expected; resample it"
+    expected = "'series' is sampled every 30s, but 1min was expected; resample it"
     for call in (detector.detect, detector.adapt):
         with pytest.raises(DataError, match=expected):
             call(frame("30s"))
     with pytest.raises(DataError, match=expected):
         Largest(length=8).fit(frame("1min"), validation=frame("30s"))
-    with pytest.raises(DataError, match="'b' is sampled every 0 days 00:00:30"):
+    with pytest.raises(DataError, match="'b' is sampled every 30s"):
         Largest(length=8).fit({"a": frame("1min"), "b": frame("30s")})
     detector.detect(noise(16))  # without a clock there is nothing to compare
 
@@ -245,3 +245,13 @@ def test_settings_come_from_the_constructor_then_from_the_configuration_then_fro
 def test_settings_out_of_range(settings, expected):
     with pytest.raises(ConfigError, match=expected):
         Common(**settings)
+
+
+@pytest.mark.parametrize("rows", [0, 7])
+def test_too_little_history_to_adapt_to_is_refused(rows):
+    detector = Largest(length=8).fit(noise(80))
+    little = np.full((40, noise(8).shape[1]), np.nan)
+    little[:rows] = 1.0
+    with pytest.raises(DataError, match=f"needs at least 8 rows with values, but its history has {rows}"):
+        detector.adapt({"new": little})
+    assert "new" not in detector.scaler_.entities

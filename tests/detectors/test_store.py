@@ -122,3 +122,29 @@ def test_a_folder_that_exists_is_left_alone(folder, history):
     with pytest.raises(OutputError, match="model exists already; choose another name or remove it"):
         RobustZ(length=8).fit(history).save(folder)
     assert (folder / SETTINGS).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("threshold", float("nan")),
+        ("variables", ["a", "a", "a"]),
+        ("clock", {"start": 0, "interval": -5, "dated": False, "timezone": None}),
+        ("provenance", {"data": None}),
+    ],
+)
+def test_values_that_would_give_nonsense_are_refused(folder, name, value):
+    settings = json.loads((folder / SETTINGS).read_text())
+    settings[name] = value
+    (folder / SETTINGS).write_text(json.dumps(settings))
+    with pytest.raises(ModelFileError, match=f"`{name}` is not what was saved; save the model anew"):
+        load(folder)
+
+
+@pytest.mark.parametrize("change", [{"center": [1.0]}, {"scale": [0.0, 0.0, 0.0]}])
+def test_a_scaler_that_does_not_fit_is_refused(folder, change):
+    settings = json.loads((folder / SETTINGS).read_text())
+    settings["scaler"]["pooled"] |= change
+    (folder / SETTINGS).write_text(json.dumps(settings))
+    with pytest.raises(ModelFileError, match="`scaler` is not what was saved"):
+        load(folder)

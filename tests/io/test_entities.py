@@ -94,9 +94,7 @@ def test_parts_of_an_entity_that_cannot_be_joined(tmp_path):
     write(two, TIMES[4:].tz_localize("UTC"))
     assert "only one of them says in which time zone its times are" in refusal([one, two])
     write(two, TIMES[:2] + pd.Timedelta("5min 20s"))
-    assert refusal([one, two]).startswith(
-        f"Entity 'p' of {one} and {two} should be sampled regularly, every 0 days 00:01"
-    )
+    assert refusal([one, two]).startswith(f"Entity 'p' of {one} and {two} should be sampled regularly, every 1min")
     two.write_text("host,a,b\np,1,2\n")
     assert "but has no times there to be put in order by" in refusal([one, two])
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.store import ARRAYS, SETTINGS, read_settings
+from tsadc.detectors.store import ARRAYS, SETTINGS, read_arrays, read_settings
 from tsadc.errors import ModelFileError
 from tsadc.report.words import THIN, Times, count
 from tsadc.series import Clock, Floats, Series
@@ -28,8 +28,9 @@ def is_model(path: Path) -> bool:
 
 
 def about_model(folder: Path) -> list[tuple[str, str]]:
-    """Reads the settings only: no weights, no torch."""
+    """From the settings, after a check that the weights are those saved with them; torch is not needed."""
     model = read_settings(folder)
+    read_arrays(folder, model)
     try:
         return _about_model(model)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError):

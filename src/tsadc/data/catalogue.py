@@ -56,7 +56,7 @@ def prepare(name: str, raw: str | Path, out: str | Path, *, skip_bad: bool = Fal
                 continue
             used |= {_relative(file, raw): _digest(file) for file in record.files}
         if not writer.labels:
-            raise DataError(f"{raw} has no usable observation of {dataset.card.title} in {len(records)} records.")
+            raise DataError(f"{raw} has no usable observation of {dataset.card.title} in {len(records)} record(s).")
         writer.finish(_about(dataset, used, left_out, skipped))
     if skipped:
         warnings.warn(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
@@ -20,7 +19,7 @@ from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, Threshold, assemble
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.io.frames import as_series
-from tsadc.io.reading import Reading
+from tsadc.io.reading import Reading, spell
 from tsadc.scale import Scaler
 from tsadc.series import Clock, Floats, Observations, Series
 from tsadc.variables import match
@@ -264,6 +263,13 @@ class Detector(BaseEstimator, ABC):
         self._require_fitted()
         series = match(as_series(X, self.settings.length, Reading(coverage=self.settings.coverage)), self.variables_)
         self._check_intervals(series, self.clock_)
+        for one in series:
+            measured = sum(int(np.isfinite(values).any(axis=1).sum()) for values in one.chunks())
+            if measured < self.settings.length:
+                raise DataError(
+                    f"Adapting to {one.entity!r} needs at least {self.settings.length} rows with values, but its "
+                    f"history has {measured}; give more of it."
+                )
         self.scaler_.adapt(series)
         return self
 
@@ -312,8 +318,8 @@ class Detector(BaseEstimator, ABC):
         for one in series:
             if expected.dated and one.clock.dated and one.clock.interval != expected.interval:
                 raise DataError(
-                    f"{one.entity!r} is sampled every {pd.Timedelta(one.clock.interval)}, but "
-                    f"{pd.Timedelta(expected.interval)} was expected; resample it."
+                    f"{one.entity!r} is sampled every {spell(one.clock.interval)}, but "
+                    f"{spell(expected.interval)} was expected; resample it."
                 )
 
     def _check_constant(self, scaler: Scaler, names: tuple[str, ...]) -> None:
@@ -332,8 +338,8 @@ class Detector(BaseEstimator, ABC):
             return
         rows, length = sum(len(one) for one in series), train.length
         raise DataError(
-            f"Training needs at least {LEAST_OBSERVATIONS} observations of {length} rows, but the history has {rows} "
-            f"rows in {len(series)} series; use a smaller length or more data."
+            f"Training needs at least {LEAST_OBSERVATIONS} observations of {length} rows with enough values, but the "
+            f"history of {rows} rows in {len(series)} series gives {len(train)}; use a smaller length or more data."
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,22 @@ def load(path: str | Path) -> Detector:
     """The detector saved at `path`; it gives the same numbers, to the bit."""
     folder = Path(path)
     settings = read_settings(folder)
+    data = read_arrays(folder, settings)
+    try:
+        arrays = load_arrays(data)
+        return _rebuild(settings, arrays)
+    except KeyError as error:
+        raise ModelFileError(f"{folder} is not a usable model: it lacks {error}.") from None
+    except ConfigError as error:
+        raise ModelFileError(f"{folder} is not a usable model: {str(error).rstrip('.')}.") from None
+    except (SafetensorError, AttributeError, TypeError, ValueError, RuntimeError):
+        raise ModelFileError(
+            f"{folder} is not a usable model: its weights do not fit what its {SETTINGS} says; save the model anew."
+        ) from None
+
+
+def read_arrays(folder: Path, settings: Mapping[str, Any]) -> bytes:
+    """The weights as they are on disk, checked to be those that were saved with the settings."""
     try:
         data = (folder / ARRAYS).read_bytes()
     except OSError:
@@ -59,14 +76,7 @@ def load(path: str | Path) -> Detector:
         raise ModelFileError(
             f"{folder / ARRAYS} is truncated or does not belong to its {SETTINGS}; save the model anew."
         )
-    try:
-        arrays = load_arrays(data)
-        return _rebuild(settings, arrays)
-    except KeyError as error:
-        raise ModelFileError(f"{folder} is not a usable model: it lacks {error}.") from None
-    except (SafetensorError, ConfigError, AttributeError, TypeError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        raise ModelFileError(f"{folder} is not a usable model: {reason}.") from None
+    return data
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -88,7 +98,25 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
+def _check(settings: Mapping[str, Any]) -> None:
+    """Refuse values that would load and then give nonsense."""
+    variables, clock, scaler = settings["variables"], settings["clock"], settings["scaler"]
+    every = [scaler["pooled"], *scaler["entities"].values()]
+    shapes = [np.shape(own[name]) for own in every for name in ("center", "scale")] + [np.shape(scaler["floor"])]
+    expected = {
+        "threshold": np.isfinite(settings["threshold"]),
+        "variables": len(variables) == len(set(variables)) > 1,
+        "clock": isinstance(clock["start"], int) and isinstance(clock["interval"], int) and clock["interval"] > 0,
+        "scaler": set(shapes) == {(len(variables),)} and all(np.min(own["scale"]) > 0 for own in every),
+        "provenance": isinstance(settings["provenance"]["data"], dict),
+    }
+    for name, holds in expected.items():
+        if not holds:
+            raise ConfigError(f"`{name}` is not what was saved; save the model anew.")
+
+
 def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Detector:
+    _check(settings)
     cls = find(settings["detector"])
     detector = cls(config=build(cls.Config, settings["settings"]))
     detector.settings_ = detector.settings

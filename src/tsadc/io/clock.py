@@ -33,8 +33,8 @@ def regular(times: pd.DatetimeIndex, values: Floats, source: str) -> tuple[Float
     if stray.any():
         row = max(1, int(np.flatnonzero(stray)[0]))
         raise DataError(
-            f"{source} should be sampled regularly, every {pd.Timedelta(interval)} as most of its rows are, but row "
-            f"{row} ({times[row]}) comes {pd.Timedelta(int(steps[row - 1]))} after the one before; put it on a grid, "
+            f"{source} should be sampled regularly, every {spell(interval)} as most of its rows are, but row "
+            f"{row} ({times[row]}) comes {spell(int(steps[row - 1]))} after the one before; put it on a grid, "
             f"for instance with every={spell(_whole(interval))!r}."
         )
     start = int(ticks[0]) if exact else even_start(ticks, rows, interval)
@@ -44,8 +44,8 @@ def regular(times: pd.DatetimeIndex, values: Floats, source: str) -> tuple[Float
     if rows[-1] + 1 > MOST_GAP * len(rows):
         row = int(steps.argmax()) + 1
         raise DataError(
-            f"{source} has {len(rows)} rows every {pd.Timedelta(interval)}, but row {row} ({times[row]}) comes "
-            f"{pd.Timedelta(int(steps[row - 1]))} after the one before; mend that time, or split the series there."
+            f"{source} has {len(rows)} rows every {spell(interval)}, but row {row} ({times[row]}) comes "
+            f"{spell(int(steps[row - 1]))} after the one before; mend that time, or split the series there."
         )
     filled = np.full((int(rows[-1]) + 1, values.shape[1]), np.nan, dtype=values.dtype)
     filled[rows] = values

@@ -126,6 +126,8 @@ class TSADC(Detector):
     def _fit(self, train_part: Observations, validation: Observations, fitting: Fitting) -> None:
         settings = self.settings
         network = self._network(len(train_part.names))
+        # The loop itself watches over the settings of training and the seed.
+        essential = {name: value for name, value in to_mapping(settings).items() if name not in ("training", "seed")}
         history = train(
             network,
             train_part,
@@ -135,7 +137,7 @@ class TSADC(Detector):
             progress=fitting.progress,
             checkpoint=fitting.checkpoint,
             resume=fitting.resume,
-            fingerprint={"data": dict(fitting.fingerprint), "settings": to_mapping(settings)},
+            fingerprint={"data": dict(fitting.fingerprint), "settings": essential},
         )
         self.network_, self.history_ = network, history
         self.provenance_["training"] = history.as_dict()
