@@ -55,6 +55,8 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder to write; an earlier demo is replaced.")] = Path("demo"),
 ) -> None:
     """Train on the simulated plant, detect on its unseen part, write a report."""
+    # Before torch is loaded: on a network this small a second thread spends more time waiting than working.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     from tsadc.commands.console import progress_bar, say
     from tsadc.commands.demo import run
 
@@ -230,8 +232,6 @@ def main() -> None:
     """Run a command. What a user can cause ends in one sentence and exit code 2."""
     warnings.showwarning = _show_notice
     warnings.filterwarnings("always", category=TsadcNotice)
-    # Idle threads that wait by spinning bring a shared machine to a halt; this must stand before torch is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     keep_freed_memory()
     try:
         app()
