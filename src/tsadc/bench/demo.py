@@ -18,7 +18,7 @@ from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision, cu
 from tsadc.series import Split
 from tsadc.windows import cut as cut_series
 
-EPOCHS = 10
+EPOCHS = 8
 
 
 @dataclass(frozen=True)
