@@ -57,6 +57,7 @@ def demo(
     """Train on the simulated plant, detect on its unseen part, write a report."""
     # Before torch is loaded: on a network this small a second thread spends more time waiting than working.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    keep_freed_memory()
     from tsadc.commands.console import progress_bar, say
     from tsadc.commands.demo import run
 
@@ -223,6 +224,8 @@ def _read(
     from tsadc.io.reading import Reading
     from tsadc.io.tables import read
 
+    if not stream:  # where memory is short, it is worth more than the time
+        keep_freed_memory()
     chosen = tuple(name.strip() for name in columns.split(",")) if columns else None
     reading = Reading(time, entity, every, chosen, rate=rate, skip_bad=skip_bad, stream=stream)
     return read(data, reading)
@@ -232,7 +235,6 @@ def main() -> None:
     """Run a command. What a user can cause ends in one sentence and exit code 2."""
     warnings.showwarning = _show_notice
     warnings.filterwarnings("always", category=TsadcNotice)
-    keep_freed_memory()
     try:
         app()
     except TsadcError as error:

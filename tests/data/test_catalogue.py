@@ -77,7 +77,7 @@ def test_nothing_usable_is_refused(raw, tmp_path):
         prepare("toy", tmp_path / "empty", tmp_path / "out")
     for file in raw.iterdir():
         file.write_text("x")
-    with pytest.raises(DataError, match="has no usable observation of Toy in 3 records"), warnings.catch_warnings():
+    with pytest.raises(DataError, match="has no usable observation of Toy in 3 record"), warnings.catch_warnings():
         prepare("toy", raw, tmp_path / "out", skip_bad=True)
     assert not (tmp_path / "out").exists()
 
