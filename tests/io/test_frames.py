@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tsadc.errors import DataError
-from tsadc.io.frames import as_series, from_frame
+from tsadc.io.frames import as_series
 from tsadc.series import Clock, Series
 
 VALUES = np.array([[1.0, 5.0], [2.0, 6.0], [np.nan, 7.0]])
@@ -160,7 +160,7 @@ def test_series_pass_through_unless_an_entity_comes_twice():
 
 
 def test_skipped_minutes_are_rows_of_nan():
-    found = from_frame(FRAME.drop(index=1).assign(time=[TIMES[0], TIMES[0] + pd.Timedelta("3min")])[:2], "m", "f.csv")
+    (found,) = as_series({"m": FRAME.drop(index=1).assign(time=[TIMES[0], TIMES[0] + pd.Timedelta("3min")])[:2]})
     assert len(found) == 2
     later = FRAME.assign(time=[TIMES[0], TIMES[1], TIMES[2] + pd.Timedelta("1min")])
-    np.testing.assert_array_equal(from_frame(later, "m", "f.csv").values[:, 1], [5, 6, np.nan, 7])
+    np.testing.assert_array_equal(as_series({"m": later})[0].values[:, 1], [5, 6, np.nan, 7])

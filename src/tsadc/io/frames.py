@@ -36,12 +36,6 @@ def as_series(data: Any, length: int | None = None, reading: Reading = PLAIN) ->
     return _some(data, "series", length, reading)
 
 
-def from_frame(frame: pd.DataFrame, entity: str, source: str, reading: Reading = PLAIN) -> Series:
-    """A pandas frame with its clock in a DatetimeIndex, in a column of timestamps, or nowhere."""
-    (found,) = assemble(parts_of(frame, entity, source, reading), reading)
-    return found
-
-
 def parts_of(frame: pd.DataFrame, entity: str, source: str, reading: Reading = PLAIN) -> list[Part]:
     """The rows of each entity in a frame: of `entity` alone, unless `reading` names the column that tells."""
     if len(frame) == 0:
