@@ -4,7 +4,7 @@ READY := $(VENV)/.ready
 # Real data for the tests that need some; they skip where it is absent.
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: demo test check format clean bench-plant
+.PHONY: demo test check format clean bench-plant bench-quality bench-speed
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -24,6 +24,15 @@ format: $(READY)
 
 bench-plant: $(READY)
 	$(VENV)/bin/python benchmarks/plant.py
+
+bench-speed: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/speed.py
+	$(VENV)/bin/python benchmarks/speed_report.py
+
+# Resumes where it was interrupted.
+bench-quality: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/quality.py --jobs 2
+	$(VENV)/bin/python benchmarks/quality.py --table
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

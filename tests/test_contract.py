@@ -25,7 +25,8 @@ START = pd.Timestamp(LENGTH * 60 * 591_690, unit="s")  # where an observation be
 FRAMES = ("intervals", "timeline", "variables", "observations", "expected")
 
 every = pytest.mark.parametrize("name", list(REGISTRY))
-every_but_chance = pytest.mark.parametrize("name", [name for name in REGISTRY if name != "random"])
+BLIND = ("random", "all-positive")  # whose scores do not hang on what happened
+every_that_looks = pytest.mark.parametrize("name", [name for name in REGISTRY if name not in BLIND])
 
 
 def waves(rows: int, seed: int, offset: float = 0.0, first: int = 0) -> pd.DataFrame:
@@ -86,7 +87,7 @@ def test_scores_are_finite_and_contributions_lie_where_something_was_measured(na
         assert np.isfinite(result.expected.to_numpy()[measured]).all()
 
 
-@every_but_chance
+@every_that_looks
 @pytest.mark.parametrize("place", [1, 4])
 def test_a_planted_anomaly_ranks_highest_and_is_found_where_it_is(name, place):
     frame = waves(6 * LENGTH, 3)
@@ -240,8 +241,8 @@ def test_an_entity_it_has_not_met(name):
     again = make(name).fit(history())
     again.scaler_.entities["three"] = again.scaler_.pooled
     assert pooled.tobytes() == again.decision_function({"three": frame}).tobytes()
-    assert own.tobytes() != pooled.tobytes()
-    if name != "random":
+    assert name == "all-positive" or own.tobytes() != pooled.tobytes()
+    if name not in BLIND:
         assert own.max() < pooled.min()
 
 
@@ -251,13 +252,16 @@ def test_every_way_to_hand_over_data_gives_the_same_scores(name):
     frame = waves(4 * LENGTH, 13)
     values = frame.to_numpy()
     detector.adapt({"series": waves(12 * LENGTH, 1)})
-    expected = detector.decision_function({"one": frame})
-    assert len(expected) == 4
     plain, dated = frame.reset_index(drop=True), frame.reset_index()
-    ways = [values, values.reshape(4, LENGTH, 5), values.tolist(), frame, plain, dated, {"one": values}]
-    ways += [{"one": values.reshape(4, LENGTH, 5)}, {"one": dated}, Series(values, tuple(NAMES), entity="one")]
-    for way in ways:
-        assert detector.decision_function(way).tobytes() == expected.tobytes()
+    # By entity: a detector may know more of one it was trained on than of one it was adapted to.
+    unnamed = [values, values.reshape(4, LENGTH, 5), values.tolist(), frame, plain, dated]
+    named = [{"one": frame}, {"one": values}, {"one": values.reshape(4, LENGTH, 5)}, {"one": dated}]
+    named += [Series(values, tuple(NAMES), entity="one")]
+    for ways in (unnamed, named):
+        found = [detector.decision_function(way) for way in ways]
+        assert found[0].shape == (4,)
+        for scores in found:
+            assert scores.tobytes() == found[0].tobytes()
 
 
 @every
@@ -337,7 +341,7 @@ def test_a_wild_value_gives_a_finite_score(name, wild):
     frame.iloc[60, 3] = wild
     result = fitted(name).detect({"one": frame})
     assert np.isfinite(result.observations["score"]).all()
-    if name != "random":
+    if name not in BLIND:
         assert result.observations["score"].argmax() == 1
         assert result.variables.iloc[60].argmax() == 3
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
 
 import typer
 
@@ -27,16 +31,53 @@ data_app = typer.Typer(help="The paper's data sets and open stand-ins.", no_args
 app.add_typer(data_app, name="data")
 
 Data = Annotated[
-    list[Path], typer.Argument(help="Data files or folders of them, one entity (machine, patient) per file.")
+    list[Path],
+    typer.Argument(help="Data files or folders of them, one entity (machine, patient) per file.", readable=False),
 ]
-Time = Annotated[str | None, typer.Option("--time", help="The column that holds the time. (default: found)")]
-Entity = Annotated[str | None, typer.Option("--entity", help="The column that names each row's entity.")]
-Every = Annotated[str | None, typer.Option("--every", help="Put rows on a grid of this step, such as 1min, by means.")]
-Columns = Annotated[str | None, typer.Option("--columns", help="The variables to take, separated by commas.")]
-Rate = Annotated[float | None, typer.Option("--rate", help="Resample recordings (WFDB, EDF, HDF5) to this many Hz.")]
+ModelOption = Annotated[Path, typer.Option("--model", help="The model folder that `tsadc fit` wrote.", readable=False)]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out files that cannot be used, and list them.")]
-Stream = Annotated[bool, typer.Option("--stream", help="Leave data in its .npy or .parquet files: larger than memory.")]
-ModelOption = Annotated[Path, typer.Option("--model", help="The model folder that `tsadc fit` wrote.")]
+
+
+@dataclass
+class Options:
+    """How data is read, as options of every command that reads some."""
+
+    time: Annotated[str | None, typer.Option("--time", help="The column that holds the time. (default: found)")] = None
+    entity: Annotated[str | None, typer.Option("--entity", help="The column that names each row's entity.")] = None
+    every: Annotated[
+        str | None, typer.Option("--every", help="Put rows on a grid of this step, such as 1min, by means.")
+    ] = None
+    columns: Annotated[str | None, typer.Option("--columns", help="The variables to take, separated by commas.")] = None
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="Resample recordings (WFDB, EDF, HDF5) to this many Hz.")
+    ] = None
+    skip_bad: SkipBad = False
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Leave data in its .npy or .parquet files: larger than memory.")
+    ] = False
+
+
+def reads(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of its `options` as parameters of its own, which is what typer makes options of."""
+    own = get_type_hints(command, include_extras=True)
+    kept = [
+        parameter.replace(annotation=own[name])
+        for name, parameter in inspect.signature(command).parameters.items()
+        if name != "options"
+    ]
+    hints, fields = get_type_hints(Options, include_extras=True), vars(Options())
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+        for name, default in fields.items()
+    ]
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        command(options=Options(**{name: given.pop(name) for name in fields}), **given)
+
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*kept, *added)}
+    called.__signature__ = inspect.Signature([*kept, *added])  # type: ignore[attr-defined]
+    return called
 
 
 @app.callback()
@@ -67,24 +108,20 @@ def demo(
 
 
 @app.command()
+@reads
 def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
     length: Annotated[int | None, typer.Option(help="Rows per observation. (default: 600)")] = None,
     contamination: Annotated[float | None, typer.Option(help="Estimated anomalous share. (default: 0.1)")] = None,
     preset: Annotated[str, typer.Option(help="default, paper or tiny.")] = "default",
-    config: Annotated[Path | None, typer.Option(help="Settings in a TOML file.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings in a TOML file.", readable=False)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="One setting, as section.name=value.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Train for at most this many epochs.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all randomness. (default: 0)")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
-    time: Time = None,
-    entity: Entity = None,
-    every: Every = None,
-    columns: Columns = None,
-    rate: Rate = None,
-    skip_bad: SkipBad = False,
-    stream: Stream = False,
+    *,
+    options: Options,
 ) -> None:
     """Learn what is normal from unlabelled history."""
     from tsadc.commands.console import complain, progress_bar, say
@@ -95,31 +132,29 @@ def fit(
     try:
         with progress_bar() as progress:
             verdict = fit_model(
-                _read(data, time, entity, every, columns, rate, skip_bad, stream),
+                _read(data, options),
                 chosen,
                 out,
                 resume=resume,
                 progress=progress,
             )
     except KeyboardInterrupt:
-        complain("interrupted; the same command with --resume goes on after the last finished epoch.")
+        saved = (out.with_name(out.name + ".partial") / "training.safetensors").exists()
+        goes_on = "the same command with --resume goes on after the last finished epoch"
+        complain(f"interrupted; {goes_on if saved else 'no epoch was finished, so nothing is left to resume'}.")
         raise typer.Exit(130) from None
     say(verdict)
 
 
 @app.command()
+@reads
 def detect(
     data: Data,
     model: ModelOption,
     out: Annotated[Path, typer.Option(help="The folder to write: CSV tables, or Parquet if it ends in .parquet.")],
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report.")] = None,
-    time: Time = None,
-    entity: Entity = None,
-    every: Every = None,
-    columns: Columns = None,
-    rate: Rate = None,
-    skip_bad: SkipBad = False,
-    stream: Stream = False,
+    *,
+    options: Options,
 ) -> None:
     """Say when something is unusual, which variables are to blame, and how sure."""
     from tsadc.commands.console import progress_bar, say
@@ -130,7 +165,7 @@ def detect(
     with progress_bar() as progress:
         verdict = detect_to(
             load(model),
-            _read(data, time, entity, every, columns, rate, skip_bad, stream),
+            _read(data, options),
             out,
             report,
             title=title,
@@ -140,39 +175,31 @@ def detect(
 
 
 @app.command()
+@reads
 def adapt(
     data: Data,
     model: ModelOption,
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
-    time: Time = None,
-    entity: Entity = None,
-    every: Every = None,
-    columns: Columns = None,
-    rate: Rate = None,
-    skip_bad: SkipBad = False,
-    stream: Stream = False,
+    *,
+    options: Options,
 ) -> None:
     """Teach a model the normal level and spread of further entities, from their unlabelled history; no retraining."""
     from tsadc.commands.console import say
     from tsadc.detectors.store import load
 
-    series = _read(data, time, entity, every, columns, rate, skip_bad, stream)
+    series = _read(data, options)
     load(model).adapt(series).save(out)
     say(f"Adapted to {', '.join(one.entity for one in series)}; the model is in {out}.")
 
 
 @app.command()
+@reads
 def info(
-    what: Annotated[list[Path], typer.Argument(help="A model folder, or data as for `tsadc fit`.")],
+    what: Annotated[list[Path], typer.Argument(help="A model folder, or data as for `tsadc fit`.", readable=False)],
     length: Annotated[int | None, typer.Option(help="Rows per observation, for the estimate. (default: 600)")] = None,
     preset: Annotated[str, typer.Option(help="default, paper or tiny, for the estimate.")] = "default",
-    time: Time = None,
-    entity: Entity = None,
-    every: Every = None,
-    columns: Columns = None,
-    rate: Rate = None,
-    skip_bad: SkipBad = False,
-    stream: Stream = False,
+    *,
+    options: Options,
 ) -> None:
     """What a model is, or what data holds and what a fit on it will cost."""
     from tsadc.commands.console import show
@@ -184,7 +211,7 @@ def info(
     from tsadc.commands.workflow import settings
 
     chosen = settings(preset, None, [], {"length": length})
-    show(about_data(_read(what, time, entity, every, columns, rate, skip_bad, stream), chosen))
+    show(about_data(_read(what, options), chosen))
 
 
 @data_app.command("list")
@@ -199,7 +226,7 @@ def list_data() -> None:
 @data_app.command()
 def prepare(
     name: Annotated[str, typer.Argument(help="The data set, as `tsadc data list` names it.")],
-    raw: Annotated[Path, typer.Option(help="The folder with the original files.")],
+    raw: Annotated[Path, typer.Option(help="The folder with the original files.", readable=False)],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of the data set, as name=value.")] = None,
     skip_bad: SkipBad = False,
@@ -211,24 +238,14 @@ def prepare(
     say(prepare_to(name, raw, out, set_ or [], skip_bad=skip_bad))
 
 
-def _read(
-    data: list[Path],
-    time: str | None,
-    entity: str | None,
-    every: str | None,
-    columns: str | None,
-    rate: float | None,
-    skip_bad: bool,
-    stream: bool,
-) -> tuple[Series, ...]:
+def _read(data: list[Path], options: Options) -> tuple[Series, ...]:
     from tsadc.io.reading import Reading
     from tsadc.io.tables import read
 
-    if not stream:  # where memory is short, it is worth more than the time
+    if not options.stream:  # where memory is short, it is worth more than the time
         keep_freed_memory()
-    chosen = tuple(name.strip() for name in columns.split(",")) if columns else None
-    reading = Reading(time, entity, every, chosen, rate=rate, skip_bad=skip_bad, stream=stream)
-    return read(data, reading)
+    chosen = tuple(name.strip() for name in options.columns.split(",")) if options.columns else None
+    return read(data, Reading(**{**vars(options), "columns": chosen}))
 
 
 def main() -> None:
@@ -239,6 +256,8 @@ def main() -> None:
         app()
     except TsadcError as error:
         _refuse(str(error))
+    except MemoryError as error:
+        _refuse(f"There is not enough memory: {error or 'the data is too large to be held at once'}.")
     except OSError as error:
         _refuse(f"{error.filename} cannot be used: {error.strerror}." if error.filename else str(error))
 

@@ -20,12 +20,20 @@ LARGEST = 1e30  # of what a detector is shown: a sensor's wild value must not ov
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Row i lies at `start + i * interval`: nanoseconds since 1970 in UTC when `dated`, otherwise plain row numbers."""
+    """Row i lies at `start + i * interval`: nanoseconds since 1970 in UTC when `dated`, otherwise plain row numbers.
+    `pace` is the nanoseconds from row to row of a recording that tells its rate but not when it began."""
 
     start: int = 0
     interval: int = 1
     dated: bool = False
     timezone: str | None = None
+    # Not shown, as digests of data are made of what is, and the rows are the same.
+    pace: int | None = field(default=None, repr=False)
+
+    @property
+    def every(self) -> int | None:
+        """Nanoseconds from row to row, None where rows are merely counted."""
+        return self.interval if self.dated else self.pace
 
     def at(self, rows: NDArray[np.integer] | Sequence[int]) -> pd.Index:
         """The times of rows, as timestamps where there are any; a row may lie outside the series."""
@@ -39,12 +47,14 @@ class Clock:
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
     """One entity: `values` (time, variable), NaN where nothing was measured. They may be any object with the shape,
-    type and length of an array of which slices of rows are arrays: a file too large for memory, for instance."""
+    type and length of an array of which slices of rows are arrays: a file too large for memory, for instance.
+    `observation` is the length of those that were laid end to end, None where rows follow each other throughout."""
 
     values: Floats
     names: tuple[str, ...]
     clock: Clock = Clock()
     entity: str = "series"
+    observation: int | None = None
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or self.values.shape[1] != len(self.names):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 
 from tsadc.errors import DataError, TsadcNotice
@@ -28,7 +29,7 @@ def _match(series: Series, names: tuple[str, ...]) -> Series:
     if series.names == unnamed(len(series.names)):
         if len(series.names) != len(names):
             raise DataError(f"{series.entity!r} has {len(series.names)} variables, but {len(names)} were expected.")
-        return Series(series.values, names, series.clock, series.entity)
+        return replace(series, names=names)
     missing = [name for name in names if name not in series.names]
     extra = [name for name in series.names if name not in names]
     if missing:
@@ -48,4 +49,4 @@ def _match(series: Series, names: tuple[str, ...]) -> Series:
             stacklevel=3,
         )
     order = [series.names.index(name) for name in names]
-    return Series(series.values[:, order], names, series.clock, series.entity)
+    return replace(series, values=series.values[:, order], names=names)

@@ -11,8 +11,9 @@ from terminal import frame, tsadc
 from tsadc.commands.inspection import about_data, about_model, is_model
 from tsadc.detectors import find
 from tsadc.detectors.tsadc.detector import Config
-from tsadc.errors import ModelFileError
+from tsadc.errors import DataError, ModelFileError
 from tsadc.io.tables import read
+from tsadc.series import Clock, Series
 
 TINY = Config.tiny()
 
@@ -96,14 +97,12 @@ def test_data_without_faults(tmp_path: Path) -> None:
     assert (about["without any value"], about["constant"]) == ("none", "none")
 
 
-def test_arrays_with_different_variables_are_told_apart(tmp_path: Path) -> None:
-    files = [tmp_path / "x.npy", tmp_path / "y.npy"]
-    for width, file in enumerate(files, 3):
-        np.save(file, np.random.default_rng(0).random((50, width)))
-    assert about_data(read(files), TINY)[-1] == (
-        "note",
-        "the files have different variables; a model needs the same in all",
-    )
+def test_variables_are_matched_as_a_fit_would(tmp_path: Path) -> None:
+    named, bare = write(frame(50), tmp_path / "x.csv"), tmp_path / "y.npy"
+    np.save(bare, np.full((50, 4), np.nan))
+    assert dict(about_data(read([named, bare]), TINY))["not measured"] == "50.00% of all cells"
+    with pytest.raises(DataError, match="'x' lacks 4 of the 4 expected variables: variable_0"):
+        about_data(read([bare, named]), TINY)
 
 
 def test_a_folder_is_a_model_or_holds_data(model: Path, tmp_path: Path) -> None:
@@ -114,7 +113,7 @@ def test_a_folder_is_a_model_or_holds_data(model: Path, tmp_path: Path) -> None:
     answer = tsadc("info", tmp_path)
     assert answer.code == 0
     assert answer == tsadc("info", file)
-    assert "not possible: 0 whole observations of 600 rows" in " ".join(answer.out.split())
+    assert "not possible: Training needs at least 5 observations of 600 rows" in " ".join(answer.out.split())
 
 
 def test_what_a_fit_will_cost(tmp_path: Path) -> None:
@@ -132,3 +131,20 @@ def test_many_names_are_cut_short(tmp_path: Path) -> None:
     assert dict(about_data(read([write(wide, tmp_path / "wide.csv")]), TINY))["variables"] == (
         "12: v0, v1, v2, v3, v4, v5, v6, v7 and 4 more"
     )
+
+
+def test_info_refuses_what_a_fit_refuses(tmp_path: Path) -> None:
+    for name, step in (("x", "1min"), ("y", "5s")):
+        write(frame(400).assign(time=pd.date_range("2026-01-01", periods=400, freq=step)), tmp_path / f"{name}.csv")
+    assert dict(about_data(read(tmp_path), TINY))["fit"] == (
+        "not possible: 'y' is sampled every 5s, but 1min was expected; resample it with --every 1min."
+    )
+    empty = write(frame(400).assign(b=np.nan), tmp_path / "z.csv")
+    assert dict(about_data(read(empty), TINY))["fit"] == (
+        "not possible: Variable 'b' has no value at all in the history; leave it out."
+    )
+
+
+def test_a_pace_without_a_start_is_shown() -> None:
+    series = Series(np.zeros((50, 2)), ("a", "b"), Clock(pace=3_906_250), "x")
+    assert dict(about_data([series], TINY))["x"] == "50 rows, every 3.90625 ms, no start time, 0 of them empty"

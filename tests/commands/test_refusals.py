@@ -297,3 +297,24 @@ def test_info_refuses_like_the_others(model: Path, history: tuple[Path, Path], t
     assert "There is no file" in tsadc("info", tmp_path / "nothing").refusal
     assert "is empty" in tsadc("info", tmp_path / "empty.csv").refusal
     assert f"{model} holds no file that can be read" in tsadc("info", history[0], model).refusal
+
+
+def test_a_file_that_may_not_be_read_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*given: object, **more: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "x.csv").write_text(text(frame()))
+    monkeypatch.setattr("os.access", lambda *given, **more: False)
+    monkeypatch.setattr("tsadc.io.delimited._header", denied)
+    expected = f"{tmp_path / 'x.csv'} may not be read: permission denied."
+    assert tsadc("info", tmp_path / "x.csv").refusal == expected
+    assert tsadc("fit", tmp_path / "x.csv", "--out", tmp_path / "model").refusal == expected
+
+
+def test_too_little_memory_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object, **more: object) -> None:
+        raise MemoryError("Unable to allocate 9 TiB")
+
+    (tmp_path / "x.csv").write_text(text(frame()))
+    monkeypatch.setattr("tsadc.io.delimited._header", full)
+    assert tsadc("info", tmp_path / "x.csv").refusal == "There is not enough memory: Unable to allocate 9 TiB."

@@ -217,3 +217,21 @@ def test_a_model_moves_with_its_folder(history: tuple[Path, Path], model: Path, 
     for place, out in ((model, "here"), (tmp_path / "elsewhere", "there")):
         assert tsadc("detect", history[0], "--model", place, "--out", tmp_path / out).code == 0
     assert (tmp_path / "here" / "timeline.csv").read_bytes() == (tmp_path / "there" / "timeline.csv").read_bytes()
+
+
+def test_an_interrupted_run_promises_to_go_on_only_after_an_epoch(
+    history: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tsadc.commands.workflow.fit_model", interrupt)
+    (tmp_path / "model.partial").mkdir()
+    answer = tsadc("fit", *history, "--out", tmp_path / "model", *QUICK)
+    assert (answer.code, answer.err) == (
+        130,
+        "tsadc: interrupted; no epoch was finished, so nothing is left to resume.\n",
+    )
+    (tmp_path / "model.partial" / "training.safetensors").touch()
+    answer = tsadc("fit", *history, "--out", tmp_path / "model", *QUICK)
+    assert answer.err.startswith("tsadc: interrupted; the same command with --resume goes on")

@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tsadc.data import CATALOGUE, prepare
+from tsadc.data import CATALOGUE, load, prepare
 from tsadc.data.catalogue import find
-from tsadc.data.dataset import Card, DataSet, Piece, Reading, Record, Span
+from tsadc.data.dataset import Card, DataSet, Extract, Piece, Record, Span
 from tsadc.errors import ConfigError, DataError, OutputError
 
 
@@ -29,7 +29,7 @@ class Toy(DataSet):
             raise DataError(f"{record.files[0]} should hold digits.")
         values = np.array(text.split(), dtype=float).reshape(-1, self.length, 1)
         pieces = [Piece(one, i * self.length, (Span(0, 1, "odd"),) * bool(one[0] % 2)) for i, one in enumerate(values)]
-        return Reading(pieces, Counter({"nothing": 1}))
+        return Extract(pieces, Counter({"nothing": 1}))
 
 
 @pytest.fixture
@@ -77,7 +77,10 @@ def test_nothing_usable_is_refused(raw, tmp_path):
         prepare("toy", tmp_path / "empty", tmp_path / "out")
     for file in raw.iterdir():
         file.write_text("x")
-    with pytest.raises(DataError, match="has no usable observation of Toy in 3 record"), warnings.catch_warnings():
+    with (
+        pytest.raises(DataError, match=r"in 3 records; of the first bad one: .*a1\.txt should hold digits\.$"),
+        warnings.catch_warnings(),
+    ):
         prepare("toy", raw, tmp_path / "out", skip_bad=True)
     assert not (tmp_path / "out").exists()
 
@@ -94,3 +97,35 @@ def test_an_existing_folder_is_kept(raw, tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(OutputError, match="exists already"):
         prepare("toy", raw, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("tusz", "aaa_s001_t000.edf"), ("dodh", "night.h5"), ("sleepedf", "SC4001E0-PSG.edf")]
+)
+def test_a_recording_in_two_folders_is_refused(tmp_path, name, file):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_text("")
+    with pytest.raises(DataError, match=r"are records of the same name; keep one of them\."):
+        prepare(name, tmp_path, tmp_path / "out", skip_bad=True)
+
+
+def test_an_observation_without_any_value_is_left_out(raw, tmp_path, monkeypatch):
+    monkeypatch.setattr(Toy, "read", lambda self, record: Extract([Piece(np.full((2, 1), v)) for v in (1.0, np.nan)]))
+    prepared = prepare("toy", raw, tmp_path / "out")
+    assert {entity: len(labels) for entity, labels in prepared.labels.items()} == {"a": 2, "b": 1}
+    assert prepared.about["left_out"] == {"nothing measured": 3}
+
+
+def test_all_that_is_left_out_is_listed(raw, tmp_path):
+    (raw / "a1.txt").write_text("x")
+    (raw / "a2.txt").write_text("x")
+    with pytest.warns(UserWarning, match=r"2 of 3 records were left out: .*a1\.txt should .*a2\.txt should hold"):
+        prepare("toy", raw, tmp_path / "out", skip_bad=True)
+
+
+def test_a_file_in_the_place_of_a_folder(raw, tmp_path):
+    with pytest.raises(DataError, match=r"a1\.txt is a file, but the folder that holds it was expected"):
+        prepare("tusz", raw / "a1.txt", tmp_path / "out")
+    with pytest.raises(DataError, match=r"a1\.txt is a file, but the folder of a prepared data set was expected"):
+        load(raw / "a1.txt")

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tsadc.data import Plan, contaminate
+from data.test_smd import write_machine
+from tsadc.data import Plan, contaminate, prepare
 from tsadc.data.contaminate import largest
-from tsadc.errors import ConfigError, DataError
+from tsadc.errors import ConfigError, DataError, TsadcNotice
 
 KINDS = ("u", "v", "w", "x", "y")
 SLOW = settings(
@@ -150,3 +151,47 @@ def test_whatever_the_labels_a_draw_keeps_its_promise_or_says_why(prepared_of, d
         assert count > 0
         assert abs(anomalous - eta * count) <= 0.5
         assert kinds_of(draw, part) == set(draw.kinds)
+
+
+def test_the_test_part_depends_on_neither_eta_nor_kappa(patients):
+    plans = [{"eta": 0.0}, {"eta": 0.1}, {"eta": 0.3}, *({"eta": 0.1, "kappa": kappa} for kappa in range(1, 6))]
+    drawn = [
+        contaminate(patients, Plan(test_eta=0.5, test_size=30, seed=7, shares=(0.4, 0.4, 0.2), **plan))
+        for plan in plans
+    ]
+    assert all(draw.parts["test"] == drawn[0].parts["test"] for draw in drawn)
+    assert drawn[0].count("test") == (30, 15)
+
+
+def test_normal_observations_do_not_depend_on_kappa(patients):
+    def normal(kappa):
+        draw = contaminate(patients, Plan(eta=0.2, kappa=kappa, train_size=40, shares=(0.4, 0.4, 0.2)))
+        labels = patients.labels
+        return {(e, i) for e, indices in draw.parts["train"].items() for i in indices if not labels[e][i].kinds}
+
+    assert len(normal(1)) == 32
+    assert normal(1) == normal(3) == normal(5)
+
+
+def test_kinds_that_cannot_be_drawn_are_named(prepared_of):
+    kinds = {f"p{i}": [()] * 9 + [("u",), ("v",)] for i in range(9)}
+    prepared = prepared_of({**kinds, "rare": [()] * 9 + [("u",), ("z", "u")]})
+    with pytest.warns(TsadcNotice, match=r"does not have z alone in both .* those that do are u, v\."):
+        draw = contaminate(prepared, Plan(eta=0.15, shares=(0.4, 0.4, 0.2)))
+    assert set(draw.kinds) == {"u", "v"}
+
+
+def test_the_test_part_takes_only_what_is_labelled(tmp_path):
+    raw = tmp_path / "raw"
+    for number in range(1, 7):
+        labels = np.zeros(40)
+        labels[12:14] = 1
+        write_machine(raw, f"machine-1-{number}", np.zeros((40, 38)), np.zeros((40, 38)), labels)
+    prepared = prepare("smd", raw, tmp_path / "out", length=10)
+    both, labelled = (contaminate(prepared, Plan(eta=0.1, test_part=part)) for part in ("", "test"))
+    parts = {prepared.labels[entity][i].part for entity, indices in labelled.parts["test"].items() for i in indices}
+    assert parts == {"test"}
+    assert labelled.parts["test"].keys() == both.parts["test"].keys()
+    assert labelled.count("test")[0] * 2 == both.count("test")[0]
+    assert labelled.count("test")[1] == both.count("test")[1] == len(both.parts["test"])
+    assert labelled.parts["train"] == both.parts["train"]

@@ -1,8 +1,10 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tsadc.data.catalogue import CATALOGUE
-from tsadc.data.dataset import PaperCounts, Share, cut, files_under
+from tsadc.data.dataset import PaperCounts, Record, Share, cut, files_under, unique
 from tsadc.errors import DataError
 
 
@@ -23,8 +25,10 @@ def test_files_are_sorted_and_hidden_ones_passed_over(tmp_path):
     for name in ("b/one.edf", "a.edf", ".hidden.edf", "c.txt"):
         (tmp_path / name).write_text("")
     assert [file.name for file in files_under(tmp_path, "*.edf")] == ["a.edf", "one.edf"]
-    with pytest.raises(DataError, match="There is no folder"):
+    with pytest.raises(DataError, match=r"a\.edf is a file, but the folder that holds it was expected"):
         files_under(tmp_path / "a.edf", "*")
+    with pytest.raises(DataError, match="There is no folder"):
+        files_under(tmp_path / "d", "*")
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -44,3 +48,11 @@ def test_the_paper_s_shapes():
         (16, 7500),
         (19, 12000),
     ]
+
+
+def test_records_of_one_name_are_refused():
+    records = [Record("a", name, (Path(folder, f"{name}.edf"),)) for folder, name in (("x", "one"), ("y", "two"))]
+    assert unique(records) == records
+    again = Record("a", "one", (Path("z", "one.edf"),))
+    with pytest.raises(DataError, match=r"z.one\.edf and x.one\.edf are records of the same name; keep one of them\."):
+        unique([*records, again])

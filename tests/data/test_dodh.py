@@ -112,3 +112,15 @@ def test_what_is_no_hdf5_is_named(tmp_path):
     (tmp_path / "a.h5").write_text("nothing")
     with pytest.raises(DataError, match=r"a\.h5 is not a readable HDF5 file"):
         DODH().read(DODH().records(tmp_path)[0])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_file_damaged_anywhere_is_named(tmp_path, seed):
+    file = write_night(tmp_path / "a.h5", [3])
+    content, generator = bytearray(file.read_bytes()), np.random.default_rng(seed)
+    # The structure of the file, before and between the numbers.
+    for place in generator.integers(0, 20000, 200):
+        content[place] = generator.integers(0, 256)
+    file.write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.h5"):
+        DODH().read(DODH().records(tmp_path)[0])

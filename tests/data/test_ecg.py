@@ -3,6 +3,7 @@ import pytest
 
 from tsadc.data import ecg
 from tsadc.data.dataset import Span
+from tsadc.data.ludb import diagnoses
 from tsadc.errors import DataError
 from tsadc.io.recording import Channel, Recording
 
@@ -61,12 +62,12 @@ def test_longer_records_are_cut_and_shorter_ones_padded_as_not_observed():
 
 
 def test_an_anomaly_ends_where_the_record_does():
-    (piece,) = ecg.reading(np.zeros((7, 12)), ["AF"], 10).pieces
+    (piece,) = ecg.extract(np.zeros((7, 12)), ["AF"], 10).pieces
     assert piece.spans == (Span(0, 7, "AF"),)
 
 
 def test_what_is_left_out_is_counted_by_diagnosis():
-    assert dict(ecg.reading(np.zeros((7, 12)), ["normal", "STD", "123"], 10).left_out) == {
+    assert dict(ecg.extract(np.zeros((7, 12)), ["normal", "STD", "123"], 10).left_out) == {
         "only STD and other findings": 1
     }
 
@@ -75,9 +76,8 @@ def test_codes_without_a_name_stay_codes():
     assert ecg.snomed_diagnoses("426783006, 1234,164884008") == ["normal", "1234", "PVC"]
 
 
-def test_records_of_one_name_are_refused(tmp_path):
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "A0001.hea").write_text("")
-    with pytest.raises(DataError, match=r"A0001\.hea and .*A0001\.hea are records of the same name"):
-        ecg.wfdb_records(tmp_path)
+def test_an_incomplete_block_is_the_same_finding_in_words_and_in_codes():
+    assert ecg.judge(diagnoses(["Incomplete right bundle branch block."])) is None
+    assert ecg.judge(ecg.snomed_diagnoses("713426002")) is None
+    assert ecg.judge(diagnoses(["Complete right bundle branch block."])) == ("RBBB",)
+    assert ecg.judge(ecg.snomed_diagnoses("713427006")) == ("RBBB",)

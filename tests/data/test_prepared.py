@@ -94,3 +94,13 @@ def test_a_truncated_array_is_named(prepared_of):
     file.write_bytes(file.read_bytes()[:-8])
     with pytest.raises(DataError, match=r"one\.npy is missing or truncated"):
         prepared.values("one")
+
+
+@pytest.mark.parametrize("entity", ["", ".", "..", "../x", "a/b", "a\\b", "a\0b"])
+def test_an_entity_that_leads_elsewhere_is_refused(prepared_of, entity):
+    prepared = prepared_of(KINDS)
+    noted = json.loads((prepared.folder / "labels.json").read_text())
+    noted[entity] = noted.pop("two")
+    (prepared.folder / "labels.json").write_text(json.dumps(noted))
+    with pytest.raises(DataError, match=r"labels\.json names an entity .*, which cannot be the name of a file"):
+        load(prepared.folder)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tsadc.data import smd
+from tsadc.data import prepare, smd
 from tsadc.data.shift import FLOOR, shift, shift_table, shifts
 
 
@@ -26,14 +26,28 @@ def test_variables_that_hardly_move_do_not_make_a_shift():
     assert found.shifted == 0
 
 
-def test_the_most_shifted_machine_comes_first(tmp_path):
+def write_machines(raw, offsets):
     for part in smd.PARTS:
-        (tmp_path / part).mkdir()
-    for name, offset in (("machine-1-1", 0.0), ("machine-1-2", 0.4)):
+        (raw / part).mkdir(parents=True)
+    for name, offset in offsets.items():
         values = np.random.default_rng(1).random((50, 38))
-        np.savetxt(tmp_path / "train" / f"{name}.txt", 0.1 * values, delimiter=",")
-        np.savetxt(tmp_path / "test" / f"{name}.txt", 0.1 * values + offset, delimiter=",")
-    every = shifts(tmp_path)
+        np.savetxt(raw / "train" / f"{name}.txt", 0.1 * values, delimiter=",")
+        np.savetxt(raw / "test" / f"{name}.txt", 0.1 * values + offset, delimiter=",")
+        (raw / "test_label" / f"{name}.txt").write_text("0\n" * 50)
+        (raw / "interpretation_label" / f"{name}.txt").write_text("")
+    return raw
+
+
+def test_the_most_shifted_machine_comes_first(tmp_path):
+    raw = write_machines(tmp_path / "raw", {"machine-1-1": 0.0, "machine-1-2": 0.4, "machine-1-3": 9.0})
+    prepared = prepare("smd", raw, tmp_path / "out", length=25, leave_out=["machine-1-3"])
+    every = shifts(prepared)
     assert [one.machine for one in every] == ["machine-1-2", "machine-1-1"]
+    train = 0.1 * np.random.default_rng(1).random((50, 38))
+    assert every[0].largest_mean == pytest.approx((0.4 / train.std(0)).max(), rel=1e-5)
     table = shift_table(every)
     assert table["variables shifted"].tolist() == ["100%", "0%"]
+
+
+def test_a_machine_without_both_parts_has_no_shift(prepared_of):
+    assert shifts(prepared_of({"machine-1-1": [(), ()]})) == []

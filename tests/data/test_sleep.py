@@ -9,7 +9,7 @@ STAGES = ["awake", "N1", "N3", "REM", "not scored", "N3"]
 def test_deep_sleep_is_normal_and_light_sleep_is_neither():
     indices = sleep.kept(STAGES)
     assert indices == [0, 2, 3, 5]
-    reading = sleep.reading(np.zeros((4, 6, 2)), STAGES, indices)
+    reading = sleep.extract(np.zeros((4, 6, 2)), STAGES, indices)
     pieces = list(reading.pieces)
     assert [piece.spans for piece in pieces] == [(Span(0, 6, "awake"),), (), (Span(0, 6, "REM"),), ()]
     assert [piece.start for piece in pieces] == [0, 12, 18, 30]

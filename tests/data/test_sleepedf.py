@@ -1,3 +1,4 @@
+import datetime
 import shutil
 
 import edfio
@@ -5,7 +6,7 @@ import numpy as np
 import pytest
 
 from tsadc.data import prepare
-from tsadc.data.sleepedf import SleepEDF, asleep, stage_list
+from tsadc.data.sleepedf import CHANNELS, SleepEDF, asleep, stage_list
 from tsadc.errors import DataError
 from tsadc.io.recording import Annotation
 
@@ -13,9 +14,44 @@ NAMES = ("W", "1", "2", "3", "R")
 FIRST_CROPPED, FIRST_PACKED = 999, 961  # epochs of the whole recording at which the native crop and the pack begin
 
 
-def write_hypnogram(file, stages):
+def write_hypnogram(file, stages, start=datetime.datetime(1989, 4, 24, 16, 13)):
     notes = [edfio.EdfAnnotation(30.0 * i, 30.0, f"Sleep stage {stage}") for i, stage in enumerate(stages)]
-    edfio.Edf([], annotations=notes).write(file)
+    told = {"recording": edfio.Recording(startdate=start.date()), "starttime": start.time()}
+    edfio.Edf([], annotations=notes, **told).write(file)
+
+
+def write_night(file, epochs, start):
+    """Every value is the number of its epoch."""
+    values = np.repeat(np.arange(float(epochs)), 3000)
+    signals = [edfio.EdfSignal(values, 100, label=name, physical_range=(-100, 100)) for name in CHANNELS]
+    told = {"recording": edfio.Recording(startdate=start.date()), "starttime": start.time()}
+    edfio.Edf(signals, **told).write(file)
+
+
+@pytest.mark.parametrize("later", [-90, 0, 60, 75])
+def test_the_hypnogram_may_start_at_another_time_than_the_signals(tmp_path, later):
+    start = datetime.datetime(1991, 1, 2, 23, 59)
+    write_night(tmp_path / "SC4001E0-PSG.edf", 8, start)
+    hypnogram = tmp_path / "SC4001EC-Hypnogram.edf"
+    write_hypnogram(hypnogram, "WW33RR", start + datetime.timedelta(seconds=later))
+    extract = SleepEDF().read(SleepEDF().records(tmp_path)[0])
+    found = [(round(float(one.values[0, 0])), one.spans[0].kind if one.spans else "N3") for one in extract.pieces]
+    # Stage i is valid from later + 30 i seconds on for 30 s; an epoch needs one throughout.
+    stages = ["awake", "awake", "N3", "N3", "REM", "REM"]
+    covered = {
+        -90: list(enumerate(stages[3:])),
+        0: list(enumerate(stages)),
+        60: list(enumerate(stages, start=2)),
+        75: [],
+    }
+    assert found == covered[later]
+
+
+def test_a_hypnogram_of_another_night_is_refused(tmp_path):
+    write_night(tmp_path / "SC4001E0-PSG.edf", 2, datetime.datetime(1991, 1, 2))
+    write_hypnogram(tmp_path / "SC4001EC-Hypnogram.edf", "33", datetime.datetime(1991, 1, 9))
+    with pytest.raises(DataError, match=r"Hypnogram\.edf starts at 1991-01-09 .* they are not of the same night"):
+        SleepEDF().read(SleepEDF().records(tmp_path)[0])
 
 
 def test_native_and_packed_agree(native, shared_data, tmp_path):
@@ -72,3 +108,20 @@ def test_a_night_without_its_hypnogram_or_channels_is_named(tmp_path):
     write_hypnogram(tmp_path / "SC4001EC-Hypnogram.edf", ["3"])
     with pytest.raises(DataError, match=r"SC4001E0-PSG\.edf lacks the channel EEG Pz-Oz"):
         SleepEDF().read(SleepEDF().records(tmp_path)[0])
+
+
+def test_a_crop_that_kept_the_start_of_its_night_is_told(tmp_path):
+    start = datetime.datetime(1991, 1, 2, 16)
+    write_night(tmp_path / "SC4001E0-PSG.edf", 4, start)
+    write_hypnogram(tmp_path / "SC4001EC-Hypnogram.edf", "W" * 100 + "3" * 20, start)
+    expected = r"PSG\.edf lasts 2 min and has no usable epoch, but .* scores 1\.0 h from the same start: .* crop"
+    with pytest.raises(DataError, match=expected):
+        prepare("sleepedf", tmp_path, tmp_path / "out")
+
+
+def test_why_nothing_is_usable(tmp_path):
+    start = datetime.datetime(1991, 1, 2, 16)
+    write_night(tmp_path / "SC4001E0-PSG.edf", 4, start)
+    write_hypnogram(tmp_path / "SC4001EC-Hypnogram.edf", "1222", start)
+    with pytest.raises(DataError, match="in 1 record; left out were 3 x stage N2, 1 x stage N1"):
+        prepare("sleepedf", tmp_path, tmp_path / "out")

@@ -1,10 +1,12 @@
 """TUSZ in its official layout, written here: EDF with annotations beside it."""
 
+from dataclasses import replace
+
 import edfio
 import numpy as np
 import pytest
 
-from tsadc.data import prepare
+from tsadc.data import prepare, tusz
 from tsadc.data.tusz import ELECTRODES, TUSZ, electrodes
 from tsadc.errors import DataError
 from tsadc.io.recording import Channel, Recording
@@ -102,3 +104,20 @@ def test_a_seizure_over_a_border_is_one_anomaly(tmp_path):
     prepared = prepare("tusz", tmp_path, tmp_path / "out")
     assert prepared.truth["a"] == (Truth("a", 10000, 14000, "generalised", ()),)
     assert prepared.anomalous("a").all()
+
+
+def test_minutes_that_were_not_recorded_are_not_background(tmp_path, monkeypatch):
+    write_edf(tmp_path / "a.edf", REFERENCED, 180)
+    annotate(tmp_path / "a.csv", "TERM,0,180,bckg,1")
+    whole = tusz.read_recording(tmp_path / "a.edf")
+
+    def with_gap(channel):
+        values = channel.values.copy()
+        values[10000:20000] = np.nan  # all but the first 50 and the last 20 seconds of the first two minutes
+        return replace(channel, values=values)
+
+    torn = replace(whole, channels=tuple(map(with_gap, whole.channels)))
+    monkeypatch.setattr(tusz, "read_recording", lambda file: torn)
+    prepared = prepare("tusz", tmp_path, tmp_path / "out")
+    assert [label.start for label in prepared.labels["a"]] == [0, 24000]
+    assert prepared.about["left_out"] == {"under half of the minute measured": 1}

@@ -52,3 +52,16 @@ def test_counts_and_hashes_are_written(tmp_path):
 def test_a_wrong_shape_names_the_record(tmp_path):
     with pytest.raises(DataError, match=r"rec-7 should have shape \(4, 1\), but has \(3, 1\)"):
         write(tmp_path / "out", [("rec-7", Piece(np.zeros((3, 1))))])
+
+
+@pytest.mark.parametrize("entity", ["", "..", "../out", "a/b", "a\\b"])
+def test_an_entity_that_leads_elsewhere_is_refused(tmp_path, entity):
+    writer = Writer(tmp_path, 4, ("a",))
+    with pytest.raises(DataError, match="The record r names an entity"):
+        writer.add(entity, "r", piece(0))
+    assert list(tmp_path.rglob("*")) == [tmp_path / "observations"]
+
+
+def test_the_least_covered_observation_is_noted(tmp_path):
+    values = np.array([[1.0], [np.nan], [np.nan], [np.nan]])
+    assert write(tmp_path / "out", [("r", piece(0)), ("r", Piece(values, 4))]).about["coverage"] == 0.25

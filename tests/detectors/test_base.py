@@ -8,7 +8,7 @@ from tsadc.detectors.base import Common, Detector, Scored, _set_aside
 from tsadc.detectors.result import Evidence
 from tsadc.errors import ConfigError, DataError, TsadcNotice
 from tsadc.scale import Scaler
-from tsadc.series import Observations
+from tsadc.series import Clock, Observations, Series
 
 
 class Largest(Detector):
@@ -255,3 +255,18 @@ def test_too_little_history_to_adapt_to_is_refused(rows):
     with pytest.raises(DataError, match=f"needs at least 8 rows with values, but its history has {rows}"):
         detector.adapt({"new": little})
     assert "new" not in detector.scaler_.entities
+
+
+def test_a_pace_without_a_start_is_kept_and_compared(tmp_path):
+    def series(pace: int | None, entity: str = "x") -> Series:
+        return Series(noise(160), ("a", "b", "c"), Clock(pace=pace), entity)
+
+    detector = Largest(length=8).fit([series(None), series(2_000_000, "y")])
+    assert detector.clock_ == Clock(pace=2_000_000)
+    detector.detect(series(2_000_000))
+    detector.detect(series(None))
+    expected = "'x' is sampled every 4ms, but 2ms was expected; resample it with --every 2ms, or .* --rate 500"
+    with pytest.raises(DataError, match=expected):
+        detector.detect(series(4_000_000))
+    with pytest.raises(DataError, match=expected):
+        Largest(length=8).fit([series(2_000_000, "y"), series(4_000_000)])

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tsadc.detectors.pooling import top_mean
+from tsadc.detectors.pooling import root_mean_square, top_mean
 
 cells = hnp.arrays(
     np.float32,
@@ -25,3 +25,16 @@ def test_top_mean_against_a_slow_definition(array, count):
 
 def test_an_overflow_is_the_largest_and_not_a_gap():
     assert top_mean(np.array([[np.inf], [1.0]], dtype=np.float32), 3).tolist() == [np.inf]
+
+
+@given(cells)
+def test_root_mean_square_against_a_slow_definition(array):
+    known = [float(x) ** 2 for x in array.ravel() if not np.isnan(x)]
+    expected = [np.nan if np.isnan(step).all() else (sum(known) / len(known)) ** 0.5 for step in array.T]
+    found = root_mean_square(array)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-30)
+
+
+def test_wild_values_do_not_overflow():
+    assert root_mean_square(np.array([[1e30, np.nan]], dtype=np.float32))[0] == np.float32(1e30)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.robust_z import RobustZ
+from tsadc.detectors.robust_z import RobustZ, RobustZRMSE
 from tsadc.scale import NORMAL_IQR
 
 
@@ -57,3 +57,28 @@ def test_quiet_and_loud_are_alike(detector, history):
     up[4], down[4] = middle + 8, middle - 8
     np.testing.assert_allclose(detector.decision_function(up), detector.decision_function(down), rtol=1e-5)
     assert detector.decision_function(np.tile(middle, (10, 1)))[0] == pytest.approx(0, abs=1e-6)
+
+
+def test_pooled_by_root_mean_square(history):
+    new = history[:30].copy()
+    new[3, 2], new[14] = np.nan, np.nan
+    z, _ = slow_steps(history, new)
+    expected = np.sqrt(np.nanmean(np.square(z.reshape(3, -1)), axis=1))
+    result = RobustZRMSE(length=10).fit(history).detect(new)
+    np.testing.assert_allclose(result.observations["score"], expected, rtol=1e-5)
+    np.testing.assert_allclose(result.variables.to_numpy(), z, rtol=1e-5)
+    steps = result.timeline["score"].to_numpy()
+    assert np.isnan(steps).nonzero()[0].tolist() == [14]
+    np.testing.assert_allclose(steps[:10], expected[0], rtol=1e-5)
+
+
+def test_a_short_anomaly_drowns_in_a_root_mean_square_and_a_long_one_does_not(history):
+    rng = np.random.default_rng(2)
+    history = rng.normal(size=(4000, 5))
+    spike, loud = rng.normal(size=(2, 2000, 5))
+    spike[250] += 8.0
+    loud[200:300] *= 1.5
+    sharp, pooled = RobustZ(length=100).fit(history), RobustZRMSE(length=100).fit(history)
+    assert sharp.decision_function(spike).argmax() == pooled.decision_function(loud).argmax() == 2
+    contrast = [np.sort(one.decision_function(spike))[-1] / one.threshold_ for one in (sharp, pooled)]
+    assert contrast[0] > 1.5 * contrast[1]

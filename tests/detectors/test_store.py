@@ -6,6 +6,7 @@ import pytest
 from tsadc.detectors.robust_z import RobustZ
 from tsadc.detectors.store import ARRAYS, FORMAT, SETTINGS, load, read_settings
 from tsadc.errors import ModelFileError, OutputError
+from tsadc.series import Clock, Series
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +149,13 @@ def test_a_scaler_that_does_not_fit_is_refused(folder, change):
     (folder / SETTINGS).write_text(json.dumps(settings))
     with pytest.raises(ModelFileError, match="`scaler` is not what was saved"):
         load(folder)
+
+
+def test_a_pace_without_a_start_is_stored(tmp_path):
+    values = np.random.default_rng(0).normal(size=(200, 2))
+    RobustZ(length=8).fit(Series(values, ("a", "b"), Clock(pace=2_000_000))).save(tmp_path / "model")
+    assert load(tmp_path / "model").clock_ == Clock(pace=2_000_000)
+    settings = json.loads((tmp_path / "model" / SETTINGS).read_text())
+    settings["clock"]["pace"] = -1
+    (tmp_path / "model" / SETTINGS).write_text(json.dumps(settings))
+    assert "`clock` is not what was saved" in refusal(tmp_path / "model")

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsadc.errors import DataError
-from tsadc.evaluate.ranking import Cut, all_positive_f1, auroc, average_precision, cut
+from tsadc.evaluate.ranking import Cut, all_positive_f1, auroc, average_precision, cut, oracle_f1
 
 # Whole numbers in a small range: ties are frequent.
 ranked = st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=2, max_size=30).filter(
@@ -105,3 +105,10 @@ def test_what_cannot_be_ranked_is_refused(measure, labels: list[bool], scores: l
 def test_cut_needs_a_flag_for_every_label() -> None:
     with pytest.raises(DataError, match="3 labels for 1 scores"):
         cut(np.array([True, False, True]), np.array([True]))
+
+
+@given(ranked)
+def test_oracle_f1_tries_every_threshold(rows: list[tuple[bool, int]]) -> None:
+    labels, scores = arrays(rows)
+    assert oracle_f1(labels, scores) == pytest.approx(max(cut(labels, scores >= t).f1 for t in set(scores.tolist())))
+    assert oracle_f1(labels, scores) >= all_positive_f1(labels) - 1e-12

@@ -142,3 +142,20 @@ def test_real_machines_by_key(shared_data):
         found = read(shared_data / "smd19.npz")
     assert len(found) == 38
     assert {len(one.names) for one in found} == {38}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_array_of_a_prepared_data_set_has_its_names(tmp_path, stream):
+    (tmp_path / "observations").mkdir()
+    np.save(tmp_path / "observations" / "pump.npy", VALUES.reshape(2, 3, 2))
+    about = tmp_path / "about.json"
+    for content, names in (
+        ('{"variables": ["flow", "heat"]}', ("flow", "heat")),
+        ('{"variables": ["flow"]}', ("variable_0", "variable_1")),
+        ('{"variables": ["flow", "flow"]}', ("variable_0", "variable_1")),
+        ("[]", ("variable_0", "variable_1")),
+    ):
+        about.write_text(content)
+        (series,) = read(tmp_path / "observations", Reading(stream=stream))
+        assert (series.names, series.observation) == (names, 3)
+        np.testing.assert_array_equal(series.values[:], VALUES)

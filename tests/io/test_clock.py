@@ -130,7 +130,7 @@ def test_what_is_not_regular_is_refused_with_its_row():
     assert refusal(stamps(off)) == (
         "The data should be sampled regularly, every 1min as most of its rows are, but row 12 "
         "(1970-01-01 00:12:20) comes 80s after the one before; put it on a grid, for instance "
-        "with every='1min'."
+        "with --every 1min (in Python every='1min')."
     )
     extra = np.sort(np.append(even, 5 * MINUTE + 10**9))
     assert "row 6 (1970-01-01 00:05:01) comes 1s after" in refusal(stamps(extra))
@@ -141,7 +141,8 @@ def test_order_and_duplicates():
         "The data should be sorted by time, but row 3 (1970-01-01 00:02:00) is before row 2; sort it first."
     )
     assert refusal(stamps([0, MINUTE, MINUTE, 2 * MINUTE])) == (
-        "The data has the time 1970-01-01 00:01:00 twice, at rows 1 and 2; keep one of them."
+        "The data has the time 1970-01-01 00:01:00 twice, at rows 1 and 2; keep one of them, or average them, for "
+        "instance with --every 1min (in Python every='1min')."
     )
 
 

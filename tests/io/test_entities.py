@@ -89,7 +89,7 @@ def test_parts_of_an_entity_that_cannot_be_joined(tmp_path):
     one, two = write(tmp_path / "1.csv", TIMES[:4]), write(tmp_path / "2.csv", TIMES[2:])
     assert refusal([one, two]) == (
         f"Entity 'p' comes in both {one} and {two}, at 2024-01-01 00:02:00 in both; keep one there, or average with "
-        "every."
+        "--every."
     )
     write(two, TIMES[4:].tz_localize("UTC"))
     assert "only one of them says in which time zone its times are" in refusal([one, two])

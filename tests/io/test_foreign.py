@@ -103,7 +103,11 @@ def test_a_recording_of_mne():
     assert (found.entity, found.names) == ("night 1", ("Fz", "Cz", "STI"))
     assert str(found.clock.at([0])[0]) == "2024-01-01 00:00:02+00:00"
     assert found.clock.interval == 250_000_000
-    assert as_series(Raw(None))[0].clock == Clock()
+    bare = as_series(Raw(None))[0].clock
+    assert (bare.dated, bare.every) == (
+        False,
+        as_series(Raw(datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)))[0].clock.every,
+    )
 
 
 def test_channels_of_mne_are_picked_renamed_and_resampled():
@@ -114,3 +118,26 @@ def test_channels_of_mne_are_picked_renamed_and_resampled():
         DataError, match="is a recording with a clock of its own; use it without time, entity and every"
     ):
         as_series(Raw(None), reading=Reading(every="1s"))
+
+
+class Epochs(Raw):
+    """Cut already: (epoch, channel, time)."""
+
+    def get_data(self) -> np.ndarray:
+        return np.zeros((5, 3, 8))
+
+
+def test_epochs_of_mne_are_refused_with_what_to_do():
+    with pytest.raises(DataError, match=r"has 3 axes, as epochs have; pass the Raw, or epochs\.get_data\(\)"):
+        as_series(Epochs(None))
+
+
+def test_a_recording_of_mne_is_checked_like_any_other():
+    class Wild(Raw):
+        def get_data(self) -> np.ndarray:
+            return np.where(np.arange(24.0).reshape(3, 8) == 13, np.inf, 0.0)
+
+    with pytest.raises(DataError, match="channel 'Cz' is infinite at row 5; use NaN"):
+        as_series(Wild(None))
+    with pytest.raises(DataError, match="has a single variable, 'Fz'"):
+        as_series(Raw(None), reading=Reading(columns=("Fz",)))

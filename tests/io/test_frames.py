@@ -1,4 +1,5 @@
 import datetime
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -124,7 +125,8 @@ def test_observations_of_the_right_length_follow_each_other():
         (np.zeros((5, 1)), "has 1 variable(s), but the detector models how variables depend on each other"),
         (np.zeros((5, 0)), "has 0 variable(s)"),
         (np.array([[0, 0], [0, np.inf]]), "variable 1 is infinite at row 1; use NaN where nothing was measured"),
-        ("history.csv", "but is a str: could not convert string to float: 'history.csv'"),
+        ("history.csv", "is a name, 'history.csv'; if it is a file's, pass tsadc.read('history.csv')"),
+        (Path("history.csv"), "is a name, 'history.csv'"),
         ([[1, 2], [3]], "but is a list: setting an array element with a sequence"),
         ([["x", 2], [3, 4]], "but is a list: could not convert string to float: 'x'"),
         (np.array([[{}, 1]], dtype=object), "but is a ndarray"),
@@ -133,7 +135,7 @@ def test_observations_of_the_right_length_follow_each_other():
         (np.array([["2024-01-01"] * 2], dtype="datetime64[s]"), "but is a ndarray: its type is datetime64[s]"),
         (torch.ones(3, 2, requires_grad=True), "but is a Tensor: Can't call numpy() on Tensor that requires grad"),
         (torch.ones(3, 2, dtype=torch.bfloat16), "but is a Tensor: Got unsupported ScalarType BFloat16"),
-        (pl.LazyFrame({"a": [1], "b": [2]}), "but is a LazyFrame"),
+        (pl.LazyFrame({"a": [1], "b": [2]}), "The data is a frame that is not computed yet; collect it first."),
         ([FRAME, FRAME], "is a list of frames; pass a dict that gives each its entity's name"),
         ({}, "should map entities to series, but the mapping is empty"),
         ({"x": VALUES, "y": np.zeros(3)}, "The data of 'y' should have shape"),

@@ -98,3 +98,48 @@ def test_a_repeated_hour_is_refused_and_not_averaged():
     wall = pd.date_range("2024-10-26 22:00", periods=500, freq="min", tz="Europe/Berlin").tz_localize(None)
     with pytest.raises(DataError, match=r"repeats an hour at row 300 .* daylight saving time ends; write times in UTC"):
         onto_grid(wall, np.zeros((500, 2)), 5 * MINUTE, "The data")
+
+
+def irregular(seed: int, zone: str, mean: float = 60.0) -> pd.DatetimeIndex:
+    """Five days of a log around the end of summer in Berlin, as the wall clock of `zone` tells them."""
+    seconds = np.cumsum(np.random.default_rng(seed).exponential(mean, int(5 * 86400 / mean)))
+    times = pd.DatetimeIndex(pd.Timestamp("2024-10-25", tz="UTC") + pd.to_timedelta(seconds, unit="s"))
+    return times.tz_convert(zone).tz_localize(None)
+
+
+def is_refused(times: pd.DatetimeIndex) -> bool:
+    try:
+        onto_grid(times, np.zeros((len(times), 2)), 5 * MINUTE, "The data")
+    except DataError as error:
+        return "repeats an hour" in str(error)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
+@pytest.mark.parametrize("mean", [5.0, 60.0])
+def test_a_repeated_hour_is_refused_in_irregular_logs_too(mean):
+    for seed in range(40):
+        wall = irregular(seed, "Europe/Berlin", mean)
+        assert is_refused(wall), seed
+        assert is_refused(wall[::-1]), seed  # newest first
+        assert is_refused(wall.insert(100, wall[100])), seed
+
+
+@pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
+def test_a_duplicate_elsewhere_does_not_hide_a_repeated_hour():
+    wall = pd.date_range("2024-10-26 12:00", periods=1500, freq="min", tz="Europe/Berlin").tz_localize(None)
+    assert is_refused(wall.insert(40, wall[40]))
+
+
+@pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
+@pytest.mark.parametrize("seed", range(30))
+def test_other_disorder_is_put_in_order(seed):
+    rng = np.random.default_rng(seed)
+    for times in (irregular(seed, "UTC"), pd.date_range("2024-10-25", periods=5000, freq="min")):
+        count = len(times)
+        # Rows that came late by up to three hours, rows in no order at all, and whole blocks in another order.
+        late = np.arange(count) + (rng.random(count) < 0.02) * rng.uniform(0, 180, count)
+        blocks = np.array_split(np.arange(count), rng.integers(3, 30))
+        rng.shuffle(blocks)
+        for order in (np.argsort(late, kind="stable"), rng.permutation(count), np.concatenate(blocks)):
+            assert not is_refused(times[order])

@@ -1,7 +1,7 @@
 import pytest
 
 from tsadc.errors import ConfigError, DataError
-from tsadc.io.reading import PLAIN, Reading, choose, spell
+from tsadc.io.reading import PLAIN, Reading, choose, reason, spell
 
 MINUTE = 60 * 10**9
 
@@ -70,3 +70,16 @@ def test_names_that_are_not_there_or_come_twice(reading, expected):
     with pytest.raises(DataError) as caught:
         choose(["heat", "flow"], reading, "The data")
     assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"), [(3_906_250, "3.90625ms"), (2_777_778, "2.777778ms"), (1500 * 10**6, "1500ms")]
+)
+def test_fractions_of_a_second_are_spelled_with_few_digits(interval, text):
+    assert spell(interval) == text
+    assert Reading(every=text).interval == interval
+
+
+def test_the_words_of_programmers_are_not_passed_on():
+    assert reason(IndexError("list index out of range")) == "it is empty, cut off or damaged"
+    assert reason(ValueError("bad magic. Call us")) == "bad magic"

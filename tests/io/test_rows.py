@@ -1,4 +1,6 @@
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +27,11 @@ def matrix(rows: int, columns: int = 3) -> np.ndarray:
 def write_parquet(path, values, group: int, dictionary: bool = True) -> None:
     columns = [pa.array(column, from_pandas=True) for column in values.T]  # NaN is written as null
     pq.write_table(pa.table(columns, names=NAMES), path, row_group_size=group, use_dictionary=dictionary)
+
+
+def kept() -> int:
+    """Bytes of decoded values in memory, of all files."""
+    return sum(values.nbytes for values in module.SHELF.blocks.values())
 
 
 def slow_runs(grid: list[int], lengths: list[int], values: np.ndarray, rows: int) -> np.ndarray:
@@ -57,8 +64,8 @@ def test_rows_of_a_parquet_file_against_the_whole_array(tmp_path, data, count, g
         for _ in range(5):
             first, last = sorted(data.draw(st.tuples(*[st.integers(-3, len(whole) + 3)] * 2)))
             np.testing.assert_array_equal(rows[first:last], whole[first:last])
-        assert sum(kept.nbytes for kept in rows._kept.values()) <= 4 * block * 24
         np.testing.assert_array_equal(np.asarray(rows), whole)
+        assert kept() <= 4 * block * 24
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -123,6 +130,43 @@ def test_going_on_decodes_every_row_once(tmp_path, monkeypatch):
     for first in range(0, 100, 7):
         rows[first : first + 7]
     assert decoded == [10] * 10
+
+
+def test_many_files_keep_no_more_than_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", 10 * 24)
+    monkeypatch.setattr(module, "CACHE", 40 * 24)
+    many = []
+    for i in range(12):
+        write_parquet(tmp_path / f"{i}.parquet", matrix(50 + i), 20)
+        many.append(ParquetRows(tmp_path / f"{i}.parquet", NAMES, Runs.whole(50 + i), np.dtype(np.float64)))
+    before = {file.resolve() for file in Path("/proc/self/fd").iterdir()} if Path("/proc/self/fd").exists() else set()
+    for first in (0, 13, 31):  # in turns, so that each file is left in the middle and gone on with
+        for i, rows in enumerate(many):
+            np.testing.assert_array_equal(rows[first : first + 17], matrix(50 + i)[first : first + 17])
+            assert kept() <= 40 * 24
+    if before:
+        opened = {file.resolve() for file in Path("/proc/self/fd").iterdir()} - before
+        assert len([file for file in opened if file.suffix == ".parquet"]) == 1
+
+
+def test_columns_of_one_file_are_told_apart(tmp_path):
+    write_parquet(tmp_path / "x.parquet", matrix(30), 10)
+    rows = ParquetRows(tmp_path / "x.parquet", NAMES, Runs.whole(30), np.dtype(np.float64))
+    other = rows[:, [2]]
+    for first in (0, 12, 5):
+        np.testing.assert_array_equal(rows[first : first + 9], matrix(30)[first : first + 9])
+        np.testing.assert_array_equal(other[first : first + 9], matrix(30)[first : first + 9, [2]])
+
+
+def test_threads_may_read_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", 10 * 24)
+    monkeypatch.setattr(module, "CACHE", 20 * 24)
+    write_parquet(tmp_path / "x.parquet", matrix(200), 50)
+    rows = ParquetRows(tmp_path / "x.parquet", NAMES, Runs.whole(200), np.dtype(np.float64))
+    places = np.random.default_rng(0).integers(0, 190, size=80)
+    with ThreadPoolExecutor(4) as pool:
+        for first, read in zip(places, pool.map(lambda first: rows[first : first + 10], places), strict=True):
+            np.testing.assert_array_equal(read, matrix(200)[first : first + 10])
 
 
 def test_infinite_values_are_named_when_they_are_met(tmp_path):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tsadc.errors import DataError, TsadcNotice
 from tsadc.io import stream as module
+from tsadc.io.frames import as_series
 from tsadc.io.reading import Reading
 from tsadc.io.rows import NpyRows, ParquetRows
 from tsadc.io.tables import read
@@ -72,6 +73,44 @@ def test_columns_are_picked_and_renamed(tmp_path):
     lazy, _ = same(path, columns=("b", "a"), rename={"a": "heat"})
     assert lazy.names == ("b", "heat")
     same(path, columns=("c", "a"), time="time")
+    same(path, columns=("time", "c", "a"), time="time")
+
+
+def test_names_are_stripped_alike(tmp_path):
+    path = write(tmp_path, frame(c=2.0).rename(columns={"a": " a", "time": "time ", "c": " step "}))
+    lazy, _ = same(path)
+    assert lazy.names == ("a", "b", "step")
+    same(path, columns=("b", "a"), time="time")
+
+
+@pytest.mark.parametrize("name", ["step", "t"])
+def test_a_column_that_stops_counting_is_a_variable(tmp_path, name):
+    counting = np.arange(3000.0)
+    data = pd.DataFrame({name: counting, "a": counting % 7, "b": counting % 5})
+    assert same(write(tmp_path, data))[0].names == ("a", "b")
+    data.loc[2900:, name] = 0.0
+    assert same(write(tmp_path, data))[0].names == (name, "a", "b")
+
+
+def test_a_clock_that_stops_being_even_is_refused_alike(tmp_path):
+    times = np.append(np.arange(2000.0), [2003.0, 2004.0])
+    path = write(tmp_path, pd.DataFrame({"t": times, "a": times % 7, "b": times % 5}))
+    assert "PATH: the column 't' counts up like a clock, but neither evenly" in refusal(path)
+    assert refusal(path, Reading()) == refusal(path)
+
+
+def test_observations_that_follow_each_other_are_streamed(tmp_path):
+    cube = np.random.default_rng(0).normal(size=(5, 20, 2)).astype(np.float32)
+    np.save(tmp_path / "pump.npy", cube)
+    lazy, whole = same(tmp_path / "pump.npy")
+    assert isinstance(lazy.values, NpyRows)
+    assert lazy.observation == whole.observation == 20
+    with pytest.raises(
+        DataError, match=r"'pump' holds observations of 20 rows, .* the length is 25; fit with --length 20"
+    ):
+        as_series(lazy, 25)
+    np.save(tmp_path / "turned.npy", np.asfortranarray(cube))
+    assert "PATH cannot be streamed" in refusal(tmp_path / "turned.npy")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
@@ -148,10 +187,12 @@ def test_an_array_stays_on_disk(tmp_path, order):
     same(tmp_path / "pump.npy", columns=("variable_1", "variable_0"))
 
 
-@pytest.mark.parametrize("values", [np.zeros((4, 5, 2)), np.zeros((4, 2), dtype=int), np.zeros(4)])
+@pytest.mark.parametrize("values", [np.zeros((2, 4, 5, 2)), np.zeros((4, 2), dtype=int), np.zeros(4)])
 def test_arrays_that_cannot_be_streamed(tmp_path, values):
     np.save(tmp_path / "pump.npy", values)
-    assert "which takes floats of shape (time, variable), but holds" in refusal(tmp_path / "pump.npy")
+    assert "which takes floats of shape (time, variable) or (observation, time, variable), but" in refusal(
+        tmp_path / "pump.npy"
+    )
 
 
 def test_large_row_groups_are_said_to_be_slow(tmp_path, monkeypatch):
@@ -170,6 +211,7 @@ PASS = """
 import sys
 import numpy as np, pandas as pd, pyarrow.parquet
 from tsadc.detectors.provenance import provenance
+from tsadc.io.frames import as_series
 from tsadc.io.reading import Reading
 from tsadc.io.tables import read
 from tsadc.scale import Scaler
@@ -199,7 +241,7 @@ def write_large(path: Path, groups: int) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is told by /proc")
-def test_a_file_is_trained_on_in_much_less_memory_than_it_has(tmp_path):
+def test_a_file_is_normalised_and_cut_in_much_less_memory_than_it_has(tmp_path):
     write_large(tmp_path / "plant.parquet", 20)
     assert (tmp_path / "plant.parquet").stat().st_size > 200 * 2**20
     done = subprocess.run(

@@ -270,8 +270,8 @@ def test_columns_that_change_between_files_are_named_with_the_file(tmp_path):
     with pytest.raises(DataError) as caught:
         read([one, two, three])
     assert str(caught.value) == (
-        f"{one} has other variables than {two}: it lacks 'c' and adds 'x'; pick with columns those that all files "
-        "share."
+        f"{one} has other variables than {two}: it lacks 'c' and adds 'x'; pick those that all files share with "
+        "--columns, in Python columns=[...]."
     )
     assert [s.names for s in read([one, two, three], Reading(columns=("b", "a")))] == [("b", "a")] * 3
 
@@ -351,3 +351,53 @@ def test_real_text_files_without_a_header_say_so(shared_data, tmp_path):
     assert "holds no file that can be read" in refusal(folder)
     path = write(tmp_path, (folder / "machine-1-3.txt").read_bytes(), "machine.csv")
     assert "PATH has no header" in refusal(path)
+
+
+def test_bare_arrays_need_as_many_variables_each(tmp_path):
+    for name, width in (("a", 3), ("b", 3), ("c", 4)):
+        np.save(tmp_path / f"{name}.npy", np.zeros((5, width)))
+    with pytest.raises(DataError, match=r"c\.npy has 4 variables, but .*a\.npy has 3; all files must have the same"):
+        read(tmp_path)
+    with pytest.warns(TsadcNotice, match=r"1 left out: .*c\.npy has 4 variables"):
+        assert [one.entity for one in read(tmp_path, Reading(skip_bad=True))] == ["a", "b"]
+
+
+def test_a_bare_array_fits_names_by_its_width(tmp_path):
+    write(tmp_path, "x,y\n1,2\n3,4\n", "a.csv")
+    np.save(tmp_path / "b.npy", np.zeros((5, 2)))
+    assert len(read(tmp_path)) == 2
+    np.save(tmp_path / "b.npy", np.zeros((5, 3)))
+    with pytest.raises(DataError, match=r"b\.npy has 3 variables, but .*a\.csv has 2"):
+        read(tmp_path)
+
+
+def test_files_sampled_at_another_interval_are_skipped_with_the_bad(tmp_path):
+    for name, step in (("a", "1min"), ("b", "1min"), ("c", "5min")):
+        times = pd.date_range("2024-01-01", periods=4, freq=step)
+        pd.DataFrame({"time": times, "x": range(4), "y": range(4)}).to_csv(tmp_path / f"{name}.csv", index=False)
+    with pytest.warns(TsadcNotice, match=r"1 left out: .*c\.csv is sampled every 5min, but most .* --every 1min"):
+        assert [one.entity for one in read(tmp_path, Reading(skip_bad=True))] == ["a", "b"]
+    assert len(read(tmp_path)) == 3  # `info` shows them all; `fit` refuses
+
+
+def dated(folder, name: str, times: list[str]) -> None:
+    pd.DataFrame({"time": times, "x": range(len(times)), "y": range(len(times))}).to_csv(folder / name, index=False)
+
+
+def test_dates_of_two_orders_are_refused_with_both_files(tmp_path):
+    dated(tmp_path, "a.csv", ["01/31/2024 10:00", "01/31/2024 10:01", "01/31/2024 10:02"])
+    dated(tmp_path, "b.csv", ["2024-01-31 10:00", "2024-01-31 10:01", "2024-01-31 10:02"])
+    dated(tmp_path, "c.csv", ["03/03/2024 10:00", "03/03/2024 10:01", "03/03/2024 10:02"])
+    assert len(read(tmp_path)) == 3  # an ISO date and one whose day is its month go with either
+    dated(tmp_path, "d.csv", ["31/01/2024 10:00", "31/01/2024 10:01", "31/01/2024 10:02"])
+    with pytest.raises(DataError, match=r"d\.csv has dates with the day first, but those of .*a\.csv have the month"):
+        read(tmp_path)
+    with pytest.warns(TsadcNotice, match=r"1 left out: .*d\.csv has dates"):
+        assert [one.entity for one in read(tmp_path, Reading(skip_bad=True))] == ["a", "b", "c"]
+
+
+def test_files_with_and_without_a_time_zone_are_told(tmp_path):
+    dated(tmp_path, "a.csv", ["2024-01-31 10:00", "2024-01-31 10:01"])
+    dated(tmp_path, "b.csv", ["2024-01-31 10:00Z", "2024-01-31 10:01Z"])
+    with pytest.warns(TsadcNotice, match=r"a\.csv does not say in which time zone .* b?.*b\.csv does; .* UTC"):
+        assert len(read(tmp_path)) == 2

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsadc.errors import DataError
-from tsadc.io.times import is_time, read_times
+from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.times import date_order, is_time, read_times
 
 EXACT = pd.date_range("2024-01-28 22:00", periods=60, freq="3h")  # crosses a month, and days above 12
 
@@ -49,6 +49,17 @@ def test_day_first_and_month_first_are_told_apart_by_what_lies_close_together(da
     exact = pd.date_range(day, periods=96, freq="h")
     form = "%d/%m/%Y %H:%M" if day_first else "%m/%d/%Y %H:%M"
     assert (read(exact.strftime(form)) == exact).all()
+
+
+def test_dates_that_could_be_either_are_said_with_what_was_taken():
+    with pytest.warns(TsadcNotice, match=r"03/04/2024 10:00 was taken for 2024-03-04\. Write dates like that"):
+        assert (read(["03/04/2024 10:00", "03/04/2024 10:01"]).month == 3).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_said_where_both_ways_mean_the_same_or_one_is_plainly_meant():
+    assert (read(["05/05/2024 10:00", "05/05/2024 10:01"]).month == 5).all()
+    assert (read(["03/04/2024 23:59", "04/04/2024 00:00"]).month == 4).all()
 
 
 @given(st.sampled_from([("s", 10**9), ("ms", 10**6), ("us", 10**3), ("ns", 1)]), st.integers(10**9, 4 * 10**9 - 10**6))
@@ -123,3 +134,23 @@ def test_a_bad_number_among_seconds_since_1970():
         read(seconds)
     seconds[4] = 0
     assert read(seconds)[4] == pd.Timestamp(0)
+
+
+def test_times_with_and_without_a_zone_are_refused_at_the_first_without():
+    with pytest.raises(DataError, match=r"'2024-01-01 10:02' at row 2 .* without a time zone.*'2024-01-01T10:00Z'"):
+        read(["2024-01-01T10:00Z", "2024-01-01T10:01+02:00", "2024-01-01 10:02", "2024-01-01T10:03Z"])
+    assert read(["2024-01-01T10:00+01:00", "2024-01-01T10:01+02:00"]).hour.tolist() == [9, 8]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["01/02/2024 10:00", "01/13/2024 10:00"], "month first"),
+        (["01/02/2024 10:00", "13/02/2024 10:00"], "day first"),
+        (["03/03/2024 10:00", "03/03/2024 10:01"], ""),
+        (["2024-02-01", "2024-02-13"], ""),
+        (["13.02.2024", "14.02.2024"], ""),
+    ],
+)
+def test_the_order_in_which_dates_were_read(texts, expected):
+    assert date_order(pd.Series(texts), read(texts)) == expected

@@ -201,3 +201,49 @@ def test_settings_out_of_range_are_named():
         graph.AttentionGraph(4, neighbours=0)
     with pytest.raises(ConfigError, match="layer"):
         graph.GIN(4, layers=0)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(("time", "count"), [(6, 3), (7, 3), (5, 5), (4, 1)])
+def test_gin_takes_a_graph_for_each_window(own, time, count):
+    gin, embedding, graphs = graph.GIN(3, own=own).double(), normal(2, 4, 3, time), positive(2, count, 4, 4)
+    windows = embedding.tensor_split(count, dim=-1)
+    expected = [slow_gin(gin, window, graphs[:, i], own) for i, window in enumerate(windows)]
+    torch.testing.assert_close(gin(embedding, graphs), torch.cat(expected, dim=-1))
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_reading_is_the_output_read_node_by_node(own, layers):
+    gin, embedding, graphs = graph.GIN(3, layers, own=own).double(), normal(2, 4, 3, 7), positive(2, 3, 4, 4)
+    weight, bias = normal(4, 3, seed=2), normal(4, seed=3)
+    out = gin(embedding, graphs)
+    read = gin.read(embedding, graphs, weight, bias)
+    for node in range(4):
+        expected = (out[:, node] * weight[node][:, None]).sum(1) + bias[node]
+        torch.testing.assert_close(read[:, node], expected)
+
+
+def test_gradients_of_reading_are_those_of_the_output_read():
+    gin, graphs = graph.GIN(3).double(), positive(2, 3, 4, 4).requires_grad_()
+    tensors = (
+        normal(2, 4, 3, 7).requires_grad_(),
+        graphs,
+        *(normal(*s, seed=5).requires_grad_() for s in ((4, 3), (4,))),
+    )
+    embedding, _, weight, bias = tensors
+    wanted = (*tensors, *gin.parameters())
+    slow = (gin(embedding, graphs) * weight[None, :, :, None]).sum(2) + bias[None, :, None]
+    fast = gin.read(*tensors)
+    for one, other in zip(
+        torch.autograd.grad(fast.square().sum(), wanted), torch.autograd.grad(slow.square().sum(), wanted), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+
+
+@given(time=st.integers(1, 30), count=st.integers(1, 30))
+def test_windows_are_those_of_tensor_split(time, count):
+    x = normal(2, time)
+    windows = graph.windows_of(x, min(count, time))
+    for one, other in zip(windows, x.tensor_split(min(count, time), dim=-1), strict=True):
+        assert torch.equal(one, other)

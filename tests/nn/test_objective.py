@@ -1,11 +1,16 @@
 import numpy as np
 import pytest
 import torch
+from cores import cores
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import Denoiser, Waves
+from tiny import Denoiser, Waves, weights
+from torch import Tensor, nn
 
 from tsadc.nn import objective
+from tsadc.nn.dropout import Dropout
+from tsadc.nn.s4 import S4
+from tsadc.nn.train import Training, train
 from tsadc.nn.world import World
 
 
@@ -90,3 +95,112 @@ def test_a_misshapen_draw_or_loss_is_named() -> None:
     network = MeanLoss()
     with pytest.raises(ValueError, match="noise"):
         objective.sum_losses(network, drawn_batch(network, 3), None, World(), backward=False)
+
+
+class Deep(Denoiser):
+    """With everything that could tell threads apart: S4 layers whose filters are shared, and dropout."""
+
+    def __init__(self, kernel: str = "diagonal", dropout: float = 0.3) -> None:
+        super().__init__(dropout)
+        generator = torch.Generator().manual_seed(0)
+        self.layers = nn.Sequential(
+            *(S4(2, state=4, kernel=kernel, dropout=dropout, generator=generator) for _ in range(2)),  # type: ignore[arg-type]
+            Dropout(dropout),
+        )
+
+    def losses(self, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
+        return super().losses({**drawn, "x": self.layers(drawn["x"])})
+
+
+def gradient(network: nn.Module, drawn: dict[str, Tensor], micro_batch: int | None, threads: int) -> list[Tensor]:
+    network.zero_grad()
+    with cores(threads):
+        sums = objective.sum_losses(network, drawn, micro_batch, World(), backward=True, dropout=(3, 1))  # type: ignore[arg-type]
+    grads = [parameter.grad.clone() for parameter in network.parameters() if parameter.grad is not None]
+    assert len(grads) == len(list(network.parameters()))
+    return [torch.tensor(list(sums.values())), *grads]
+
+
+@pytest.mark.parametrize("micro_batch", [1, 2, 3, None])
+@pytest.mark.parametrize("kernel", ["diagonal", "dplr"])
+def test_threads_do_not_change_a_bit_of_loss_and_gradient(micro_batch: int | None, kernel: str) -> None:
+    network = Deep(kernel).train()
+    drawn = drawn_batch(network, 7)
+    first = gradient(network, drawn, micro_batch, threads=1)
+    for threads in (1, 2, 3):
+        for _ in range(2):
+            for one, other in zip(gradient(network, drawn, micro_batch, threads), first, strict=True):
+                assert torch.equal(one, other)
+
+
+def test_dropout_belongs_to_the_micro_batch_and_the_key() -> None:
+    network = Deep().train()
+    drawn = drawn_batch(network, 4)
+    sums = [
+        objective.sum_losses(network, drawn, 2, World(), backward=False, dropout=key)
+        for key in ((1, 2), (1, 2), (1, 3))
+    ]
+    assert sums[0] == sums[1]
+    assert sums[0] != sums[2]
+    # The same observations twice, in two micro-batches: each has a dropout of its own.
+    same = {name: tensor[:2].repeat(2, *[1] * (tensor.ndim - 1)) for name, tensor in drawn.items()}
+    twice = objective.sum_losses(network, same, 2, World(), backward=False, dropout=(1, 2))
+    once = objective.sum_losses(
+        network, {n: t[:2] for n, t in same.items()}, 2, World(), backward=False, dropout=(1, 2)
+    )
+    assert twice["noise"] != pytest.approx(2 * once["noise"], rel=1e-6)
+
+
+def test_gradients_are_added_to_those_that_are_there_and_shared_ones_once() -> None:
+    class Sum(nn.Module):
+        """Two parameters whose gradient is one and the same tensor."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
+
+        def losses(self, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
+            return {"sum": drawn["x"] @ (self.a + self.b)}
+
+    network, x = Sum(), torch.arange(6.0).view(3, 2)
+    objective.sum_losses(network, {"x": x}, 1, World(), backward=True)  # type: ignore[arg-type]
+    for parameter in network.parameters():
+        torch.testing.assert_close(parameter.grad, x.mean(0))
+    objective.sum_losses(network, {"x": x}, None, World(), backward=True)  # type: ignore[arg-type]
+    for parameter in network.parameters():
+        torch.testing.assert_close(parameter.grad, 2 * x.mean(0))
+
+
+@given(count=st.integers(1, 300), cells=st.integers(1, 2**19))
+def test_the_size_of_a_micro_batch(count: int, cells: int) -> None:
+    drawn = {"step": torch.zeros(count), "x": torch.zeros(1).expand(count, cells)}
+    size = objective.micro_batch_for(drawn)
+    assert 1 <= size <= count
+    assert size == 1 or size * cells <= objective.CELLS
+    if count > 1:
+        assert -(-count // size) >= 2
+    # Not smaller than need be: one more would be too many cells, or leave a thread without work.
+    assert (size + 1) * cells > objective.CELLS or -(-count // (size + 1)) < 2 or size == -(-count // 2)
+
+
+def test_the_size_of_a_micro_batch_depends_on_the_data_alone() -> None:
+    drawn = {"x": torch.zeros(16, 38, 600)}
+    sizes = set()
+    for threads in (1, 2, 3):
+        with cores(threads):
+            sizes.add(objective.micro_batch_for(drawn))
+    assert sizes == {objective.CELLS // (38 * 600)} == {5}
+
+
+def test_training_gives_the_same_weights_to_the_bit_whatever_the_threads() -> None:
+    config = Training(epochs=3, batch=5, learning_rate=0.02, ema=0.5)
+    results = []
+    for threads in (1, 2, 3):
+        network = Deep()
+        with cores(threads):
+            history = train(network, Waves(12), Waves(5, seed=1), config, seed=4)  # type: ignore[arg-type]
+        results.append((weights(network), [(epoch.loss, epoch.validation) for epoch in history.epochs]))
+    for other in results[1:]:
+        assert other[1] == results[0][1]
+        for name, tensor in results[0][0].items():
+            assert torch.equal(other[0][name], tensor), name

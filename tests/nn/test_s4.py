@@ -2,6 +2,8 @@
 
 import copy
 import math
+import pickle
+import threading
 
 import pytest
 import torch
@@ -237,3 +239,97 @@ def test_channel_norm_is_layer_norm_over_channels() -> None:
 
     weight, bias = (p.detach().requires_grad_() for p in (norm.weight, norm.bias))
     assert torch.autograd.gradcheck(normalise, (x, weight, bias))
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))])
+def test_copies_have_a_cache_and_a_lock_of_their_own(how) -> None:
+    """Processes get pickled layers."""
+    layer = S4(4, state=8, generator=seeded()).eval()
+    x = noise(2, 4, 21)
+    with torch.no_grad():
+        expected = layer(x)
+        with layer._lock:
+            clone = how(layer)
+        assert not clone._cache
+        assert clone._lock is not layer._lock
+        assert torch.equal(clone(x), expected)
+        assert len(clone._cache) == len(layer._cache) == 1
+    assert clone.given is None
+    clone.train()(x).sum().backward()
+    assert clone.D.grad is not None
+    assert layer.D.grad is None
+
+
+def test_threads_share_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ask at once for more lengths than are kept; each gets what it asked for."""
+    layer = S4(4, state=8, generator=seeded()).eval()
+    x = noise(2, 4, 12)
+    lengths = [12, 11, 10, 9, 8, 7]
+    expected = {length: uncached(layer, x[..., :length]) for length in lengths}
+    made = count_kernels(layer, monkeypatch)
+    together, wrong = threading.Barrier(4, timeout=60), []
+
+    def work(first: int) -> None:
+        with torch.no_grad():
+            for turn in range(20):
+                together.wait()
+                length = lengths[(first + turn) % len(lengths)]
+                if not torch.allclose(layer(x[..., :length]), expected[length], atol=1e-6):
+                    wrong.append(length)
+
+    workers = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+    assert len(layer._cache) == 4
+    made.clear()
+    with torch.no_grad():
+        kept = [key[0] for key in layer._cache]  # type: ignore[index]
+        for length in kept:
+            layer(x[..., :length])
+    assert not made
+
+
+def test_threads_that_ask_for_the_same_kernel_wait_for_one_to_make_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = S4(4, state=8, generator=seeded()).eval()
+    made = count_kernels(layer, monkeypatch)
+    make, begun, go_on = layer.space.forward, threading.Event(), threading.Event()
+
+    def slowly(length: int) -> Tensor:
+        begun.set()
+        assert go_on.wait(60)
+        return make(length)
+
+    def work() -> None:
+        with torch.no_grad():
+            layer(noise(2, 4, 30))
+
+    monkeypatch.setattr(layer.space, "forward", slowly)
+    first, second = (threading.Thread(target=work) for _ in range(2))
+    first.start()
+    assert begun.wait(60)
+    begun.clear()
+    second.start()
+    # The second one has this long to go wrong; it must not begin a kernel while the first is at it.
+    assert not begun.wait(0.5)
+    go_on.set()
+    for thread in (first, second):
+        thread.join()
+    assert made == [30]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("grad", [True, False])
+def test_a_given_filter_is_used_whatever_the_mode(training: bool, grad: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, other = (S4(4, state=8, generator=seeded(seed)).train(training) for seed in (0, 1))
+    x = noise(2, 4, 9)
+    circle = other.circle(9)
+    made = count_kernels(layer, monkeypatch)
+    layer.given = lambda length: (circle, torch.fft.rfft(circle.detach()))
+    with torch.set_grad_enabled(grad):
+        found = layer._convolve(x)
+    torch.testing.assert_close(found, ssm.convolve(x, other.space(9), other.D))
+    assert not made
+    assert found.requires_grad is grad

@@ -215,13 +215,14 @@ def test_a_kernel_does_not_depend_on_its_length() -> None:
     assert_close(ssm.dplr_kernel(**model, length=17), ssm.dplr_kernel(**model, length=100)[:, :17])
 
 
-def test_float32_keeps_its_precision_over_a_long_kernel() -> None:
+@pytest.mark.parametrize("length", [600, 2400])
+def test_float32_keeps_its_precision_over_a_long_kernel(length: int) -> None:
     Lambda, P, B = (v.expand(3, -1) for v in ssm.nplr_legs(64)[:3])
     log_dt = torch.tensor([1e-3, 1e-2, 1e-1], dtype=torch.float64).log()
     C = random_model(64, 3, seed=2)["C"]
     rounded = [v.to(torch.complex64) if v.is_complex() else v.float() for v in (log_dt, Lambda, P, B, C)]
-    exact = ssm.dplr_kernel(*(v.to(torch.complex128) if v.is_complex() else v.double() for v in rounded), 600)
-    error = (ssm.dplr_kernel(*rounded, 600) - exact).abs().amax(1) / exact.abs().amax(1)
+    exact = ssm.dplr_kernel(*(v.to(torch.complex128) if v.is_complex() else v.double() for v in rounded), length)
+    error = (ssm.dplr_kernel(*rounded, length) - exact).abs().amax(1) / exact.abs().amax(1)
     assert error.max() < 1e-5
 
 
@@ -263,13 +264,3 @@ def test_gradients_of_the_convolution(shape: tuple[int, ...]) -> None:
         for size in ((2, 3, shape[-1]), shape, (3,))
     )
     assert torch.autograd.gradcheck(ssm.convolve, (x, kernel, D))
-
-
-@pytest.mark.parametrize("least", [1, 2, 7, 1199, 1201, 24_001])
-def test_fft_sizes_have_small_factors_only(least: int) -> None:
-    size = ssm._fft_size(least)
-    assert least <= size <= max(2, 1.2 * least)
-    for factor in (2, 3, 5):
-        while size % factor == 0:
-            size //= factor
-    assert size == 1

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tsadc.nn.dropout import Dropout
+
 
 class Denoiser(nn.Module):
     """Predicts noise at hidden positions by one convolution; draws what to hide, how much noise, and the noise."""
@@ -16,7 +18,7 @@ class Denoiser(nn.Module):
             torch.manual_seed(seed)
             self.mix = nn.Conv1d(4, 2, 3, padding=1)
             self.out = nn.Conv1d(2, 2, 1)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         hidden = observed & (torch.rand(x.shape, generator=generator) < 0.5)

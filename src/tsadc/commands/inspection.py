@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.detectors.store import ARRAYS, SETTINGS, read_arrays, read_settings
-from tsadc.errors import ModelFileError
-from tsadc.report.words import THIN, Times, count
+from tsadc.errors import DataError, ModelFileError, TsadcNotice
+from tsadc.io.frames import check_length
+from tsadc.io.reading import spell
+from tsadc.report.words import count
 from tsadc.series import Clock, Floats, Series
+from tsadc.variables import match
 
 if TYPE_CHECKING:
     from tsadc.detectors.tsadc.detector import Config
@@ -65,6 +70,7 @@ def _about_model(model: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def about_data(series: Sequence[Series], config: Config) -> list[tuple[str, str]]:
     """Sizes, clock, gaps, what is missing or constant, and what a fit will cost."""
+    series = match(check_length(tuple(series), config.length), series[0].names)
     rows = [
         ("entities", f"{len(series)}: {_some([one.entity for one in series])}"),
         ("rows", f"{sum(len(one) for one in series)}"),
@@ -72,9 +78,6 @@ def about_data(series: Sequence[Series], config: Config) -> list[tuple[str, str]
     ]
     counts = [_count(one) for one in series]
     rows += [(one.entity, _about_series(one, counted)) for one, counted in zip(series[:MOST], counts, strict=False)]
-    if len({one.names for one in series}) > 1:
-        rows.append(("note", "the files have different variables; a model needs the same in all"))
-        return rows
     measured = np.sum([counted.measured for counted in counts], axis=0)
     width = np.max([counted.high for counted in counts], axis=0) - np.min([counted.low for counted in counts], axis=0)
     empty = [name for name, number in zip(series[0].names, measured, strict=True) if number == 0]
@@ -110,15 +113,15 @@ def _count(series: Series) -> _Counted:
 
 
 def _cost(series: Sequence[Series], config: Config) -> str:
-    from tsadc.detectors.base import LEAST_OBSERVATIONS
     from tsadc.detectors.tsadc.cost import estimate
+    from tsadc.detectors.tsadc.detector import TSADC
 
-    observations = sum(len(one) // config.length for one in series)
-    if observations < LEAST_OBSERVATIONS:
-        return (
-            f"not possible: {observations} whole observations of {config.length} rows, and at least "
-            f"{LEAST_OBSERVATIONS} are needed; use a smaller --length"
-        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TsadcNotice)  # what they say is in the other lines
+            observations = len(TSADC(config=config).examine(tuple(series))[0])
+    except DataError as error:
+        return f"not possible: {error}"
     cost = estimate(observations, len(series[0].names), config)
     return (
         f"{observations} observations of {config.length} rows, at most {timedelta(seconds=round(cost.seconds))} for "
@@ -134,7 +137,11 @@ def _about_series(series: Series, counted: _Counted) -> str:
 
 
 def _sampling(clock: Clock) -> str:
-    return f"every {Times(clock).duration(1).replace(THIN, ' ')}" if clock.dated else "no timestamps, rows are counted"
+    if clock.every is None:
+        return "no timestamps, rows are counted"
+    return (
+        f"every {re.sub('(?<=[0-9])(?=[a-zA-Z])', ' ', spell(clock.every))}{'' if clock.dated else ', no start time'}"
+    )
 
 
 def _some(names: Sequence[str], most: int = 8) -> str:

@@ -101,7 +101,7 @@ def facts(detector: Detector) -> dict[str, str]:
         "observation length": f"{settings.length} rows",
         "contamination": f"{settings.contamination:g} (estimated)",
         "seed": str(settings.seed),
-        "trained on": f"{data['rows']} rows of {data['entities']} entities",
+        "trained on": f"{data['rows']} rows of {count(data['entities'], 'entity', 'entities')}",
     }
 
 

@@ -8,11 +8,13 @@ from collections import Counter
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin, get_type_hints
+
+import numpy as np
 
 from tsadc.config import build, nearest, to_mapping
 from tsadc.data.cinc import CinC
-from tsadc.data.dataset import DataSet, Record
+from tsadc.data.dataset import DataSet, Record, unique
 from tsadc.data.dodh import DODH
 from tsadc.data.icbeb import ICBEB
 from tsadc.data.ludb import LUDB
@@ -37,8 +39,9 @@ def find(name: str) -> type[DataSet]:
 def prepare(name: str, raw: str | Path, out: str | Path, *, skip_bad: bool = False, **options: Any) -> Prepared:
     """Read the files of a data set under `raw` and write its labelled observations to the new folder `out`. A file that
     cannot be used is an error, or with `skip_bad` left out, named in `about.json` and told in a notice."""
-    dataset, raw, out = build(find(name), options), Path(raw), Path(out)
-    records = dataset.records(raw)
+    kind, raw, out = find(name), Path(raw), Path(out)
+    dataset = build(kind, _listed(kind, options))
+    records = unique(dataset.records(raw))
     if not records:
         raise DataError(f"{raw} holds nothing of {dataset.card.title}; expected was {dataset.card.layout}.")
     skipped: dict[str, str] = {}
@@ -56,21 +59,27 @@ def prepare(name: str, raw: str | Path, out: str | Path, *, skip_bad: bool = Fal
                 continue
             used |= {_relative(file, raw): _digest(file) for file in record.files}
         if not writer.labels:
-            raise DataError(f"{raw} has no usable observation of {dataset.card.title} in {len(records)} record(s).")
+            raise _nothing(dataset, raw, len(records), left_out, skipped)
         writer.finish(_about(dataset, used, left_out, skipped))
     if skipped:
         warnings.warn(
-            f"{len(skipped)} of {len(records)} records were left out: {_first(skipped)}", TsadcNotice, stacklevel=2
+            f"{len(skipped)} of {len(records)} records were left out: {' '.join(skipped.values())}",
+            TsadcNotice,
+            stacklevel=2,
         )
     return load(out)
 
 
 def _add(writer: Writer, dataset: DataSet, record: Record) -> Counter[str]:
     # All of a record before any of it: a record that breaks off is left out whole.
-    reading = dataset.read(record)
-    for piece in list(reading.pieces):
+    extract = dataset.read(record)
+    left_out = Counter(extract.left_out)
+    for piece in list(extract.pieces):
+        if np.isnan(piece.values).all():
+            left_out["nothing measured"] += 1
+            continue
         writer.add(record.entity, record.name, piece)
-    return reading.left_out
+    return left_out
 
 
 def _about(dataset: DataSet, used: dict[str, str], left_out: Counter[str], skipped: dict[str, str]) -> dict[str, Any]:
@@ -105,6 +114,21 @@ def _digest_of(file: Path, changed: int, size: int) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _first(skipped: dict[str, str]) -> str:
-    more = " (and so on)" if len(skipped) > 1 else ""
-    return next(iter(skipped.values())) + more
+def _nothing(dataset: DataSet, raw: Path, records: int, left_out: Counter[str], skipped: dict[str, str]) -> DataError:
+    """Why no observation came out of any record."""
+    why = [f"of the first bad one: {next(iter(skipped.values())).rstrip('.')}"] if skipped else []
+    if left_out:
+        why.append(f"left out were {', '.join(f'{count} x {reason}' for reason, count in left_out.most_common())}")
+    return DataError(
+        f"{raw} has no usable observation of {dataset.card.title} in {records} record{'s' if records > 1 else ''}"
+        f"{'; ' if why else ''}{'; '.join(why)}."
+    )
+
+
+def _listed(dataset: type[DataSet], options: dict[str, Any]) -> dict[str, Any]:
+    """One name where a list of names is expected is a list of one."""
+    hints = get_type_hints(dataset)
+    return {
+        name: [value] if isinstance(value, str) and get_origin(hints.get(name)) is tuple else value
+        for name, value in options.items()
+    }

@@ -6,6 +6,7 @@ smaller draw is part of the larger, so that results differ by what was varied an
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,17 +15,17 @@ import numpy as np
 from tsadc.config import require
 from tsadc.data.prepared import Chosen, Prepared
 from tsadc.data.splits import PARTS, SHARES, split_entities
-from tsadc.errors import DataError
+from tsadc.errors import DataError, TsadcNotice
 from tsadc.series import Labelled, Series, Split
 
-Place = tuple[str, int]  # entity, observation
+Pick = tuple[str, int]  # entity, observation
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How to draw. `kappa` None takes every kind there is. Sizes are numbers of observations, None as many as the share
-    allows. `test_eta` None leaves the test part as it is; `test_part` takes only that part of the archive for it (SMD's
-    `train` files carry no labels)."""
+    """How to draw. `kappa` None takes every kind that occurs alone in both the training and the validation entities.
+    Sizes are numbers of observations, None as many as the share allows. `test_eta` None leaves the test part as it is;
+    `test_part` takes only that part of the archive for it (SMD's `train` files carry no labels)."""
 
     eta: float = 0.2
     kappa: int | None = None
@@ -78,20 +79,21 @@ def contaminate(prepared: Prepared, plan: Plan | None = None) -> Draw:
     plan = plan or Plan()
     members = split_entities(prepared, plan.shares, plan.seed)
     pools = {part: _pool(prepared, members[part], plan.test_part if part == "test" else "") for part in PARTS}
-    generator = np.random.default_rng([plan.seed, 1])
-    kinds = _choose_kinds(prepared, pools, plan, generator)
+    # Each part is shuffled once, by a generator of its own: no choice for one changes what another gets.
+    pools = {part: _shuffled(pool, [plan.seed, 1 + PARTS.index(part)]) for part, pool in pools.items()}
+    kinds = _choose_kinds(prepared, pools, plan)
     parts = {}
     for part, size in (("train", plan.train_size), ("validation", plan.validation_size)):
-        parts[part] = _draw(prepared, pools[part], plan.eta, kinds, size, part, generator)
+        parts[part] = _draw(prepared, pools[part], plan.eta, kinds, size, part)
     if plan.test_eta is None:
         parts["test"] = _grouped(pools["test"])
     else:
         every = _kinds_in(prepared, pools["test"]) if plan.test_eta > 0 else ()
-        parts["test"] = _draw(prepared, pools["test"], plan.test_eta, every, plan.test_size, "test", generator)
+        parts["test"] = _draw(prepared, pools["test"], plan.test_eta, every, plan.test_size, "test")
     return Draw(prepared, plan, kinds, parts)
 
 
-def _pool(prepared: Prepared, entities: Sequence[str], part: str) -> list[Place]:
+def _pool(prepared: Prepared, entities: Sequence[str], part: str) -> list[Pick]:
     pool = [
         (entity, i)
         for entity in entities
@@ -103,15 +105,25 @@ def _pool(prepared: Prepared, entities: Sequence[str], part: str) -> list[Place]
     return pool
 
 
-def _choose_kinds(
-    prepared: Prepared, pools: dict[str, list[Place]], plan: Plan, generator: np.random.Generator
-) -> tuple[str, ...]:
+def _shuffled(pool: Sequence[Pick], seed: list[int]) -> list[Pick]:
+    return [pool[i] for i in np.random.default_rng(seed).permutation(len(pool))]
+
+
+def _choose_kinds(prepared: Prepared, pools: dict[str, list[Pick]], plan: Plan) -> tuple[str, ...]:
     """Kinds that occur alone in both parts, so that any number of them can be drawn without the others."""
     both = [set(_kinds_in(prepared, pools[part], alone=True)) for part in ("train", "validation")]
     shared = sorted(both[0] & both[1])
-    order = [shared[i] for i in generator.permutation(len(shared))]
+    order = [shared[i] for i in np.random.default_rng([plan.seed, 0]).permutation(len(shared))]
     if plan.eta == 0:
         return ()
+    dropped = [kind for kind in prepared.kinds if kind not in order]
+    if plan.kappa is None and order and dropped:
+        warnings.warn(
+            f"{prepared.folder} does not have {', '.join(dropped)} alone in both its training and its validation "
+            f"entities, so these kinds contaminate neither; those that do are {', '.join(sorted(order))}.",
+            TsadcNotice,
+            stacklevel=3,
+        )
     kappa = len(order) if plan.kappa is None else plan.kappa
     if kappa > len(order) or kappa == 0:
         raise DataError(
@@ -121,7 +133,7 @@ def _choose_kinds(
     return tuple(order[:kappa])
 
 
-def _kinds_in(prepared: Prepared, pool: Sequence[Place], alone: bool = False) -> tuple[str, ...]:
+def _kinds_in(prepared: Prepared, pool: Sequence[Pick], alone: bool = False) -> tuple[str, ...]:
     found = (
         {kind for entity, i in pool for kind in prepared.labels[entity][i].kinds}
         if not alone
@@ -132,18 +144,17 @@ def _kinds_in(prepared: Prepared, pool: Sequence[Place], alone: bool = False) ->
 
 def _draw(
     prepared: Prepared,
-    pool: Sequence[Place],
+    pool: Sequence[Pick],
     eta: float,
     kinds: Sequence[str],
     size: int | None,
     part: str,
-    generator: np.random.Generator,
 ) -> Chosen:
+    """From a pool in random order, which it keeps."""
     labels = {place: set(prepared.labels[place[0]][place[1]].kinds) for place in pool}
     normal = [place for place in pool if not labels[place]]
     tainted = [place for place in pool if labels[place] and labels[place] <= set(kinds)]
-    normal = [normal[i] for i in generator.permutation(len(normal))]
-    tainted = _each_kind_first([tainted[i] for i in generator.permutation(len(tainted))], labels, kinds)
+    tainted = _each_kind_first(tainted, labels, kinds)
     size = largest(eta, len(normal), len(tainted)) if size is None else size
     wanted = round(eta * size)
     if size == 0 or wanted > len(tainted) or size - wanted > len(normal):
@@ -170,9 +181,9 @@ def largest(eta: float, normal: int, anomalous: int) -> int:
     return most
 
 
-def _each_kind_first(places: list[Place], labels: dict[Place, set[str]], kinds: Sequence[str]) -> list[Place]:
+def _each_kind_first(places: list[Pick], labels: dict[Pick, set[str]], kinds: Sequence[str]) -> list[Pick]:
     """One observation of every kind in front, so that the smallest draw that can show all of them does."""
-    first: list[Place] = []
+    first: list[Pick] = []
     for kind in kinds:
         alone = next((place for place in places if labels[place] == {kind} and place not in first), None)
         any_of = alone or next((place for place in places if kind in labels[place] and place not in first), None)
@@ -181,7 +192,7 @@ def _each_kind_first(places: list[Place], labels: dict[Place, set[str]], kinds: 
     return first + [place for place in places if place not in chosen]
 
 
-def _grouped(places: Sequence[Place]) -> Chosen:
+def _grouped(places: Sequence[Pick]) -> Chosen:
     chosen: dict[str, list[int]] = {}
     for entity, i in sorted(places):
         chosen.setdefault(entity, []).append(i)

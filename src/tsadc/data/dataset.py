@@ -94,7 +94,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Extract:
     """The observations of one record, and how many were left out for which reason."""
 
     pieces: Iterable[Piece]
@@ -111,7 +111,7 @@ class DataSet(abc.ABC):
         """Every record under `raw`; those of one entity follow each other."""
 
     @abc.abstractmethod
-    def read(self, record: Record) -> Reading:
+    def read(self, record: Record) -> Extract:
         """The observations of one record, in the order of time."""
 
     @property
@@ -126,10 +126,24 @@ class DataSet(abc.ABC):
 
 def files_under(raw: Path, *patterns: str) -> list[Path]:
     """The files below `raw` that match a pattern, sorted; hidden ones are passed over."""
+    if raw.is_file():
+        raise DataError(f"{raw} is a file, but the folder that holds it was expected.")
     if not raw.is_dir():
         raise DataError(f"There is no folder {raw}.")
     found = {file for pattern in patterns for file in raw.rglob(pattern) if file.is_file()}
     return sorted(file for file in found if not file.name.startswith("."))
+
+
+def unique(records: Sequence[Record]) -> Sequence[Record]:
+    """Refuse two records of one name: copies of one recording, which would count twice."""
+    seen: dict[str, Record] = {}
+    for record in records:
+        if record.name in seen:
+            raise DataError(
+                f"{record.files[0]} and {seen[record.name].files[0]} are records of the same name; keep one of them."
+            )
+        seen[record.name] = record
+    return records
 
 
 def cut(values: Floats, length: int) -> list[tuple[int, Floats]]:

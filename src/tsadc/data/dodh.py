@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.data import sleep
-from tsadc.data.dataset import Card, DataSet, PaperCounts, Reading, Record, Share, files_under
+from tsadc.data.dataset import Card, DataSet, Extract, PaperCounts, Record, Share, files_under
 from tsadc.errors import DataError
 from tsadc.io.hdf5 import read_hdf5
+from tsadc.io.reading import reason
 from tsadc.io.recording import package
 from tsadc.io.resample import resample
 from tsadc.series import Floats
@@ -65,7 +66,7 @@ class DODH(DataSet):
             out.append(Record(night.stem, night.stem, (night, *own)))
         return out
 
-    def read(self, record: Record) -> Reading:
+    def read(self, record: Record) -> Extract:
         night, *stagings = record.files
         if self.scorers and len(stagings) < 2:
             raise DataError(f"{night} should have stagings scorers/dodh/SCORER/{night.stem}.json of several scorers.")
@@ -82,7 +83,7 @@ class DODH(DataSet):
             if len(values) < (len(stages) - 1) * self.card.length:
                 raise DataError(f"{night} has {len(stages)} scored epochs, but /{path} ends before the last of them.")
             epochs[:, :, i] = sleep.epochs_of(values, indices, self.card.length)
-        return sleep.reading(epochs, stages, indices)
+        return sleep.extract(epochs, stages, indices)
 
 
 def consensus(stagings: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -108,8 +109,10 @@ def _paths(night: Path) -> list[str]:
                 raise DataError(f"{night} has no group /signals, which should hold the channels.")
             groups = [group for group in GROUPS if group in file["signals"]]
             found = {name: f"signals/{group}/{name}" for group in groups for name in file["signals"][group]}
-    except OSError:
-        raise DataError(f"{night} is not a readable HDF5 file.") from None
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file can fail anywhere in h5py
+        raise DataError(f"{night} is not a readable HDF5 file: {reason(error)}.") from None
     missing = [name for name in CHANNELS if name not in found]
     if missing:
         raise DataError(f"{night} lacks the channel {missing[0]} in /signals; it has {', '.join(found) or 'none'}.")

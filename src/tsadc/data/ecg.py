@@ -1,22 +1,28 @@
 """What the ECG data sets share: twelve leads, the codes of diagnoses, and one observation per record.
 
 The rule for records with several diagnoses: one is normal if it has the normal diagnosis and no other; it is abnormal
-if at least one of the paper's five types is among them, with those as its kinds; every other record is left out."""
+if at least one of the paper's five types is among them, with those as its kinds; every other record is left out. An
+incomplete right bundle branch block is not RBBB, as the PhysioNet challenges score it apart."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
-from tsadc.data.dataset import Piece, Reading, Record, Span, files_under
+from tsadc.config import require
+from tsadc.data.dataset import DataSet, Extract, Piece, Record, Span, files_under
+from tsadc.data.packs import Pack, open_pack
 from tsadc.errors import DataError
-from tsadc.io.recording import Channel, Recording
+from tsadc.io.recording import Channel, Recording, read_recording
+from tsadc.io.wfdb_files import LEADS as LEADS
 from tsadc.series import Floats
 
-LEADS = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6")
 NORMAL = "normal"
 FIVE = ("AF", "I-AVB", "RBBB", "PVC", "STE")  # the paper's abnormal types
 RATE = 100.0
@@ -75,16 +81,16 @@ def judge(diagnoses: Iterable[str]) -> tuple[str, ...] | None:
     return tuple(kind for kind in FIVE if kind in named) or None
 
 
-def reading(values: Floats, diagnoses: Iterable[str], length: int) -> Reading:
+def extract(values: Floats, diagnoses: Iterable[str], length: int) -> Extract:
     """One observation out of a record, unless its diagnoses leave it out."""
     named = set(diagnoses)
     kinds = judge(named)
     if kinds is None:
         told = sorted({name if name in SNOMED.values() else "other findings" for name in named - {NORMAL}})
-        return Reading((), Counter({f"only {' and '.join(told) or 'no diagnosis'}": 1}))
+        return Extract((), Counter({f"only {' and '.join(told) or 'no diagnosis'}": 1}))
     stop = min(length, len(values))
     spans = tuple(Span(0, stop, kind) for kind in kinds)
-    return Reading((Piece(fit_length(values, length), spans=spans),))
+    return Extract((Piece(fit_length(values, length), spans=spans),))
 
 
 def wfdb_records(raw: Path) -> list[Record]:
@@ -93,17 +99,42 @@ def wfdb_records(raw: Path) -> list[Record]:
     for header in files_under(raw, "*.hea"):
         signals = [file for ending in (".mat", ".dat") if (file := header.with_suffix(ending)).is_file()]
         out.append(Record(header.stem, header.stem, (header, *signals)))
-    return unique(out)
+    return out
 
 
-def unique(records: list[Record]) -> list[Record]:
-    """Refuse two records of one name: they would become one entity."""
-    seen: dict[str, Record] = {}
-    for record in records:
-        if record.name in seen:
-            raise DataError(f"{record.files[0]} and {seen[record.name].files[0]} are records of the same name.")
-        seen[record.name] = record
-    return records
+@dataclass(frozen=True)
+class TenSeconds(DataSet):
+    """The first 10 seconds of each record, out of WFDB records or of the pack named `pack`."""
+
+    length: int = 1000
+
+    pack: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        require(self.length > 0, "length", "positive", self.length)
+
+    @abstractmethod
+    def packed(self, pack: Pack, index: int) -> tuple[Floats, list[str]]:
+        """The leads in microvolts and the diagnoses of one record in a pack."""
+
+    @abstractmethod
+    def diagnoses(self, recording: Recording) -> list[str]:
+        """The diagnoses of a WFDB record, by the names that `judge` knows."""
+
+    def records(self, raw: Path) -> Sequence[Record]:
+        pack = open_pack(raw, self.pack)
+        if pack is None:
+            return sorted(wfdb_records(raw), key=lambda one: (len(one.name), one.name))
+        return [Record(str(name), str(name), (pack.file,)) for name in pack["record"]]
+
+    def read(self, record: Record) -> Extract:
+        source = record.files[0]
+        pack = open_pack(source.parent, self.pack) if source.name == self.pack else None
+        if pack is None:
+            recording = read_recording(source)
+            return extract(twelve_leads(recording), self.diagnoses(recording), self.length)
+        values, diagnoses = self.packed(pack, pack.find("record", record.name))
+        return extract(values.astype(np.float64) / 1000, diagnoses, self.length)
 
 
 def snomed_diagnoses(text: str) -> list[str]:

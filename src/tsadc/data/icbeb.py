@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from tsadc.config import require
 from tsadc.data import ecg
-from tsadc.data.dataset import Card, DataSet, PaperCounts, Reading, Record, Share, files_under
+from tsadc.data.dataset import Card, DataSet, Extract, PaperCounts, Record, Share, files_under
 from tsadc.errors import DataError
 from tsadc.io.recording import read_recording
 
@@ -59,9 +59,9 @@ class ICBEB(DataSet):
             return headed
         reference = _reference(raw, structs[0])
         plain = [Record(file.stem, file.stem, (file, reference)) for file in structs]
-        return ecg.unique(headed + plain)
+        return headed + plain
 
-    def read(self, record: Record) -> Reading:
+    def read(self, record: Record) -> Extract:
         source, *others = record.files
         recording = read_recording(source)
         if source.suffix == ".mat":
@@ -70,7 +70,7 @@ class ICBEB(DataSet):
             diagnoses = _named(recording.fields["dx"])
         else:
             raise DataError(f"{source} has no line #Dx, which should name its diagnoses.")
-        return ecg.reading(ecg.twelve_leads(recording), diagnoses, self.length)
+        return ecg.extract(ecg.twelve_leads(recording), diagnoses, self.length)
 
 
 def _named(text: str) -> list[str]:

@@ -4,19 +4,15 @@ of the archive, or the pack `ecg_ludb_100hz.npz`."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
-from tsadc.config import require
 from tsadc.data import ecg
-from tsadc.data.dataset import Card, DataSet, Reading, Record
-from tsadc.data.packs import open_pack
+from tsadc.data.dataset import Card
+from tsadc.data.packs import Pack
 from tsadc.errors import DataError
-from tsadc.io.recording import read_recording
+from tsadc.io.recording import Recording
 from tsadc.series import Floats
 
 PACK = "ecg_ludb_100hz.npz"
@@ -24,7 +20,7 @@ PACK = "ecg_ludb_100hz.npz"
 DIAGNOSES = {
     "AF": re.compile(r"atrial fibrillation", re.I),
     "I-AVB": re.compile(r"^I degree AV.block", re.I),
-    "RBBB": re.compile(r"right bundle branch block", re.I),
+    "RBBB": re.compile(r"^(?!incomplete).*right bundle branch block", re.I),
     "PVC": re.compile(r"^ventricular extrasystole", re.I),
     "STE": re.compile(r"^STEMI", re.I),
 }
@@ -34,11 +30,10 @@ USUAL = re.compile(
 
 
 @dataclass(frozen=True)
-class LUDB(DataSet):
+class LUDB(ecg.TenSeconds):
     """One observation of 10 seconds per record, each of another patient."""
 
-    length: int = 1000
-
+    pack: ClassVar[str] = PACK
     card: ClassVar[Card] = Card(
         name="ludb",
         title="LUDB: Lobachevsky University ECG database",
@@ -52,29 +47,14 @@ class LUDB(DataSet):
         entity="patient",
         normal="sinus rhythm, usual axis, and nothing else to report",
         kinds=ecg.FIVE,
-        entities=25 + 66,
+        entities=25 + 41,
     )
 
-    def __post_init__(self) -> None:
-        require(self.length > 0, "length", "positive", self.length)
+    def packed(self, pack: Pack, index: int) -> tuple[Floats, list[str]]:
+        return pack["x100"][index], diagnoses(str(pack["diagnoses"][index]).split("|"))
 
-    def records(self, raw: Path) -> Sequence[Record]:
-        pack = open_pack(raw, PACK)
-        if pack is None:
-            return sorted(ecg.wfdb_records(raw), key=lambda one: (len(one.name), one.name))
-        return [Record(str(name), str(name), (pack.file,)) for name in pack["record"]]
-
-    def read(self, record: Record) -> Reading:
-        source = record.files[0]
-        pack = open_pack(source.parent, PACK) if source.name == PACK else None
-        if pack is not None:
-            index = pack.find("record", record.name)
-            values: Floats = pack["x100"][index].astype(np.float64) / 1000
-            remarks = str(pack["diagnoses"][index]).split("|")
-        else:
-            recording = read_recording(source)
-            values, remarks = ecg.twelve_leads(recording), _remarks(recording.comments, source)
-        return ecg.reading(values, diagnoses(remarks), self.length)
+    def diagnoses(self, recording: Recording) -> list[str]:
+        return diagnoses(_remarks(recording))
 
 
 def diagnoses(remarks: Iterable[str]) -> list[str]:
@@ -86,8 +66,9 @@ def diagnoses(remarks: Iterable[str]) -> list[str]:
     return out
 
 
-def _remarks(comments: Sequence[str], source: Path) -> list[str]:
+def _remarks(recording: Recording) -> list[str]:
+    comments = recording.comments
     first = next((i for i, line in enumerate(comments) if "<diagnoses>" in line), None)
     if first is None:
-        raise DataError(f"{source} has no line <diagnoses>: in its comments, as the headers of LUDB have.")
+        raise DataError(f"{recording.source} has no line <diagnoses>: in its comments, as the headers of LUDB have.")
     return [line for line in comments[first + 1 :] if line.strip()]

@@ -93,7 +93,7 @@ class Prepared:
             values = self.values(entity)
             picked = values if len(indices) == len(values) else values[np.asarray(indices, dtype=int)]
             rows = picked.reshape(-1, len(self.variables))
-            out.append(Series(rows, self.variables, Clock(), entity))
+            out.append(Series(rows, self.variables, Clock(), entity, self.length))
         return tuple(out)
 
     def observations(self, chosen: Chosen | None = None) -> Observations:
@@ -134,6 +134,8 @@ class Prepared:
 def load(folder: str | Path) -> Prepared:
     """The prepared data set in `folder`."""
     folder = Path(folder)
+    if folder.is_file():
+        raise DataError(f"{folder} is a file, but the folder of a prepared data set was expected.")
     if not folder.is_dir():
         raise DataError(f"There is no folder {folder}.")
     if not (folder / ABOUT).is_file():
@@ -156,7 +158,15 @@ def load(folder: str | Path) -> Prepared:
         }
     except (KeyError, TypeError, ValueError):
         raise DataError(f"{folder / LABELS} was not written by tsadc.") from None
+    for entity in labels:
+        check_entity(entity, folder / LABELS)
     return Prepared(folder, about, labels, truth)
+
+
+def check_entity(entity: str, source: str | Path) -> None:
+    """Refuse a name that cannot be a file's, or that would lead out of the folder."""
+    if entity in ("", ".", "..") or any(mark in entity for mark in "/\\\0"):
+        raise DataError(f"{source} names an entity {entity!r}, which cannot be the name of a file; rename it.")
 
 
 def plain(labels: Sequence[Label], truth: Sequence[Truth]) -> str:

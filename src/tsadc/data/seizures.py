@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def read_events(file: Path) -> list[Event]:
 
 def _event(fields: list[str]) -> Event:
     channel, start, stop, label = (field.strip() for field in fields[:4])
-    if not 0 <= float(start) <= float(stop):
+    if not 0 <= float(start) <= float(stop) < math.inf:
         raise ValueError(start)
     electrodes = [] if channel.upper() == "TERM" else channel.upper().split("-")
     return Event(float(start), float(stop), label.lower(), frozenset(electrodes))

@@ -8,12 +8,11 @@ half of the variables hardly move, and dividing by their spread would make a shi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from tsadc.data.smd import SMD, read_values
+from tsadc.data.prepared import Prepared
 from tsadc.series import Floats
 
 FLOOR = 0.01
@@ -41,9 +40,15 @@ def shift(machine: str, train: Floats, test: Floats) -> Shift:
     return Shift(machine, float(np.median(mean)), float(mean.max()), float(ratio.max()), share)
 
 
-def shifts(raw: Path) -> list[Shift]:
-    """Every machine under `raw`, the most shifted first."""
-    every = [shift(one.entity, read_values(one.files[0]), read_values(one.files[1])) for one in SMD().records(raw)]
+def shifts(prepared: Prepared) -> list[Shift]:
+    """Every prepared machine that has observations of both parts, the most shifted first."""
+    every = []
+    for machine, labels in prepared.labels.items():
+        values, part = prepared.values(machine), np.array([label.part for label in labels])
+        train, test = (
+            values[part == name].reshape(-1, len(prepared.variables)).astype(np.float64) for name in ("train", "test")
+        )
+        every += [shift(machine, train, test)] if len(train) and len(test) else []
     return sorted(every, key=lambda one: (-one.shifted, -one.largest_mean, one.machine))
 
 

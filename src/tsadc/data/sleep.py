@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tsadc.data.dataset import Piece, Reading, Span
+from tsadc.data.dataset import Extract, Piece, Span
 from tsadc.series import Floats
 
 EPOCH = 30.0  # seconds
@@ -20,7 +20,7 @@ def kept(stages: Sequence[str]) -> list[int]:
     return [i for i, stage in enumerate(stages) if stage == NORMAL or stage in KINDS]
 
 
-def reading(epochs: Floats, stages: Sequence[str], indices: Sequence[int]) -> Reading:
+def extract(epochs: Floats, stages: Sequence[str], indices: Sequence[int]) -> Extract:
     """Epochs (observation, time, variable), the `indices`-th of a night, as observations."""
     length = epochs.shape[1]
     pieces = []
@@ -29,7 +29,7 @@ def reading(epochs: Floats, stages: Sequence[str], indices: Sequence[int]) -> Re
         pieces.append(Piece(values, i * length, spans))
     chosen = set(indices)
     left_out = Counter(f"stage {stage}" for i, stage in enumerate(stages) if i not in chosen)
-    return Reading(pieces, left_out)
+    return Extract(pieces, left_out)
 
 
 def epochs_of(channel: Floats, indices: Sequence[int], length: int) -> Floats:

@@ -14,9 +14,10 @@ import numpy as np
 
 from tsadc.config import require
 from tsadc.data import sleep
-from tsadc.data.dataset import Card, DataSet, Reading, Record, files_under
+from tsadc.data.dataset import Card, DataSet, Extract, Record, files_under
 from tsadc.data.packs import Pack, open_pack
 from tsadc.errors import DataError
+from tsadc.io.edf import ANONYMOUS
 from tsadc.io.recording import Annotation, Recording, read_recording
 from tsadc.io.resample import resample
 from tsadc.series import Floats
@@ -24,6 +25,7 @@ from tsadc.series import Floats
 PACK = "sleep_edf_night.npz"
 CHANNELS = ("EEG Fpz-Cz", "EEG Pz-Oz", "EOG horizontal")
 STAGES = {"W": "awake", "1": "N1", "2": "N2", "3": "N3", "4": "N3", "R": "REM"}
+DAY = 86400.0  # seconds
 UNSCORED = "not scored"
 PREFIX = "Sleep stage "
 
@@ -63,19 +65,22 @@ class SleepEDF(DataSet):
             out.append(Record(night.name[:5], night.name[:7], (night, *scored)))
         return out
 
-    def read(self, record: Record) -> Reading:
+    def read(self, record: Record) -> Extract:
         night, *scored = record.files
         pack = open_pack(night.parent, PACK) if night.name == PACK else None
         if pack is not None:
             return _read_pack(pack)
         if len(scored) != 1:
             raise DataError(f"{night} should have one {record.name}*-Hypnogram.edf beside it, but has {len(scored)}.")
-        channels, length = _channels(read_recording(night)), self.card.length
-        stages = stage_list(read_recording(scored[0]).annotations, min(map(len, channels)) // length)
+        recording, hypnogram = read_recording(night), read_recording(scored[0])
+        channels, length = _channels(recording), self.card.length
+        stages = stage_list(hypnogram.annotations, min(map(len, channels)) // length, _later(hypnogram, recording))
         night_time = asleep(stages, round(self.margin * 60 / sleep.EPOCH))
         indices = [i for i in sleep.kept(stages) if i in night_time]
+        if not indices:
+            _refuse_crop(recording, hypnogram, len(stages) * sleep.EPOCH)
         epochs = np.stack([sleep.epochs_of(values, indices, length) for values in channels], axis=-1)
-        return sleep.reading(epochs, stages, indices)
+        return sleep.extract(epochs, stages, indices)
 
 
 def asleep(stages: Sequence[str], margin: int) -> range:
@@ -84,16 +89,47 @@ def asleep(stages: Sequence[str], margin: int) -> range:
     return range(found[0] - margin, found[-1] + margin + 1) if found else range(0)
 
 
-def stage_list(annotations: Sequence[Annotation], epochs: int) -> list[str]:
-    """The stage of every epoch that is one throughout."""
+def stage_list(annotations: Sequence[Annotation], epochs: int, later: float = 0.0) -> list[str]:
+    """The stage of every epoch that is one throughout; `later` is how many seconds after the signals notes begin."""
     out = [UNSCORED] * epochs
     for note in annotations:
-        stage = STAGES.get(note.text.removeprefix(PREFIX).strip()) if note.text.startswith(PREFIX) else None
-        first = int(np.ceil(note.onset / sleep.EPOCH - 1e-6))
-        last = int(np.floor((note.onset + note.duration) / sleep.EPOCH + 1e-6))
+        stage = _stage(note)
+        onset = note.onset + later
+        first = int(np.ceil(onset / sleep.EPOCH - 1e-6))
+        last = int(np.floor((onset + note.duration) / sleep.EPOCH + 1e-6))
         for i in range(max(first, 0), min(last, epochs) if stage else 0):
             out[i] = stage or UNSCORED
     return out
+
+
+def _stage(note: Annotation) -> str | None:
+    return STAGES.get(note.text.removeprefix(PREFIX).strip()) if note.text.startswith(PREFIX) else None
+
+
+def _later(hypnogram: Recording, recording: Recording) -> float:
+    """How many seconds after the signals the hypnogram starts: none where a header does not tell its date."""
+    if hypnogram.start is None or recording.start is None:
+        return 0.0
+    if (hypnogram.start.date() == ANONYMOUS) != (recording.start.date() == ANONYMOUS):
+        return 0.0
+    later = (hypnogram.start - recording.start).total_seconds()
+    if abs(later) > DAY:
+        raise DataError(
+            f"{hypnogram.source} starts at {hypnogram.start}, but {recording.source} at {recording.start}; they "
+            "are not of the same night."
+        )
+    return later
+
+
+def _refuse_crop(recording: Recording, hypnogram: Recording, recorded: float) -> None:
+    """Signals cut out of a night whose header still has the night's start get the stages of another hour."""
+    scored = max((note.onset + note.duration for note in hypnogram.annotations if _stage(note)), default=0.0)
+    if _later(hypnogram, recording) == 0 and scored > 2 * recorded:
+        raise DataError(
+            f"{recording.source} lasts {recorded / 60:.0f} min and has no usable epoch, but {hypnogram.source} scores "
+            f"{scored / 3600:.1f} h from the same start: it looks like a crop whose header kept the night's start; "
+            "correct its start time."
+        )
 
 
 def _channels(recording: Recording) -> list[Floats]:
@@ -106,11 +142,11 @@ def _channels(recording: Recording) -> list[Floats]:
     return [resample(channel.values, channel.rate or rate, rate) for channel in picked]
 
 
-def _read_pack(pack: Pack) -> Reading:
+def _read_pack(pack: Pack) -> Extract:
     length = SleepEDF.card.length
     gain, offset = pack["gain_offset100"].T
     values = (pack["x100"] * gain + offset).astype(np.float32)
     stages = [("awake", "N1", "N2", "N3", "REM")[number] for number in pack["stage"]]
     epochs = values.reshape(-1, length, len(CHANNELS))
     indices = sleep.kept(stages)
-    return sleep.reading(epochs[indices], stages, indices)
+    return sleep.extract(epochs[indices], stages, indices)

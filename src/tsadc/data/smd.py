@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from tsadc.config import require
-from tsadc.data.dataset import Card, DataSet, PaperCounts, Piece, Reading, Record, Share, Span, cut
+from tsadc.data.dataset import Card, DataSet, Extract, PaperCounts, Piece, Record, Share, Span, cut
 from tsadc.errors import DataError
-from tsadc.io.tables import EXACT
+from tsadc.io.delimited import EXACT
 from tsadc.series import Booleans, Floats
 from tsadc.windows import runs
 
@@ -69,7 +69,7 @@ class SMD(DataSet):
             if name not in self.leave_out
         ]
 
-    def read(self, record: Record) -> Reading:
+    def read(self, record: Record) -> Extract:
         train, test, labels, blamed = record.files
         history, future = read_values(train), read_values(test)
         flags = _read_labels(labels, len(future))
@@ -78,7 +78,7 @@ class SMD(DataSet):
         for start, values in cut(future, self.length):
             pieces.append(Piece(values, start, _within(spans, start, self.length), "test"))
         short = len(history) % self.length + len(future) % self.length
-        return Reading(pieces, Counter({"rows after the last whole observation": short}))
+        return Extract(pieces, Counter({"rows after the last whole observation": short}))
 
 
 def read_values(file: Path) -> Floats:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from tsadc.data.dataset import Card, DataSet, PaperCounts, Piece, Reading, Record, Share, Span, cut, files_under
+import numpy as np
+
+from tsadc.data.dataset import Card, DataSet, Extract, PaperCounts, Piece, Record, Share, Span, cut, files_under
 from tsadc.data.seizures import ENDINGS, Event, annotation_files, read_events
 from tsadc.errors import DataError
 from tsadc.io.recording import Recording, read_recording
@@ -20,6 +22,7 @@ ELECTRODES = (*SIDES, "FZ", "CZ", "PZ")
 NEWER = {"T7": "T3", "T8": "T4", "P7": "T5", "P8": "T6"}  # names of the 10-10 system for places of the 10-20 system
 # A reference, not a second electrode: FP1-F7 is a bipolar derivation, and none of these.
 LABEL = re.compile(r"^(?:EEG\s*)?([A-Z]+\d*)(?:\s*-\s*(?:REF|LE|AR|AVG|AV|A1|A2|A1A2|M1|M2|CAR)\d*)?$")
+LEAST_MEASURED = 0.5  # of the rows of a minute: what was not recorded is not background
 PATIENT = re.compile(r"^([A-Za-z0-9]+)_s\d+_t\d+")
 
 
@@ -52,7 +55,7 @@ class TUSZ(DataSet):
             out.append(Record(named.group(1) if named else file.stem, file.stem, files))
         return sorted(out, key=lambda record: (record.entity, record.name))
 
-    def read(self, record: Record) -> Reading:
+    def read(self, record: Record) -> Extract:
         edf, *annotations = record.files
         if not annotations:
             raise DataError(f"{edf} should have its annotations beside it, as {', '.join(ENDINGS)}, but has none.")
@@ -62,6 +65,9 @@ class TUSZ(DataSet):
         series = recording.to_series(record.entity, self.card.rate, list(chosen.values()))
         pieces, left_out = [], Counter[str]()
         for start, values in cut(series.values, self.card.length):
+            if np.isfinite(values).any(axis=1).mean() < LEAST_MEASURED:
+                left_out["under half of the minute measured"] += 1
+                continue
             touching = [one for one in events if self._rows(one, start)[0] < self._rows(one, start)[1]]
             unknown = next((one.label for one in touching if one.kind is None), None)
             if unknown is not None:
@@ -70,7 +76,7 @@ class TUSZ(DataSet):
             spans = tuple(_span(one, *self._rows(one, start)) for one in touching)
             pieces.append(Piece(values, start, spans))
         left_out["rows after the last whole observation"] += len(series) % self.card.length
-        return Reading(pieces, left_out)
+        return Extract(pieces, left_out)
 
     def _rows(self, event: Event, start: int) -> tuple[int, int]:
         """The rows of an event in the observation from row `start` on; empty where it does not touch it."""

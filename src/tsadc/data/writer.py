@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tsadc.data.dataset import Piece, Span
-from tsadc.data.prepared import ABOUT, ARRAYS, FORMAT, LABELS, Label, Prepared, plain
+from tsadc.data.prepared import ABOUT, ARRAYS, FORMAT, LABELS, Label, Prepared, check_entity, plain
 from tsadc.errors import DataError
 from tsadc.series import Truth
 
@@ -23,12 +23,15 @@ class Writer:
         self.folder, self.shape = folder, (length, len(variables))
         self.labels: dict[str, list[Label]] = {}
         self.truth: dict[str, list[Truth]] = {}
+        self.coverage = 1.0  # the least share of rows with any value in an observation
         (folder / ARRAYS).mkdir()
 
     def add(self, entity: str, record: str, piece: Piece) -> None:
         values = np.ascontiguousarray(piece.values, dtype="<f4")
         if values.shape != self.shape:
             raise DataError(f"An observation of {record} should have shape {self.shape}, but has {values.shape}.")
+        check_entity(entity, f"The record {record}")
+        self.coverage = min(self.coverage, float(np.isfinite(values).any(axis=1).mean()))
         labels, truth = self.labels.setdefault(entity, []), self.truth.setdefault(entity, [])
         follows = bool(labels) and (labels[-1].record, labels[-1].part) == (record, piece.part)
         follows = follows and labels[-1].start + self.shape[0] == piece.start
@@ -61,7 +64,9 @@ class Writer:
             }
             for entity, labels in self.labels.items()
         }
-        whole = json.dumps({"format": FORMAT, **about, "entities": entities}, indent=1, ensure_ascii=False)
+        whole = json.dumps(
+            {"format": FORMAT, **about, "coverage": self.coverage, "entities": entities}, indent=1, ensure_ascii=False
+        )
         (self.folder / ABOUT).write_text(whole + "\n", encoding="utf-8")
 
     def _raw(self, entity: str) -> Path:

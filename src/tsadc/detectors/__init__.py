@@ -13,8 +13,17 @@ if TYPE_CHECKING:
 
 REGISTRY = {
     "tsadc": "tsadc.detectors.tsadc.detector:TSADC",
+    "views": "tsadc.detectors.views.fused:Views",
     "robust-z": "tsadc.detectors.robust_z:RobustZ",
+    "robust-z-rmse": "tsadc.detectors.robust_z:RobustZRMSE",
     "ridge": "tsadc.detectors.ridge:Ridge",
+    "pca": "tsadc.detectors.pca:PrincipalComponents",
+    "mahalanobis": "tsadc.detectors.mahalanobis:Mahalanobis",
+    "log-energy": "tsadc.detectors.views.energy:LogEnergy",
+    "bands": "tsadc.detectors.views.bands:BandPowers",
+    "convolutions": "tsadc.detectors.views.shapes:RandomConvolutions",
+    "isolation-forest": "tsadc.detectors.views.forest:Forest",
+    "all-positive": "tsadc.detectors.always:AllPositive",
     "random": "tsadc.detectors.chance:Chance",
 }
 

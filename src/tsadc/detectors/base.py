@@ -19,13 +19,14 @@ from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, Threshold, assemble
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.io.frames import as_series
-from tsadc.io.reading import Reading, spell
+from tsadc.io.reading import Reading, same_step, spell
 from tsadc.scale import Scaler
 from tsadc.series import Clock, Floats, Observations, Series
 from tsadc.variables import match
 from tsadc.windows import Cut, cut, section
 
 LEAST_OBSERVATIONS = 5
+MOST_CELLS = 2**22  # of a part of a large request: some 100 MB of values, scores and expectations
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,9 @@ class Detector(BaseEstimator, ABC):
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """The inverse of `_state`."""
 
+    def _adapt(self, history: Observations) -> None:
+        """Learn what else belongs to an entity, from its normalised history. Most detectors keep nothing of it."""
+
     @property
     @final
     def settings(self) -> Any:
@@ -139,24 +143,18 @@ class Detector(BaseEstimator, ABC):
         of entities. `y` is ignored. `validation` is unlabelled data for early stopping and the threshold; without it
         a share of the observations is set aside. `checkpoint` names a file from which `resume=True` goes on."""
         settings = self._asked()
-        series = as_series(X, settings.length, Reading(coverage=settings.coverage))
-        series = match(series, series[0].names)
-        self._check_intervals(series, series[0].clock)
-        scaler = Scaler.fit(series, settings.scaler)
-        self._check_constant(scaler, series[0].names)
-        train = cut(series, settings.length, settings.coverage).observations
-        self._check_amount(train, series)
-        every, chosen = train, None
+        every, clock, scaler = self.examine(X)
+        series, train, chosen = every.series, every, None
         if validation is None:
             chosen = _set_aside(len(train), settings.validation, settings.seed)
             held = train.take(chosen)
             train = train.take(np.setdiff1d(np.arange(len(every)), chosen))
         else:
-            held = self._validation(validation, settings, series[0], scaler)
+            held = self._validation(validation, settings, replace(series[0], clock=clock), scaler)
         self.__dict__.pop("threshold_", None)  # from here on, and until it is done, this detector is not fitted
         self.settings_ = settings
         self.variables_ = series[0].names
-        self.clock_ = replace(series[0].clock, start=0)
+        self.clock_ = replace(clock, start=0)
         self.scaler_ = scaler
         self.provenance_ = provenance(self.name, every)
         where = Path(checkpoint) if checkpoint is not None else None
@@ -167,6 +165,20 @@ class Detector(BaseEstimator, ABC):
         scores = self._scores(held, progress) if chosen is None else self.decision_scores_[chosen]
         self.threshold_ = self._threshold(scores)
         return self
+
+    @final
+    def examine(self, X: Any) -> tuple[Observations, Clock, Scaler]:
+        """The observations that `fit` would learn from, their clock and their scale; refused what it would refuse."""
+        settings = self._asked()
+        series = as_series(X, settings.length, Reading(coverage=settings.coverage))
+        series = match(series, series[0].names)
+        clock = next((one.clock for one in series if one.clock.every), series[0].clock)
+        self._check_intervals(series, clock)
+        scaler = Scaler.fit(series, settings.scaler)
+        self._check_constant(scaler, series[0].names)
+        observations = cut(series, settings.length, settings.coverage).observations
+        self._check_amount(observations, series)
+        return observations, clock, scaler
 
     def _validation(self, data: Any, settings: Common, first: Series, scaler: Scaler) -> Observations:
         """Unlabelled data that the user has set aside, as observations."""
@@ -218,22 +230,34 @@ class Detector(BaseEstimator, ABC):
     ) -> Iterator[Result]:
         """What `detect` finds, in parts of about `rows` rows, for requests larger than memory. One after the other the
         parts are the whole: each ends with its series or after an observation that is not anomalous, so that no
-        interval is cut."""
+        interval is cut, unless it spans more than `MOST_CELLS` cells."""
         observations = self._cut(X).observations
-        evidence = self._evidence(observations, progress)
+        evidence, length = self._evidence(observations, progress), self.settings.length
+        most = max(1, MOST_CELLS // (len(self.variables_) * length))
+        rows = min(rows, most * length)
         for number, mine in enumerate(observations.by_series()):
-            series = observations.series[number]
-            first, part = 0, list[Evidence]()
+            end, first, part = len(observations.series[number]), 0, list[Evidence]()
             for i in mine:
+                start = observations.places[i].start
+                if start - first > rows and not part:
+                    yield from self._bare(observations, number, range(first, start, rows))
+                    first = start
                 part.append(next(evidence))
-                stop = len(series) if i == mine[-1] else observations.places[i + 1].start
-                enough = len(part) * self.settings.length >= rows and part[-1].score <= self.threshold_
-                if enough or i == mine[-1]:
+                stop = end if i == mine[-1] else observations.places[i + 1].start
+                calm = len(part) * length >= rows and part[-1].score <= self.threshold_
+                bare = stop - (start + length) > rows
+                if calm or bare or len(part) == most or i == mine[-1]:
+                    stop = start + length if bare else stop
                     chosen = range(i + 1 - len(part), i + 1)
                     yield self._assemble(section(observations, number, chosen, first, stop), part, 0)
                     first, part = stop, []
-            if not mine:
-                yield self._assemble(section(observations, number, [], 0, len(series)), [], 0)
+            yield from self._bare(observations, number, range(first, end, rows))
+
+    def _bare(self, observations: Observations, number: int, rows: range) -> Iterator[Result]:
+        """Rows of a series that no observation covers, however many: a gap may be longer than memory is large."""
+        for first in rows:
+            stop = min(first + rows.step, rows.stop)
+            yield self._assemble(section(observations, number, [], first, stop), [], 0)
 
     def _assemble(self, observations: Observations, evidence: Sequence[Evidence], left_out: int) -> Result:
         expected = [found.expected for found in evidence if found.expected is not None]
@@ -271,6 +295,8 @@ class Detector(BaseEstimator, ABC):
                     f"history has {measured}; give more of it."
                 )
         self.scaler_.adapt(series)
+        pieces = cut(series, self.settings.length, self.settings.coverage)
+        self._adapt(pieces.observations.scaled(self.scaler_))
         return self
 
     @final
@@ -316,10 +342,10 @@ class Detector(BaseEstimator, ABC):
     @staticmethod
     def _check_intervals(series: tuple[Series, ...], expected: Clock) -> None:
         for one in series:
-            if expected.dated and one.clock.dated and one.clock.interval != expected.interval:
+            if one.clock.every and expected.every and one.clock.every != expected.every:
                 raise DataError(
-                    f"{one.entity!r} is sampled every {spell(one.clock.interval)}, but "
-                    f"{spell(expected.interval)} was expected; resample it."
+                    f"{one.entity!r} is sampled every {spell(one.clock.every)}, but {spell(expected.every)} was "
+                    f"expected; {same_step(expected.every)}."
                 )
 
     def _check_constant(self, scaler: Scaler, names: tuple[str, ...]) -> None:
@@ -330,7 +356,7 @@ class Detector(BaseEstimator, ABC):
             warnings.warn(
                 f"Constant throughout the history: {', '.join(still)}; any change will count as unusual.",
                 TsadcNotice,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _check_amount(self, train: Observations, series: tuple[Series, ...]) -> None:

@@ -106,7 +106,9 @@ def _check(settings: Mapping[str, Any]) -> None:
     expected = {
         "threshold": np.isfinite(settings["threshold"]),
         "variables": len(variables) == len(set(variables)) > 1,
-        "clock": isinstance(clock["start"], int) and isinstance(clock["interval"], int) and clock["interval"] > 0,
+        "clock": all(isinstance(number, int) for number in (clock["start"], clock["interval"], clock.get("pace") or 0))
+        and clock["interval"] > 0
+        and (clock.get("pace") or 1) > 0,
         "scaler": set(shapes) == {(len(variables),)} and all(np.min(own["scale"]) > 0 for own in every),
         "provenance": isinstance(settings["provenance"]["data"], dict),
     }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score
 
 from tsadc.errors import DataError
 from tsadc.series import Booleans, Floats
@@ -46,6 +46,13 @@ def cut(labels: Booleans, flagged: NDArray[np.generic]) -> Cut:
 def all_positive_f1(labels: Booleans) -> float:
     """F1 of flagging everything: what a threshold has to beat to be of use."""
     return cut(labels, np.ones(len(labels), dtype=bool)).f1
+
+
+def oracle_f1(labels: Booleans, scores: Floats) -> float:
+    """The best F1 of any threshold. Only labels can find it: a bound for thresholds, never a result."""
+    _check(labels, scores)
+    precision, recall, _ = precision_recall_curve(labels, scores)
+    return float(np.max(2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)))
 
 
 def _check(labels: Booleans, scores: Floats) -> None:

@@ -3,6 +3,7 @@ ever loaded."""
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.errors import DataError, TsadcNotice
-from tsadc.io.delimited import reason
 from tsadc.io.entities import Part
 from tsadc.io.frames import from_array
-from tsadc.io.reading import Reading
+from tsadc.io.reading import Reading, reason
 
 
 def read_npy(path: Path, entity: str, reading: Reading) -> list[Part]:
@@ -28,7 +28,21 @@ def read_npy(path: Path, entity: str, reading: Reading) -> list[Part]:
     if not isinstance(values, np.ndarray):
         values.close()
         raise DataError(f"{path} is an NPZ file by its content; give it the ending .npz.")
-    return [Part(entity, str(path), from_array(values, entity, str(path), reading=reading))]
+    series = from_array(values, entity, str(path), reading=reading, names=names_beside(path))
+    return [Part(entity, str(path), series)]
+
+
+def names_beside(path: Path) -> list[str] | None:
+    """The variables' names where the array is one of a prepared data set, whose `about.json` has them."""
+    about = path.parent.parent / "about.json"
+    if path.parent.name != "observations" or not about.is_file():
+        return None
+    try:
+        names = json.loads(about.read_text(encoding="utf-8"))["variables"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    listed = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return names if listed and len(set(names)) == len(names) else None
 
 
 def read_npz(path: Path, entity: str, reading: Reading) -> list[Part]:

@@ -17,6 +17,8 @@ MOST_JITTER = 0.1  # of an interval
 MOST_GAP = 10  # a grid with this many times more rows than the data is a mistake in the clock, not a gap
 SECOND = 10**9
 HOUR = 3600 * SECOND
+MOST_DISORDER = 0.2  # of the steps go back far: beyond, rows are in no order at all
+MOST_JUMPS = 50  # that are looked at closely
 NIGHT = (23, 0, 1, 2, 3)  # the hours that are repeated when summer ends, all over the world
 UNITS = (24 * HOUR, HOUR, 60 * SECOND, *(10**power for power in range(9, -1, -1)))
 
@@ -35,7 +37,7 @@ def regular(times: pd.DatetimeIndex, values: Floats, source: str) -> tuple[Float
         raise DataError(
             f"{source} should be sampled regularly, every {spell(interval)} as most of its rows are, but row "
             f"{row} ({times[row]}) comes {spell(int(steps[row - 1]))} after the one before; put it on a grid, "
-            f"for instance with every={spell(_whole(interval))!r}."
+            f"for instance with --every {spell(_whole(interval))} (in Python every={spell(_whole(interval))!r})."
         )
     start = int(ticks[0]) if exact else even_start(ticks, rows, interval)
     clock = Clock(start, interval, dated=True, timezone=zone_of(times))
@@ -71,21 +73,54 @@ def ticks_of(times: pd.DatetimeIndex, source: str, first: int = 0) -> NDArray[np
 
 
 def check_hour(times: pd.DatetimeIndex, steps: NDArray[np.int64], source: str) -> None:
-    """Refuse times without a zone that repeat an hour, and go back nowhere else: a wall clock whose summer ended. (The
-    hour that is missing in spring looks like any gap.)"""
-    back = np.flatnonzero(steps <= 0)
-    ahead = steps[steps > 0]
-    if times.tz is not None or not len(back) or not len(ahead):
+    """Refuse times without a zone that repeat an hour of the night: a wall clock whose summer ended. Other disorder is
+    let pass, and so is the hour that is missing in spring: it looks like any gap."""
+    newest_first = (steps < 0).sum() > (steps > 0).sum()
+    if newest_first:
+        times, steps = times[::-1], steps[::-1] * -1
+    if times.tz is not None or not (steps > 0).any():
         return
-    usual = int(np.median(ahead))
-    # Hourly rows do not go back, they come twice, as rows do for other reasons too; but then at any time of the day.
-    nightly = (steps[back] < 0) | np.isin(times[back + 1].hour, NIGHT)
-    if usual <= HOUR and (nightly & (np.abs(steps[back] + HOUR - usual) <= usual // 2)).all():
-        row = int(back[0]) + 1
+    row = _repeated(times, steps)
+    if row is not None:
         raise DataError(
-            f"{source} repeats an hour at row {row} ({times[row]}), as local clocks do when daylight saving time ends; "
-            "write times in UTC, or with their offset from it."
+            f"{source} repeats an hour at row {len(times) - 1 - row if newest_first else row} ({times[row]}), as local "
+            "clocks do when daylight saving time ends; write times in UTC, or with their offset from it."
         )
+
+
+def _repeated(times: pd.DatetimeIndex, steps: NDArray[np.int64]) -> int | None:
+    """The first row of an hour that comes twice."""
+    # A row that came late is followed by a step as long as it was late, which says nothing of how often rows come.
+    late = np.append(False, steps[:-1] < 0)
+    ahead = steps[(steps > 0) & ~late] if ((steps > 0) & ~late).any() else steps[steps > 0]
+    usual, longest = int(np.median(ahead)), 2 * int(np.quantile(ahead, 0.999, method="higher"))
+    # Hourly rows do not go back, they come twice, as rows do for other reasons too; but then at any time of the day.
+    same = np.flatnonzero(steps == 0) + 1
+    if len(same) and abs(HOUR - usual) <= usual // 2 and usual <= HOUR and np.isin(times[same].hour, NIGHT).all():
+        return int(same[0])
+    if (steps < -HOUR // 4).mean() > MOST_DISORDER:
+        return None
+    # Whatever lies between the last row of summer and the first of winter, the wall clock shows an hour less.
+    between = steps + HOUR
+    fits = (between >= 0) & (between <= min(longest, HOUR // 2))
+    if usual <= HOUR:
+        fits |= np.abs(between - usual) <= usual // 2
+    found = np.flatnonzero(fits & (steps < 0)) + 1
+    found = found[np.isin(times[found].hour, NIGHT)]
+    return next((int(row) for row in found[:MOST_JUMPS] if _twice(steps, int(row), usual, longest)), None)
+
+
+def _twice(steps: NDArray[np.int64], row: int, usual: int, longest: int) -> bool:
+    """Whether rows without a break cover the hour both before and after the clock went back to `row`: so that it is
+    neither a single row that came late, nor one of many in no order."""
+    back, window = -int(steps[row - 1]), 4 * HOUR // usual + 2
+    least = max(0.3 * back / usual, 2 if longest > 4 * usual else 1)
+    for side in (steps[max(0, row - 1 - window) : row - 1][::-1], steps[row : row + window]):
+        left = np.flatnonzero(np.cumsum(side) > back)
+        inside = side[: left[0] + 1] if len(left) else side
+        if (inside > min(longest, HOUR)).any() or (len(left) and len(inside) < least):
+            return False
+    return True
 
 
 def _check_order(times: pd.DatetimeIndex, steps: NDArray[np.int64], source: str) -> None:
@@ -97,7 +132,11 @@ def _check_order(times: pd.DatetimeIndex, steps: NDArray[np.int64], source: str)
         )
     if (steps == 0).any():
         row = int(np.flatnonzero(steps == 0)[0]) + 1
-        raise DataError(f"{source} has the time {times[row]} twice, at rows {row - 1} and {row}; keep one of them.")
+        usual = int(np.median(steps[steps > 0])) if (steps > 0).any() else SECOND
+        raise DataError(
+            f"{source} has the time {times[row]} twice, at rows {row - 1} and {row}; keep one of them, or average "
+            f"them, for instance with --every {spell(_whole(usual))} (in Python every={spell(_whole(usual))!r})."
+        )
 
 
 def interval_of(ticks: NDArray[np.int64], steps: NDArray[np.int64]) -> tuple[int, bool]:

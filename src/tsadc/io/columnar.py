@@ -10,7 +10,7 @@ import pandas as pd
 
 from tsadc.errors import DataError
 from tsadc.io.columns import check_width
-from tsadc.io.delimited import reason
+from tsadc.io.reading import reason
 
 T = TypeVar("T")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,23 +13,26 @@ from numpy.typing import NDArray
 
 from tsadc.errors import DataError, TsadcNotice
 from tsadc.io.reading import PLAIN, Reading, choose, missing
-from tsadc.io.times import TIME_NAMES, is_epoch, is_time, read_times
+from tsadc.io.times import TIME_NAMES, date_order, is_epoch, is_time, read_times
 from tsadc.series import Floats
 
 COUNTER_NAMES = TIME_NAMES | {"index", "row", "step"}
 NAMELESS = {"unnamed: 0", "", "__index_level_0__", "level_0"}  # how frames write out an index without a name
 MOST_VARIABLES = 10_000
+SEPARATOR = "if there are more, check the file's separator"
 GROUPED = re.compile(r"[+-]?\d+([.,]\d{3})*,\d+")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """`times` is None where the frame has no clock, `entities` where no column names them; both have one per row."""
+    """`times` is None where the frame has no clock, `entities` where no column names them; both have one per row.
+    `order` is how dates such as 03/04/2024 were read."""
 
     times: pd.DatetimeIndex | None
     values: Floats
     names: tuple[str, ...]
     entities: NDArray[np.object_] | None = None
+    order: str = ""
 
 
 def split_columns(frame: pd.DataFrame, source: str, reading: Reading = PLAIN) -> Columns:
@@ -44,7 +48,7 @@ def split_columns(frame: pd.DataFrame, source: str, reading: Reading = PLAIN) ->
         raise DataError(f"{source} has two columns named {twice!r}; give every variable its own name.")
     data = {name: frame.iloc[:, i] for i, name in enumerate(names)}
     entities = None if reading.entity is None else _entities(data, reading.entity, source)
-    times = _times(frame.index, data, reading.time, entities, source)
+    times, order = _times(frame.index, data, reading.time, entities, source)
     wanted = set(reading.columns or ())
     for i, name in enumerate(names):
         if name in data and name not in wanted and is_counter(name, i, data[name], entities, source):
@@ -56,7 +60,7 @@ def split_columns(frame: pd.DataFrame, source: str, reading: Reading = PLAIN) ->
         if (number := _numbers(data[name], name, source)) is not None
     }
     check_count(tuple(values), source)
-    return Columns(times, np.column_stack(list(values.values())), tuple(values), entities)
+    return Columns(times, np.column_stack(list(values.values())), tuple(values), entities, order)
 
 
 def check_width(count: int, source: str) -> None:
@@ -68,14 +72,23 @@ def check_width(count: int, source: str) -> None:
         )
 
 
-def check_count(names: tuple[str, ...], source: str) -> None:
+def infinite(values: Floats) -> tuple[int, int] | None:
+    """The row and the column of a value that is infinite, if there is one. Extremes find it without an array of flags
+    as long as the data, which may be a file on disk."""
+    if not np.isinf(np.fmin.reduce(values, axis=None)) and not np.isinf(np.fmax.reduce(values, axis=None)):
+        return None
+    row, column = (int(i[0]) for i in np.nonzero(np.isinf(values)))
+    return row, column
+
+
+def check_count(names: tuple[str, ...], source: str, fix: str = SEPARATOR) -> None:
     """Refuse fewer than two variables."""
     if not names:
         raise DataError(f"{source} has no column of numbers besides the time; it needs at least two variables.")
     if len(names) == 1:
         raise DataError(
             f"{source} has a single variable, {names[0]!r}, but the detector models how variables depend on "
-            "each other and needs at least two; if there are more, check the file's separator."
+            f"each other and needs at least two; {fix}."
         )
 
 
@@ -96,32 +109,39 @@ def _entities(data: dict[str, pd.Series], name: str, source: str) -> NDArray[np.
 
 def _times(
     index: pd.Index, data: dict[str, pd.Series], name: str | None, entities: NDArray[np.object_] | None, source: str
-) -> pd.DatetimeIndex | None:
-    """The times, taken out of `data`, or None where there are none."""
+) -> tuple[pd.DatetimeIndex | None, str]:
+    """The times, taken out of `data`, or None where there are none; and the order of their dates."""
     if name is None:
         times = _index_times(index, source)
         if times is not None:
-            return times
+            return times, date_order(index.to_series(), times)
         name = next((n for n, column in data.items() if is_time(n, column)), None)
-        return None if name is None else read_times(data.pop(name), name, source)
+        if name is None:
+            return None, ""
     if name not in data:
         raise missing(name, list(data), source)
     column = data.pop(name)
     if pd.api.types.is_numeric_dtype(column) and not is_epoch(column):
         if _is_even(column, entities):
-            return None
-        raise _no_clock(name, source)
-    return read_times(column, name, source)
+            return None, ""
+        raise no_clock(name, source)
+    times = read_times(column, name, source)
+    return times, date_order(column, times)
 
 
 def _chosen(data: dict[str, pd.Series], reading: Reading, source: str) -> tuple[list[str], tuple[str, ...]]:
-    """The names of the variables to take, and their new names. Time and entity may be named along with them."""
-    if reading.columns is not None:
-        rest = tuple(name for name in reading.columns if name in data or name not in (reading.time, reading.entity))
-        reading = replace(reading, columns=rest or None)
-    positions, called = choose(list(data), reading, source)
+    """The names of the variables to take, and their new names."""
     names = list(data)
+    positions, called = choose_variables(names, reading, source)
     return [names[i] for i in positions], called
+
+
+def choose_variables(names: Sequence[str], reading: Reading, source: str) -> tuple[list[int], tuple[str, ...]]:
+    """As `choose`, where time and entity may be named among the columns."""
+    if reading.columns is not None:
+        rest = tuple(name for name in reading.columns if name in names or name not in (reading.time, reading.entity))
+        reading = replace(reading, columns=rest or None)
+    return choose(names, reading, source)
 
 
 def _index_times(index: pd.Index, source: str) -> pd.DatetimeIndex | None:
@@ -148,7 +168,7 @@ def is_counter(name: str, position: int, column: pd.Series, entities: NDArray[np
     if _is_even(column, entities):
         return True
     if timely and bool((_steps(column, entities) > 0).all()):
-        raise _no_clock(name, source)
+        raise no_clock(name, source)
     return False
 
 
@@ -168,7 +188,7 @@ def _steps(column: pd.Series, entities: NDArray[np.object_] | None) -> Floats:
     return steps
 
 
-def _no_clock(name: str, source: str) -> DataError:
+def no_clock(name: str, source: str) -> DataError:
     return DataError(
         f"{source}: the column {name!r} counts up like a clock, but neither evenly nor since 1970; write times "
         "such as 2024-01-31 10:00:00, or leave it out."

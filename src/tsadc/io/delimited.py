@@ -15,6 +15,7 @@ import pandas as pd
 from tsadc.errors import DataError
 from tsadc.io.columns import MOST_VARIABLES, check_width
 from tsadc.io.files import COMPRESSED, ending
+from tsadc.io.reading import reason
 
 # From 3.1 on pandas reads floats exactly, and frowns on being asked to.
 PANDAS = tuple(int(part) for part in pd.__version__.split(".")[:2])
@@ -108,9 +109,3 @@ def _is_number(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def reason(error: BaseException) -> str:
-    """The first sentence of another library's message."""
-    message = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
-    return message.split(". ")[0].rstrip(".") or type(error).__name__

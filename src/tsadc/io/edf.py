@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.errors import DataError, TsadcNotice
-from tsadc.io.recording import Annotation, Channel, Recording, check_readable, distinct, package, reason
+from tsadc.io.reading import reason
+from tsadc.io.recording import Annotation, Channel, Recording, check_readable, distinct, package
 
 ANONYMOUS = date(1985, 1, 1)  # EDF+ writes this date where it may not tell
 ANNOTATIONS = "EDF Annotations"  # the label of a signal that holds text

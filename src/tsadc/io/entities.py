@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -42,7 +42,12 @@ def divide(columns: Columns, entity: str, source: str) -> list[Part]:
         Part(
             str(name),
             source,
-            Columns(None if columns.times is None else columns.times[rows], columns.values[rows], columns.names),
+            replace(
+                columns,
+                times=None if columns.times is None else columns.times[rows],
+                values=columns.values[rows],
+                entities=None,
+            ),
         )
         for name, rows in zip(found, pieces, strict=True)
     ]
@@ -96,7 +101,7 @@ def _join(parts: list[Part], *, overlap: bool) -> Columns:
         if (before.tz is None) != (after.tz is None):
             raise DataError(f"{_both(one, two)}, but only one of them says in which time zone its times are.")
         if before.max() >= after.min() and not overlap:
-            raise DataError(f"{_both(one, two)}, at {after.min()} in both; keep one there, or average with every.")
+            raise DataError(f"{_both(one, two)}, at {after.min()} in both; keep one there, or average with --every.")
     names, zone = parts[0].names, timed[0][2].tz
     values = [content.values[:, [content.names.index(name) for name in names]] for _, content, _ in timed]
     stamps = [times.as_unit("ns") if zone is None else times.as_unit("ns").tz_convert(zone) for *_, times in timed]

@@ -11,6 +11,7 @@ from pathlib import Path
 from tsadc.errors import DataError, TsadcNotice
 
 COMPRESSED = ".gz"
+RECORDINGS = (".hea", ".edf", ".h5", ".hdf5", ".mat")
 
 
 def expand(paths: str | Path | Sequence[str | Path], endings: Collection[str]) -> list[Path]:

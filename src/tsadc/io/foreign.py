@@ -97,6 +97,11 @@ def from_raw(data: Any, entity: str, source: str, reading: Reading) -> Series:
     if start is not None:
         start = pd.Timestamp(start) + pd.Timedelta(seconds=float(getattr(data, "first_time", 0.0)))
     values = np.asarray(data.get_data(), dtype=np.float64)
+    if values.ndim != 2:
+        raise DataError(
+            f"{source} should be one continuous recording, but has {values.ndim} axes, as epochs have; pass the Raw, "
+            "or epochs.get_data().transpose(0, 2, 1) as (observation, time, variable)."
+        )
     channels = tuple(Channel(name, "", rate, row) for name, row in zip(data.ch_names, values, strict=True))
     recording = Recording(channels, start, (), (), source)
     return recording.to_series(entity, reading.rate, reading.columns, reading.rename)

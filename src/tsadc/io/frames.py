@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 import narwhals as nw
@@ -11,7 +13,7 @@ import pandas as pd
 from narwhals.exceptions import DuplicateError
 
 from tsadc.errors import DataError
-from tsadc.io.columns import check_width, split_columns
+from tsadc.io.columns import check_width, infinite, split_columns
 from tsadc.io.entities import Part, assemble, divide
 from tsadc.io.foreign import from_raw, is_raw, is_xarray, xarray_frame
 from tsadc.io.reading import PLAIN, Reading, choose
@@ -23,7 +25,7 @@ def as_series(data: Any, length: int | None = None, reading: Reading = PLAIN) ->
     """Whatever a user holds as a tuple of Series. Arrays are (time, variable) or (observation, time, variable); in the
     latter case the observations must have `length` steps. A dict maps entities to such objects."""
     if isinstance(data, Series):
-        return (data,)
+        return check_length((data,), length)
     if isinstance(data, Mapping) and not is_xarray(data):
         if not data:
             raise DataError("The data should map entities to series, but the mapping is empty.")
@@ -32,7 +34,7 @@ def as_series(data: Any, length: int | None = None, reading: Reading = PLAIN) ->
         found = [_some(value, str(entity), length, reading) for entity, value in data.items()]
         return _distinct(tuple(one for some in found for one in some))
     if isinstance(data, Sequence) and data and all(isinstance(one, Series) for one in data):
-        return _distinct(tuple(data))
+        return check_length(_distinct(tuple(data)), length)
     return _some(data, "series", length, reading)
 
 
@@ -43,22 +45,42 @@ def parts_of(frame: pd.DataFrame, entity: str, source: str, reading: Reading = P
     return divide(split_columns(frame, source, reading), entity, source)
 
 
-def from_array(data: Any, entity: str, source: str, length: int | None = None, reading: Reading = PLAIN) -> Series:
-    """Numbers of shape (time, variable), or (observation, time, variable) with the observations one after another."""
-    values = _rows(_floats(data, source), length, reading.coverage, source)
-    names = unnamed(values.shape[1])
+def from_array(
+    data: Any,
+    entity: str,
+    source: str,
+    length: int | None = None,
+    reading: Reading = PLAIN,
+    names: Sequence[str] | None = None,
+) -> Series:
+    """Numbers of shape (time, variable), or (observation, time, variable) with the observations one after another;
+    `names` are the variables', where they are known."""
+    given = _floats(data, source)
+    values = _rows(given, length, reading.coverage, source)
+    names = tuple(names) if names and len(names) == values.shape[1] else unnamed(values.shape[1])
     if reading.time or reading.entity or reading.every:
         raise DataError(f"{source} is a bare array without times or names; use it without time, entity and every.")
     if reading.columns or reading.rename:
         order, names = choose(names, reading, source)
         values = values[:, order]
-    return Series(values, names, Clock(), entity)
+    return Series(values, names, Clock(), entity, given.shape[1] if given.ndim == 3 else None)
+
+
+def check_length(series: tuple[Series, ...], length: int | None) -> tuple[Series, ...]:
+    """Refuse observations laid end to end that would be cut anew: each would mix two that do not belong together."""
+    for one in series:
+        if length is not None and one.observation not in (None, length):
+            raise DataError(
+                f"{one.entity!r} holds observations of {one.observation} rows, which must not be cut across, but the "
+                f"length is {length}; fit with --length {one.observation}, in Python length={one.observation}."
+            )
+    return series
 
 
 def _some(data: Any, entity: str, length: int | None, reading: Reading) -> tuple[Series, ...]:
     source = f"The data of {entity!r}" if entity != "series" else "The data"
     if isinstance(data, Series):
-        return (Series(data.values, data.names, data.clock, entity),)
+        return check_length((replace(data, entity=entity),), length)
     if is_raw(data):
         return (from_raw(data, entity, source, reading),)
     frame = xarray_frame(data, source, reading) if is_xarray(data) else _frame(data, source)
@@ -72,9 +94,11 @@ def _frame(data: Any, source: str) -> pd.DataFrame | None:
     if isinstance(data, pd.DataFrame):
         return data
     try:
-        frame = nw.from_native(data, eager_only=True, pass_through=True)
+        frame = nw.from_native(data, pass_through=True)
     except DuplicateError:
         raise DataError(f"{source} has two columns of the same name; give every variable its own.") from None
+    if isinstance(frame, nw.LazyFrame):
+        raise DataError(f"{source} is a frame that is not computed yet; collect it first.")
     return _to_pandas(frame) if isinstance(frame, nw.DataFrame) else None
 
 
@@ -115,14 +139,16 @@ def _rows(values: Floats, length: int | None, coverage: float | None, source: st
             "and needs at least two."
         )
     check_width(values.shape[1], source)
-    # Extremes find what is infinite without an array of flags as long as the data, which may be a file on disk.
-    if np.isinf(np.fmin.reduce(values, axis=None)) or np.isinf(np.fmax.reduce(values, axis=None)):
-        row, column = (int(i[0]) for i in np.nonzero(np.isinf(values)))
-        raise DataError(f"{source}: variable {column} is infinite at row {row}; use NaN where nothing was measured.")
+    if found := infinite(values):
+        raise DataError(
+            f"{source}: variable {found[1]} is infinite at row {found[0]}; use NaN where nothing was measured."
+        )
     return values
 
 
 def _floats(data: Any, source: str) -> Floats:
+    if isinstance(data, (str, PurePath)):
+        raise DataError(f"{source} is a name, {str(data)!r}; if it is a file's, pass tsadc.read({str(data)!r}).")
     if isinstance(data, (list, tuple)) and any(hasattr(one, "columns") for one in data):
         raise DataError(f"{source} is a list of frames; pass a dict that gives each its entity's name.")
     try:

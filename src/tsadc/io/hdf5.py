@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.errors import DataError
-from tsadc.io.recording import Channel, Recording, check_readable, distinct, package, reason, suggestion
+from tsadc.io.reading import reason
+from tsadc.io.recording import Channel, Recording, check_readable, distinct, package, suggestion
 
 RATE_ATTRIBUTES = ("fs", "sampling_rate", "sampling_frequency", "sample_rate", "sfreq", "rate", "Fs")
 NAME_ATTRIBUTES = ("channels", "channel_names", "ch_names", "labels", "leads", "names")

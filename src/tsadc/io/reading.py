@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,8 @@ from tsadc.errors import ConfigError, DataError
 
 MINUTE = 60 * 10**9  # nanoseconds
 UNITS = {"D": 1440 * MINUTE, "h": 60 * MINUTE, "min": MINUTE, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+INTERNAL = ("cannot reshape", "index out of range", "mmap length", "unpack requires", "buffer is smaller")
+MOST_UNITS = 100_000  # in a message: beyond, a larger unit with a decimal point is easier to read
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,23 @@ def missing(name: str, names: Sequence[str], source: str) -> DataError:
 
 
 def spell(interval: int) -> str:
-    """A number of nanoseconds as `every` takes it."""
-    unit = next(unit for unit, size in UNITS.items() if interval % size == 0)
-    return f"{interval // UNITS[unit]}{unit}"
+    """A number of nanoseconds as `every` takes it, with few digits: 90s, 3.90625ms."""
+    whole = next(unit for unit, size in UNITS.items() if interval % size == 0)
+    if interval < MOST_UNITS * UNITS[whole]:
+        return f"{interval // UNITS[whole]}{whole}"
+    unit = next(unit for unit in ("s", "ms", "us") if interval >= UNITS[unit])
+    return f"{Decimal(interval) / UNITS[unit]}{unit}"
+
+
+def same_step(interval: int) -> str:
+    """For a message: the options that bring data to this step."""
+    rate = f", or if it is a recording with --rate {10**9 / interval:.6g}" if interval < 10**9 else ""
+    return f"resample it with --every {spell(interval)}{rate}"
+
+
+def reason(error: BaseException) -> str:
+    """The first sentence of another library's message, unless only its authors understand it."""
+    message = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
+    if any(words in message for words in INTERNAL):
+        return "it is empty, cut off or damaged"
+    return message.split(". ")[0].rstrip(".") or type(error).__name__

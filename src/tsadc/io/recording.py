@@ -17,10 +17,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.columns import check_count, check_width, infinite
+from tsadc.io.files import RECORDINGS
 from tsadc.io.resample import resample
 from tsadc.series import Clock, Series
 
-ENDINGS = (".hea", ".edf", ".h5", ".hdf5", ".mat")
+MOST_FASTER = 100  # times the rate there is: beyond, the rate asked for is a mistake
 MOST_NAMES = 40  # in a message
 SECOND = 10**9  # nanoseconds
 
@@ -75,9 +77,12 @@ class Recording:
         the highest rate among them, which loses nothing. Shorter channels end in NaN.
 
         A recording with a start gets a clock with dates, in whole nanoseconds: where 1e9 / rate is not whole, the
-        clock drifts by at most half a nanosecond a sample (under 10 ms a day at 360 Hz)."""
+        clock drifts by at most half a nanosecond a sample (under 10 ms a day at 360 Hz). Without a start rows are
+        counted, and the clock keeps their pace."""
         picked = self._pick(channels)
         names = self._renamed(picked, rename or {})
+        check_width(len(names), self.source)
+        check_count(names, self.source, "take another channel along with it")
         rate = self._common_rate(picked, rate)
         columns = [c.values if c.rate is None or rate is None else resample(c.values, c.rate, rate) for c in picked]
         values = np.full((max(map(len, columns)), len(columns)), np.nan)
@@ -85,6 +90,11 @@ class Recording:
             values[: len(column), i] = column
         if len(values) == 0:
             raise DataError(f"{self.source} holds no samples.")
+        if found := infinite(values):
+            raise DataError(
+                f"{self.source}: channel {names[found[1]]!r} is infinite at row {found[0]}; use NaN where nothing was "
+                "measured."
+            )
         return Series(values, names, self._clock(rate), entity)
 
     def _pick(self, names: Sequence[str] | None) -> tuple[Channel, ...]:
@@ -117,6 +127,11 @@ class Recording:
         if wanted is not None and not (np.isfinite(wanted) and wanted > 0):
             raise DataError(f"A sampling rate must be a positive number of samples a second, but got {wanted}.")
         known = {channel.rate for channel in picked if channel.rate is not None}
+        if wanted is not None and known and wanted > MOST_FASTER * max(known):
+            raise DataError(
+                f"{self.source} was sampled at {max(known):g} Hz, and {wanted:g} Hz would make more than {MOST_FASTER} "
+                "rows of each; choose a lower rate."
+            )
         if any(channel.rate is None for channel in picked):
             unknown = next(channel.name for channel in picked if channel.rate is None)
             if wanted is not None or len(known) > 1:
@@ -134,18 +149,21 @@ class Recording:
         return wanted if wanted is not None else max(known, default=None)
 
     def _clock(self, rate: float | None) -> Clock:
-        if self.start is None or rate is None:
+        if rate is None:
             return Clock()
+        interval = max(1, round(SECOND / rate))
+        if self.start is None:
+            return Clock(pace=interval)
         if not pd.Timestamp.min.year < self.start.year < pd.Timestamp.max.year:
             warnings.warn(
                 f"{self.source} starts in the year {self.start.year}, beyond any clock; its rows are counted.",
                 TsadcNotice,
                 stacklevel=3,
             )
-            return Clock()
+            return Clock(pace=interval)
         start = pd.Timestamp(self.start).as_unit("ns").value
         zone = None if self.start.tzinfo is None else "UTC"
-        return Clock(int(start), max(1, round(SECOND / rate)), dated=True, timezone=zone)
+        return Clock(int(start), interval, dated=True, timezone=zone)
 
 
 def read_recording(path: str | Path) -> Recording:
@@ -153,7 +171,9 @@ def read_recording(path: str | Path) -> Recording:
     path = Path(path)
     reader = _reader(path.suffix.lower())
     if reader is None:
-        raise DataError(f"{path} should end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]} to be read as a recording.")
+        raise DataError(
+            f"{path} should end in {', '.join(RECORDINGS[:-1])} or {RECORDINGS[-1]} to be read as a recording."
+        )
     return reader(path)
 
 
@@ -208,8 +228,3 @@ def suggestion(name: str, names: Sequence[str]) -> str:
     hint = f"; did you mean {folded[close[0]]!r}" if close else ""
     more = ", ..." if len(names) > MOST_NAMES else ""
     return f"{hint}; there are {', '.join(names[:MOST_NAMES])}{more}"
-
-
-def reason(error: Exception) -> str:
-    """The first sentence of another library's message."""
-    return " ".join(str(error).split()).split(". ")[0].rstrip(".") or type(error).__name__

@@ -1,14 +1,15 @@
 """Values that stay in their file: arrays (time, variable) of which rows are read when they are asked for.
 
 They index like arrays, `rows[a:b]` gives the numbers, and `rows[:, [2, 0]]` other columns without reading anything.
-Memory is bounded by `CACHE` whatever the size of the file."""
+Memory is bounded by `CACHE` whatever the size of the files and however many there are."""
 
 from __future__ import annotations
 
 import copy
+import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -19,9 +20,8 @@ from numpy.typing import NDArray
 from tsadc.errors import DataError
 from tsadc.series import Floats
 
-CACHE = 16 * 2**20  # bytes of decoded values that are kept
-BLOCK = CACHE // 4  # bytes that are decoded at once
-NOWHERE: tuple[int, int, Iterator[Any]] = (-1, 0, iter(()))  # a row group, the next block of it, where it comes from
+CACHE = 32 * 2**20  # bytes of decoded values that are kept, of all files together
+BLOCK = CACHE // 8  # bytes that are decoded at once
 
 
 class Runs:
@@ -157,6 +157,40 @@ def release() -> None:
     pa.default_memory_pool().release_unused()
 
 
+class _Shelf:
+    """What all Parquet files of a process share, so that a thousand of them take no more memory than one: the last
+    decoded blocks, and the one file that is open, at block `number` of its row group `group`."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.blocks: OrderedDict[tuple[object, int, int], Floats] = OrderedDict()
+        self.owner: object = None
+        self.file: Any = None
+        self.close_group()
+
+    def close_group(self) -> None:
+        self.group, self.number = -1, 0
+        self.batches: Iterator[Any] = iter(())
+
+    def open(self, owner: object, opened: Callable[[], Any]) -> None:
+        """Put the file of `owner` in the place of the one before."""
+        if self.owner is not owner:
+            self.close_group()
+            if self.file is not None:
+                self.file.close()
+            self.owner = self.file = None
+            self.file = opened()
+            self.owner = owner
+
+    def put(self, key: tuple[object, int, int], values: Floats) -> None:
+        self.blocks[key] = values
+        while len(self.blocks) > 1 and sum(block.nbytes for block in self.blocks.values()) > CACHE:
+            self.blocks.popitem(last=False)
+
+
+SHELF = _Shelf()
+
+
 class ParquetRows(Rows):
     """Rows of a Parquet file. A row group is decoded in blocks of at most `BLOCK` bytes, and the last few blocks are
     kept. Going on inside a row group is cheap; going back means to decode it from its beginning."""
@@ -164,14 +198,8 @@ class ParquetRows(Rows):
     def __init__(self, path: Path, names: Sequence[str], runs: Runs, dtype: np.dtype[Any]) -> None:
         super().__init__(path, runs, len(names), dtype)
         self._names = list(names)
-        self._kept: OrderedDict[tuple[int, int], Floats] = OrderedDict()
-        self._ahead = NOWHERE
-        self._file: Any = None
+        self._key = object()  # on the shelf; a number could be another's later
         self._starts = np.zeros(0, dtype=np.int64)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is open, so that a copy for another process opens the file itself."""
-        return {**self.__dict__, "_file": None, "_kept": OrderedDict(), "_ahead": NOWHERE}
 
     def pick(self, columns: Sequence[int]) -> ParquetRows:
         return ParquetRows(self.path, [self._names[i] for i in columns], self.runs, self.dtype)
@@ -182,41 +210,42 @@ class ParquetRows(Rows):
         return max(1, BLOCK // (self.dtype.itemsize * self.shape[1]))
 
     def _read(self, first: int, last: int) -> Floats:
-        self._open()
-        pieces = []
-        while first < last:
-            group = int(np.searchsorted(self._starts, first, side="right")) - 1
-            number, inside = divmod(first - int(self._starts[group]), self.block)
-            piece = self._decoded(group, number)[inside : inside + last - first]
-            pieces.append(piece)
-            first += len(piece)
+        with SHELF.lock:
+            if not len(self._starts):
+                SHELF.open(self._key, self._opened)
+            pieces = []
+            while first < last:
+                group = int(np.searchsorted(self._starts, first, side="right")) - 1
+                number, inside = divmod(first - int(self._starts[group]), self.block)
+                piece = self._decoded(group, number)[inside : inside + last - first]
+                pieces.append(piece)
+                first += len(piece)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
-    def _open(self) -> None:
-        if self._file is None:
-            self._file = self._try(lambda: open_parquet(self.path))
-            metadata = self._file.metadata
-            sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-            self._starts = np.cumsum([0, *sizes])[:-1]
+    def _opened(self) -> Any:
+        file = self._try(lambda: open_parquet(self.path))
+        sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+        self._starts = np.cumsum([0, *sizes])[:-1]
+        return file
 
     def _decoded(self, group: int, number: int) -> Floats:
-        found = self._kept.get((group, number))
+        found = SHELF.blocks.get((self._key, group, number))
         if found is not None:
-            self._kept.move_to_end((group, number))
+            SHELF.blocks.move_to_end((self._key, group, number))
             return found
-        if self._ahead[0] != group or self._ahead[1] > number:
-            self._ahead = NOWHERE  # one row group's pages at a time
+        SHELF.open(self._key, self._opened)
+        if SHELF.group != group or SHELF.number > number:
+            SHELF.close_group()  # one row group's pages at a time
             release()
-            batches = self._file.iter_batches(self.block, row_groups=[group], columns=self._names, use_threads=False)
-            self._ahead = (group, 0, batches)
-        _, at, batches = self._ahead
-        for _ in range(number - at):
-            self._try(lambda: next(batches))
-        values = self._numbers(self._try(lambda: next(batches)))
-        self._ahead = (group, number + 1, batches)
-        self._kept[group, number] = values
-        while len(self._kept) > 1 and sum(block.nbytes for block in self._kept.values()) > CACHE:
-            self._kept.popitem(last=False)
+            SHELF.batches = SHELF.file.iter_batches(
+                self.block, row_groups=[group], columns=self._names, use_threads=False
+            )
+            SHELF.group = group
+        while SHELF.number <= number:
+            batch = self._try(lambda: next(SHELF.batches))
+            SHELF.number += 1
+        values = self._numbers(batch)
+        SHELF.put((self._key, group, number), values)
         return values
 
     def _numbers(self, batch: Any) -> Floats:

@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 
 from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.arrays import names_beside
 from tsadc.io.clock import MOST_GAP, MOST_JITTER, even_start, interval_of, rows_of, ticks_of, zone_of
 from tsadc.io.columnar import guarded
-from tsadc.io.columns import check_count, check_width, is_counter
-from tsadc.io.delimited import reason
+from tsadc.io.columns import NAMELESS, check_count, check_width, choose_variables, is_counter, no_clock
 from tsadc.io.files import ending
-from tsadc.io.reading import Reading, choose, missing, spell
+from tsadc.io.reading import Reading, choose, missing, reason, spell
 from tsadc.io.rows import NpyRows, ParquetRows, Runs, open_parquet, release
-from tsadc.io.times import is_epoch, is_time, read_times
+from tsadc.io.times import TIME_NAMES, is_epoch, is_time, read_times
 from tsadc.series import Clock, Floats, Series
 from tsadc.variables import unnamed
 
@@ -44,19 +44,25 @@ def _open_npy(path: Path, entity: str, reading: Reading) -> Series:
         raise
     except Exception as error:  # a damaged file can fail anywhere
         raise DataError(f"{path} is not a readable NPY file: {reason(error)}.") from None
+    observation = None
+    if isinstance(found, np.memmap) and found.ndim == 3 and found.flags.c_contiguous:
+        observation = found.shape[1]
+        found = found.reshape(found.shape[0] * observation, found.shape[2])
     if not isinstance(found, np.memmap) or found.ndim != 2 or found.dtype.kind != "f":
         raise DataError(
-            f"{path} cannot be streamed, which takes floats of shape (time, variable), but holds {found.dtype} of "
-            f"shape {found.shape}; read it whole."
+            f"{path} cannot be streamed, which takes floats of shape (time, variable) or (observation, time, "
+            f"variable), but holds {found.dtype} of shape {found.shape}; read it whole."
         )
     if reading.time:
         raise DataError(f"{path} is a bare array without times or names; use it without time.")
     _check_rows(len(found), path)
     check_width(found.shape[1], str(path))
-    order, names = choose(unnamed(found.shape[1]), reading, str(path))
+    beside = names_beside(path)
+    known = beside if beside and len(beside) == found.shape[1] else unnamed(found.shape[1])
+    order, names = choose(known, reading, str(path))
     check_count(names, str(path))
     rows = NpyRows(path, found, order)
-    return Series(cast(Floats, rows), names, Clock(), entity)
+    return Series(cast(Floats, rows), names, Clock(), entity, observation)
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,7 @@ def _open_parquet(path: Path, entity: str, reading: Reading) -> Series:
         check_width(file.metadata.num_columns, str(path))
         _check_rows(file.metadata.num_rows, path)
         layout = _layout(file, path, reading)
-        order, names = choose(layout.variables, reading, str(path))
+        order, names = choose_variables([name.strip() for name in layout.variables], reading, str(path))
         check_count(names, str(path))
         clock, runs = Clock(), Runs.whole(file.metadata.num_rows)
         if layout.time is not None:
@@ -99,32 +105,55 @@ def _check_rows(count: int, path: Path) -> None:
 
 def _layout(file: Any, path: Path, reading: Reading) -> _Layout:
     schema = file.schema_arrow
-    if len(set(schema.names)) < len(schema.names):
+    if len({name.strip() for name in schema.names}) < len(schema.names):
         raise DataError(f"{path} has two columns of the same name; give every variable its own.")
     head = next(file.iter_batches(SAMPLE, use_threads=False)).to_pandas(ignore_metadata=True)
     time = _time_column(head, schema, path, reading.time)
     index = {name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(name, str)}
     wanted = set(reading.columns or ())
-    variables = [
-        name
-        for i, name in enumerate(schema.names)
-        if name != time and (name in wanted or not (name in index or is_counter(name, i, head[name], None, str(path))))
-    ]
-    kinds = [_number_type(schema.field(name), path) for name in variables if not wanted or name in wanted]
+
+    def is_variable(place: int, name: str) -> bool:
+        if name == time or name.strip() in wanted:
+            return name != time
+        if name in index:
+            return False
+        return not (
+            is_counter(name.strip(), place, head[name], None, str(path)) and _counts_on(file, name, place, path)
+        )
+
+    variables = [name for place, name in enumerate(schema.names) if is_variable(place, name)]
+    kinds = [_number_type(schema.field(name), path) for name in variables if not wanted or name.strip() in wanted]
     return _Layout(time, variables, np.result_type(np.float32, *kinds))
+
+
+def _counts_on(file: Any, name: str, place: int, path: Path) -> bool:
+    """Whether a column that numbers the first rows goes on to, as evenly."""
+    if place == 0 and name.strip().lower() in NAMELESS:
+        return True
+    last: Floats = np.zeros(0)
+    step, even, rising = np.nan, True, True
+    for batch in file.iter_batches(2**17, columns=[name], use_threads=False):
+        numbers = batch.to_pandas(ignore_metadata=True)[name].to_numpy(dtype=np.float64, na_value=np.nan)
+        steps = np.diff(np.append(last, numbers))
+        step = steps[0] if np.isnan(step) and len(steps) else step
+        even, rising = even and bool(np.allclose(steps, step, rtol=1e-3)), rising and bool((steps > 0).all())
+        last = numbers[-1:]
+    if not even and rising and name.strip().lower() in TIME_NAMES:
+        raise no_clock(name.strip(), str(path))
+    return even
 
 
 def _time_column(head: pd.DataFrame, schema: Any, path: Path, named: str | None) -> str | None:
     from pyarrow import types
 
     if named is None:
-        time = next((str(name) for name in head.columns if is_time(str(name), head[name])), None)
+        time = next((str(name) for name in head.columns if is_time(str(name).strip(), head[name])), None)
         if time is None:
             return None
-    elif named not in schema.names:
-        raise missing(named, schema.names, str(path))
     else:
-        time = named
+        time = next((name for name in schema.names if name.strip() == named), None)
+        if time is None:
+            raise missing(named, schema.names, str(path))
     kind = schema.field(time).type
     if types.is_timestamp(kind) or (types.is_integer(kind) and is_epoch(head[time])):
         return time
@@ -138,8 +167,8 @@ def _number_type(field: Any, path: Path) -> np.dtype[Any]:
         kind: np.dtype[Any] = np.dtype(field.type.to_pandas_dtype())
         return kind
     raise DataError(
-        f"{path} cannot be streamed: column {field.name!r} holds {field.type}, not numbers; pick others with columns, "
-        "or read it whole."
+        f"{path} cannot be streamed: column {field.name!r} holds {field.type}, not numbers; pick others with "
+        "--columns, or read it whole."
     )
 
 

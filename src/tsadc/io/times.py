@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from tsadc.errors import DataError
+from tsadc.errors import DataError, TsadcNotice
 
 TIME_NAMES = {"time", "timestamp", "datetime", "date", "ts", "t"}
 # The unit of a column of numbers that counts from 1970 shows in its size: these are the years 1973 to 2286.
@@ -20,6 +22,9 @@ EPOCH_UNITS: dict[Literal["s", "ms", "us", "ns"], tuple[float, float]] = {
 DATES = ("%m/%d/%Y ", "%d/%m/%Y ", "%d.%m.%Y ", "%d-%m-%Y ", "")
 CLOCKS = ("", "%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
 FORMATS = ("ISO8601", *(form for date in DATES for clock in CLOCKS if (form := f"{date}{clock}".strip())))
+
+SLASHED = re.compile(r"\s*(\d{1,2})/(\d{1,2})/\d{4}")
+ZONED = re.compile(r":\d.*(?:[zZ]|UTC|GMT|[+-]\d{2}(?::?\d{2})?)$")
 
 
 def is_time(name: str, column: pd.Series) -> bool:
@@ -48,21 +53,58 @@ def read_times(column: pd.Series, name: str, source: str) -> pd.DatetimeIndex:
         parsed = pd.to_datetime(column, unit=_epoch_unit(column), errors="coerce")
         _refuse(parsed.isna() & column.notna(), column, name, source)
         return pd.DatetimeIndex(parsed)
-    form, parsed = _best(column)
+    form, parsed = _best(column, name, source)
     _refuse(parsed.isna() & column.notna(), column, name, source)
     try:
         return pd.DatetimeIndex(pd.to_datetime(column.astype(str), format=form, errors="raise"))
     except ValueError:  # several offsets, as around a change of the clocks, or a missing value
+        _refuse_mixed(column, name, source)
         return pd.DatetimeIndex(parsed)
 
 
-def _best(column: pd.Series) -> tuple[str, pd.Series]:
+def date_order(column: pd.Series, times: pd.DatetimeIndex) -> str:
+    """Which part of dates such as 03/04/2024 was taken for the day: `day first` or `month first`, empty where nothing
+    tells, as in 2024-04-03."""
+    if pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_numeric_dtype(column):
+        return ""
+    known = times.notna() & (times.day != times.month)
+    if not known.any():
+        return ""
+    row = int(known.argmax())
+    found = SLASHED.match(str(column.iloc[row]))
+    return "" if found is None else "month first" if int(found[1]) == times[row].month else "day first"
+
+
+def _refuse_mixed(column: pd.Series, name: str, source: str) -> None:
+    """Times with and without a zone are hours apart, or not: nobody can tell."""
+    zoned = column.astype(str).str.strip().str.contains(ZONED)
+    bare = ~zoned & column.notna()
+    if zoned.any() and bare.any():
+        row = int(np.flatnonzero(bare)[0])
+        raise DataError(
+            f"{source}: the time column {name!r} holds {column.iloc[row]!r} at row {row} (counted from 0, below the "
+            f"header) without a time zone, but others have one, such as {column[zoned].iloc[0]!r}; write all alike."
+        )
+
+
+def _best(column: pd.Series, name: str, source: str) -> tuple[str, pd.Series]:
     """The format that reads most of the column. Of day first and month first, where both can be meant, the one whose
     times lie closer together: rows follow each other."""
     head = _sample(column)
     forms = [form for form in FORMATS if _parse(head, form).notna().any()] or ["mixed"]
     parsed = {form: _parse(column, form) for form in forms}
-    form = max(forms, key=lambda f: (parsed[f].notna().sum(), parsed[f].min() - parsed[f].max()))
+    worth = {form: (times.notna().sum(), times.min() - times.max()) for form, times in parsed.items()}
+    form = max(forms, key=lambda f: worth[f])
+    for other in forms:
+        if worth[other] == worth[form] and not parsed[other].equals(parsed[form]):
+            example = column.dropna().iloc[0]
+            warnings.warn(
+                f"{source}: the times in {name!r} can be read with the month or the day first; {example} was taken for "
+                f"{parsed[form].dropna().iloc[0]:%Y-%m-%d}. Write dates like that to be sure.",
+                TsadcNotice,
+                stacklevel=3,
+            )
+            break
     return form, parsed[form]
 
 

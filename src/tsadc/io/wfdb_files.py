@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.io import loadmat, whosmat
 
 from tsadc.errors import DataError
-from tsadc.io.recording import Channel, Recording, check_readable, distinct, package, reason
+from tsadc.io.reading import reason
+from tsadc.io.recording import Channel, Recording, check_readable, distinct, package
 
 LEADS = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6")
 CPSC2018_RATE = 500.0  # Hz, which its MAT structs leave to their description

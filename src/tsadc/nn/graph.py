@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from tsadc.errors import ConfigError
+from tsadc.nn.dropout import Dropout
+from tsadc.nn.pointwise import Pointwise
 
 
 def knn_adjacency(nodes: Tensor, neighbours: int = 3) -> Tensor:
@@ -111,36 +113,71 @@ class GIN(nn.Module):
         super().__init__()
         if layers < 1:
             raise ConfigError(f"A GIN needs at least 1 layer, but layers is {layers}.")
-        # Convolutions of width 1 mix features where they lie, ahead of time: no transposes.
         self.mlps = nn.ModuleList(
-            nn.Sequential(
-                nn.Conv1d(features, features, 1), nn.ReLU(), nn.Dropout(dropout), nn.Conv1d(features, features, 1)
-            )
+            nn.Sequential(Pointwise(features, features), nn.ReLU(), Dropout(dropout), Pointwise(features, features))
             for _ in range(layers)
         )
         self.eps = nn.Parameter(torch.zeros(layers)) if own else None
 
     def forward(self, embedding: Tensor, adjacency: Tensor) -> Tensor:
-        """embedding (batch, node, feature, time), adjacency (batch, node, node) -> like embedding."""
-        batch, node, feature, time = embedding.shape
-        hidden = embedding
-        for i, mlp in enumerate(self.mlps):
-            gather = self._gather(i, adjacency)
-            if gather is not None:
-                hidden = torch.bmm(gather, hidden.reshape(batch, node, feature * time))
-            hidden = mlp(hidden.reshape(batch * node, feature, time))
-            if i < len(self.mlps) - 1:
-                hidden = hidden.relu()
-        return hidden.reshape(embedding.shape)
+        """embedding (batch, node, feature, time), adjacency (batch, node, node), or (batch, window, node, node) with a
+        graph for each of so many windows of time -> like embedding."""
+        hidden = self._hidden(embedding, adjacency)
+        out: Tensor = self.mlps[-1][-1](hidden)  # type: ignore[index]
+        return out.reshape(embedding.shape)
 
-    def _gather(self, layer: int, adjacency: Tensor) -> Tensor | None:
+    def read(self, embedding: Tensor, adjacency: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """The output read by `weight` (node, feature) and `bias` (node,): (batch, node, time). The last layer's product
+        and this one are linear, and taken together."""
+        batch, node, _, time = embedding.shape
+        hidden = self._hidden(embedding, adjacency)
+        last = self.mlps[-1][-1]  # type: ignore[index]
+        both = (weight @ last.weight.squeeze(-1)).unsqueeze(1).expand(batch, -1, -1, -1).flatten(0, 1)
+        constant: Tensor = bias + weight @ last.bias
+        return torch.bmm(both, hidden).view(batch, node, time) + constant.unsqueeze(-1)
+
+    def _hidden(self, embedding: Tensor, adjacency: Tensor) -> Tensor:
+        """All but the last product, (batch * node, feature, time)."""
+        graphs = adjacency.unsqueeze(1) if adjacency.dim() == 3 else adjacency
+        hidden = embedding.flatten(0, 1)
+        for i, mlp in enumerate(self.mlps):
+            gather = self._gather(i, graphs)
+            if gather is not None:
+                hidden = _gathered(hidden, gather)
+            hidden = mlp[:-1](hidden)  # type: ignore[index]
+            if i < len(self.mlps) - 1:
+                hidden = mlp[-1](hidden).relu()  # type: ignore[index]
+        return hidden
+
+    def _gather(self, layer: int, graphs: Tensor) -> Tensor | None:
         """The matrix by which a layer gathers over nodes, (1 + eps) I + A: one product for both terms."""
         if self.eps is not None:
-            own = torch.eye(adjacency.shape[-1], dtype=adjacency.dtype, device=adjacency.device)
-            return adjacency + (1 + self.eps[layer]) * own
+            own = torch.eye(graphs.shape[-1], dtype=graphs.dtype, device=graphs.device)
+            return graphs + (1 + self.eps[layer]) * own
         if layer == len(self.mlps) - 1:
-            return adjacency.masked_fill(_diagonal(adjacency), 0)
+            return graphs.masked_fill(_diagonal(graphs), 0)
         return None
+
+
+def _gathered(hidden: Tensor, gather: Tensor) -> Tensor:
+    """hidden (batch * node, feature, time) over the nodes by gather (batch, window, node, node), window by window."""
+    batch, count, node, _ = gather.shape
+    feature = hidden.shape[1]
+    parts = [
+        torch.bmm(graph, part.reshape(batch, node, -1)).view(batch * node, feature, -1)
+        for graph, part in zip(gather.unbind(1), windows_of(hidden, count), strict=True)
+    ]
+    return torch.cat(parts, dim=-1)
+
+
+def windows_of(x: Tensor, count: int) -> tuple[Tensor, ...]:
+    """`x` (..., time) in `count` windows, the first ones a step longer where they cannot all be equal.
+
+    Not by `tensor_split`: its gradient fills a whole tensor with zeros for every window.
+    """
+    least, longer = divmod(x.shape[-1], count)
+    parts: tuple[Tensor, ...] = x.split([least + (i < longer) for i in range(count)], dim=-1)
+    return parts
 
 
 def _diagonal(adjacency: Tensor) -> Tensor:

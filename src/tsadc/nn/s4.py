@@ -6,6 +6,7 @@ Layout is (batch, channel, time) throughout. A one-way layer can also run as a r
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
@@ -16,6 +17,8 @@ from torch.autograd.function import once_differentiable
 
 from tsadc.errors import ConfigError
 from tsadc.nn import ssm
+from tsadc.nn.dropout import Dropout
+from tsadc.nn.pointwise import mix
 
 KernelName = Literal["dplr", "diagonal"]
 CACHED = 4
@@ -119,9 +122,12 @@ class S4(nn.Module):
         bound = 1 / math.sqrt(channels)
         self.mix_weight = nn.Parameter(torch.empty(2 * channels, channels).uniform_(-bound, bound, generator=generator))
         self.mix_bias = nn.Parameter(torch.empty(2 * channels).uniform_(-bound, bound, generator=generator))
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm = ChannelNorm(channels)
+        self.given: Callable[[int], tuple[Tensor, Tensor]] | None = None  # see `filters`
+        self.lengths: list[int] = []
         self._cache: dict[object, tuple[tuple[Tensor, ...], Any]] = {}
+        self._lock = threading.Lock()
 
     def forward(self, x: Tensor) -> Tensor:
         """`x` (batch, channel, time) -> the same shape; any time length."""
@@ -147,13 +153,23 @@ class S4(nn.Module):
         self._cache.clear()
         return super().train(mode)
 
+    def circle(self, length: int) -> Tensor:
+        """The filter for `length` time steps, D included, as lags on a circle (channel, size)."""
+        return ssm.two_sided(self.space(length), self.D, length)
+
+    def behind_filter(self) -> list[nn.Parameter]:
+        """The parameters that `circle` is made from."""
+        return [self.D, *self.space.parameters()]
+
     def _convolve(self, x: Tensor) -> Tensor:
-        length = x.shape[-1]
+        length, given = x.shape[-1], self.given
+        if given is not None:
+            return ssm.filter_circle(x, *given(length))
         if torch.is_grad_enabled():
-            return ssm.convolve(x, self.space(length), self.D)
+            return ssm.filter_circle(x, self.circle(length))
 
         def spectrum() -> tuple[Tensor, int]:
-            circle = ssm.two_sided(self.space(length), self.D, length)
+            circle = self.circle(length)
             return torch.fft.rfft(circle), circle.shape[-1]
 
         return ssm.filter_spectrum(x, *self._kept(length, spectrum))
@@ -162,20 +178,26 @@ class S4(nn.Module):
         """What `make` returns, from the cache if in eval mode, without gradients and with unchanged parameters."""
         if self.training or torch.is_grad_enabled():
             return make()
-        parameters = (self.D, *self.space.parameters())
+        parameters = self.behind_filter()
         key = (name, self.D.dtype, self.D.device)
-        copies, value = self._cache.pop(key, ((), None))
-        if not copies or not all(map(torch.equal, copies, parameters)):
-            copies, value = tuple(p.detach().clone() for p in parameters), make()
-        while len(self._cache) >= CACHED:
-            del self._cache[next(iter(self._cache))]
-        self._cache[key] = copies, value
+        with self._lock:
+            copies, value = self._cache.pop(key, ((), None))
+            if not copies or not all(map(torch.equal, copies, parameters)):
+                copies, value = tuple(p.detach().clone() for p in parameters), make()
+            while len(self._cache) >= CACHED:
+                del self._cache[next(iter(self._cache))]
+            self._cache[key] = copies, value
         kept: T = value
         return kept
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_lock": None, "_cache": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_lock": threading.Lock()})
+
     def _mix(self, x: Tensor, y: Tensor) -> Tensor:
-        # A convolution of width 1 is a product per time step that needs no transpose.
-        mixed = F.conv1d(F.gelu(y), self.mix_weight.unsqueeze(-1), self.mix_bias)
+        mixed = mix(F.gelu(y), self.mix_weight, self.mix_bias)
         out: Tensor = self.norm(x + self.dropout(F.glu(mixed, dim=1)))
         return out
 

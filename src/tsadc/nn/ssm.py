@@ -20,7 +20,6 @@ parameters are, because an error in a pole grows with the power it is raised to;
 
 from __future__ import annotations
 
-import math
 from typing import Literal, NamedTuple
 
 import torch
@@ -29,6 +28,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tsadc.errors import ConfigError
+from tsadc.nn.power_series import exponentials, fft_size, multiply, quotient
 
 Method = Literal["zoh", "bilinear"]
 
@@ -137,7 +137,7 @@ def diagonal_kernel(
     """
     model = discretise_diagonal(log_dt, Lambda, B, method)
     rows = C.reshape(-1, *C.shape[-2:])
-    kernel = _series(model.pole, rows, model.drive.to(C.dtype).unsqueeze(0), length)
+    kernel = exponentials(model.pole, rows, model.drive.to(C.dtype).unsqueeze(0), length)
     return kernel[:, 0].reshape(*C.shape[:-1], length)
 
 
@@ -160,12 +160,12 @@ def dplr_kernel(log_dt: Tensor, Lambda: Tensor, P: Tensor, B: Tensor, C: Tensor,
     scale = 1 / (1 - half * poles)
     columns = torch.stack([(2 * half * scale * v).to(C.dtype) for v in (B, P)])
     rows = torch.cat([C.reshape(-1, *C.shape[-2:]), P.conj().unsqueeze(0)])
-    k = _series((1 + half * poles) * scale, rows, columns, length)
+    k = exponentials((1 + half * poles) * scale, rows, columns, length)
     k_CB, k_CP = k[:-1].unbind(1)
     k_PB, k_PP = k[-1]
     one = F.one_hot(torch.tensor(0), length).to(k)
-    feedback = _quotient(_times_h(k_PB), one + _times_h(k_PP))
-    return (k_CB - _multiply(k_CP, feedback)).reshape(*C.shape[:-1], length)
+    feedback = quotient(_times_h(k_PB), one + _times_h(k_PP))
+    return (k_CB - multiply(k_CP, feedback)).reshape(*C.shape[:-1], length)
 
 
 def convolve(x: Tensor, kernel: Tensor, D: Tensor) -> Tensor:
@@ -174,14 +174,19 @@ def convolve(x: Tensor, kernel: Tensor, D: Tensor) -> Tensor:
     y[t] = Σ_{s<=t} K0[t-s] x[s] + Σ_{s>t} K1[s-t-1] x[s] + D x[t]: the backward kernel starts one step ahead, so the
     present counts once.
     """
-    out: Tensor = _Convolution.apply(x, two_sided(kernel, D, x.shape[-1]))
+    return filter_circle(x, two_sided(kernel, D, x.shape[-1]))
+
+
+def filter_circle(x: Tensor, circle: Tensor, spectrum: Tensor | None = None) -> Tensor:
+    """`x` (batch, channel, time) through the filter that `two_sided` gives; its `rfft`, where it is known already."""
+    out: Tensor = _Convolution.apply(x, circle, torch.fft.rfft(circle.detach()) if spectrum is None else spectrum)
     return out
 
 
 def two_sided(kernel: Tensor, D: Tensor, length: int) -> Tensor:
     """The kernel of `convolve` as a circle of lags 0, 1, ..., -2, -1 for `length` steps; D is part of lag 0."""
     forward = (kernel if kernel.dim() == 2 else kernel[0])[..., :length]
-    size = _fft_size(2 * length - 1)
+    size = fft_size(2 * length - 1)
     circle = F.pad(forward, (0, size - forward.shape[-1])) + F.pad(D.unsqueeze(-1), (0, size - 1))
     if kernel.dim() == 2:
         return circle
@@ -204,104 +209,32 @@ def filter_spectrum(x: Tensor, spectrum: Tensor, size: int) -> Tensor:
 
 
 class _Convolution(torch.autograd.Function):
-    """Keeps `x` and the kernel for the backward pass, and not the spectrum of `x`, which is twice as large."""
+    """Keeps `x` for the backward pass, and not its spectrum, which is twice as large."""
 
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, circle: Tensor) -> Tensor:
-        ctx.save_for_backward(x, circle)
-        return filter_spectrum(x, torch.fft.rfft(circle), circle.shape[-1])
+    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, circle: Tensor, spectrum: Tensor) -> Tensor:
+        ctx.save_for_backward(x, spectrum)
+        ctx.size = circle.shape[-1]  # type: ignore[attr-defined]
+        return filter_spectrum(x, spectrum, circle.shape[-1])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> tuple[Tensor, Tensor]:
-        x, circle = ctx.saved_tensors  # type: ignore[attr-defined]
-        size = circle.shape[-1]
-        adjoint = torch.fft.rfft(circle).conj().resolve_conj()
+    def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, spectrum = ctx.saved_tensors  # type: ignore[attr-defined]
+        size: int = ctx.size  # type: ignore[attr-defined]
+        adjoint = spectrum.conj().resolve_conj()
         grad_x, grad_spectrum = torch.empty_like(x), torch.zeros_like(adjoint)
         few = _few(adjoint)
         for grad, source, target in zip(grads[0].split(few), x.split(few), grad_x.split(few), strict=True):
             of_grad, of_x = torch.fft.rfft(grad, size), torch.fft.rfft(source, size)
             grad_spectrum += of_x.conj_physical_().mul_(of_grad).sum(0)
             target.copy_(torch.fft.irfft(of_grad.mul_(adjoint), size)[..., : x.shape[-1]])
-        return grad_x, torch.fft.irfft(grad_spectrum, size)
-
-
-def _series(pole: Tensor, rows: Tensor, columns: Tensor, length: int) -> Tensor:
-    """2 Re Σ_n rows[i] columns[j] pole^l: `pole` (channel, n), `rows` (i, channel, n), `columns` (j, channel, n)
-    -> (i, j, channel, length).
-
-    With l = a m + b the powers split into pole^(a m) for the rows and pole^b for the columns: about 2 sqrt(length)
-    powers in place of `length`, and the sum over n is one real product per channel.
-    """
-    split = 2 ** max(0, round(math.log2(length * len(rows) / len(columns)) / 2))
-    low, stride = _powers(pole, split)
-    high, _ = _powers(stride, -(-length // split))
-    left = _real((rows.transpose(0, 1).unsqueeze(2) * high.to(rows.dtype).unsqueeze(1)).conj())
-    right = _real(columns.transpose(0, 1).unsqueeze(2) * low.to(rows.dtype).unsqueeze(1))
-    product = 2 * torch.bmm(left, right.mT)
-    product = product.view(len(pole), len(rows), -1, len(columns), split).permute(1, 3, 0, 2, 4)
-    return product.flatten(-2)[..., :length]
-
-
-def _powers(base: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """base^0 .. base^(count-1) as (channel, count, n), and base^(2^k), the first doubling that reaches `count`."""
-    powers, square = torch.ones_like(base).unsqueeze(1), base
-    while powers.shape[1] < count:
-        powers, square = torch.cat([powers, powers * square.unsqueeze(1)], dim=1), square * square
-    return powers[:, :count], square
-
-
-def _real(x: Tensor) -> Tensor:
-    """(channel, i, power, n) complex -> (channel, i * power, 2 n) real."""
-    return torch.view_as_real(x.resolve_conj()).flatten(-2).flatten(1, 2)
+        return grad_x, torch.fft.irfft(grad_spectrum, size), None
 
 
 def _times_h(series: Tensor) -> Tensor:
     """(1 + z) / 2 times the series."""
     return (series + F.pad(series, (1, -1))) / 2
-
-
-def _multiply(a: Tensor, b: Tensor) -> Tensor:
-    """Product of two series, cut at their length."""
-    length = a.shape[-1]
-    size = _fft_size(2 * length - 1)
-    product: Tensor = torch.fft.irfft(torch.fft.rfft(a, size) * torch.fft.rfft(b, size), size)
-    return product[..., :length]
-
-
-def _quotient(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """Series q with q * denominator = numerator. The iteration itself is not differentiated: one exact correction
-    q + (numerator - q denominator) / denominator is zero, and carries the gradient (first derivatives only)."""
-    with torch.no_grad():
-        inverse = _reciprocal(denominator)
-        quotient = _multiply(numerator, inverse)
-    return quotient + _multiply(inverse, numerator - _multiply(quotient, denominator))
-
-
-def _reciprocal(series: Tensor) -> Tensor:
-    """1 / series by Newton's iteration: each round doubles the number of right coefficients.
-
-    A circular product of twice that number is enough: what wraps round lands on coefficients already known.
-    """
-    counts = [series.shape[-1]]
-    while counts[-1] > 1:
-        counts.append(-(-counts[-1] // 2))
-    inverse = 1 / series[..., :1]
-    for count in reversed(counts[:-1]):
-        known, size = inverse.shape[-1], _fft_size(2 * inverse.shape[-1])
-        spectrum = torch.fft.rfft(inverse, size)
-        error = torch.fft.irfft(torch.fft.rfft(series[..., :count], size) * spectrum, size)[..., known:count]
-        correction = torch.fft.irfft(torch.fft.rfft(error, size) * spectrum, size)[..., : count - known]
-        inverse = torch.cat([inverse, -correction], dim=-1)
-    return inverse
-
-
-def _fft_size(least: int) -> int:
-    """The smallest even number from `least` on without a prime factor above 5: the FFT is quick there."""
-    size = least + least % 2
-    while 2**40 * 3**20 * 5**15 % size:
-        size += 2
-    return size
 
 
 def _few(spectrum: Tensor) -> int:

@@ -29,7 +29,8 @@ __all__ = ["Epoch", "History", "Progress", "Source", "Trainable", "Training", "p
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained. `batch` observations make one update; `micro_batch` of them are in memory at once.
+    """How a network is trained. `batch` observations make one update; a thread has `micro_batch` of them in
+    memory at once, or as many as suit their size (None).
 
     The learning rate rises linearly over `warmup_epochs` (at most half of all), then falls as a cosine to zero.
     Training stops after `patience` epochs without a lower validation loss. `clip` bounds the gradient's norm. `ema` is
@@ -250,7 +251,8 @@ class _Run:
         """One step of AdamW on the mean loss of a batch; returns the sums of its losses."""
         config = self.config
         self.optimizer.zero_grad(set_to_none=False)
-        sums = objective.sum_losses(self.network, drawn, config.micro_batch, self.world, backward=True)
+        key = (self.seed, objective.DROPOUT, self.update_number, self.world.rank)
+        sums = objective.sum_losses(self.network, drawn, config.micro_batch, self.world, backward=True, dropout=key)
         self.world.sum_all(parameter.grad for parameter in self.parameters if parameter.grad is not None)
         self.require_finite("loss", sum(sums.values()))
         norm = nn.utils.clip_grad_norm_(self.parameters, config.clip or math.inf)

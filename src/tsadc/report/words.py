@@ -37,6 +37,36 @@ EVIDENCE = {
         "Extreme values",
         "Values far outside what is usual for these variables.",
     ),
+    "energy": (
+        "Too loud or too quiet",
+        "These variables vary much more, or much less, than is usual for them.",
+    ),
+    "power": (
+        "Unusual rhythm",
+        "Slow and fast movements of these variables are mixed as they never were in the history.",
+    ),
+    "correlation": (
+        "Variables out of step",
+        "Variables that go together rise and fall apart, or those that do not go together.",
+    ),
+    "roughness": (
+        "Too rough or too smooth",
+        "For a while these variables move from step to step much more, or much less, than in the history.",
+    ),
+    "shape": (
+        "Unusual shapes",
+        "The curves of these variables are made of shapes that the history does not show, whatever their size.",
+    ),
+    "combination": (
+        "Unusual combination",
+        "Each value may be usual, but not all of them at once.",
+    ),
+    "isolation": (
+        "Stands apart",
+        "Level, spread, extremes and changes of the variables set this stretch apart from the history.",
+    ),
+    "chance": ("Chance", "The score was drawn at random, for comparison."),
+    "always": ("Everything", "Everything is flagged, for comparison."),
 }
 
 

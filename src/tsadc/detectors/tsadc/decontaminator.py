@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from tsadc.config import require
 from tsadc.nn.diffusion import Diffusion
 from tsadc.nn.masks import Strategy
+from tsadc.nn.pointwise import Pointwise
 from tsadc.nn.s4 import S4, KernelName
 
 
@@ -114,11 +115,11 @@ class Estimator(nn.Module):
     def __init__(self, config: Decontaminator.Config, variables: int) -> None:
         super().__init__()
         channels = config.channels
-        self.enter = nn.Conv1d(variables, channels, 1)
+        self.enter = Pointwise(variables, channels)
         self.step = StepEmbedding(2 * channels)
         self.blocks = nn.ModuleList(Block(config, variables) for _ in range(config.blocks))
-        self.mix = nn.Conv1d(channels, channels, 1)
-        self.leave = nn.Conv1d(channels, variables, 1)
+        self.mix = Pointwise(channels, channels)
+        self.leave = Pointwise(channels, variables)
         nn.init.zeros_(self.leave.weight)
         nn.init.zeros_(self.leave.bias)  # type: ignore[arg-type]
 
@@ -152,9 +153,9 @@ class Block(nn.Module):
         self.at_step = nn.Linear(2 * channels, channels)
         self.widen = nn.Conv1d(channels, wide, 3, padding=1)
         self.first = S4(wide, **s4)  # type: ignore[arg-type]
-        self.know = nn.Conv1d(2 * variables, wide, 1)
+        self.know = Pointwise(2 * variables, wide)
         self.second = S4(wide, **s4)  # type: ignore[arg-type]
-        self.narrow = nn.Conv1d(channels, wide, 1)
+        self.narrow = Pointwise(channels, wide)
 
     def forward(self, x: Tensor, step: Tensor, condition: Tensor) -> tuple[Tensor, Tensor]:
         hidden = self.widen(x + self.at_step(step)[:, :, None])

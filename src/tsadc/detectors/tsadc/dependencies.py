@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser
+from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
+from tsadc.nn.pointwise import Pointwise
 from tsadc.nn.s4 import S4, KernelName
 
 
@@ -56,7 +57,7 @@ class Dependencies(nn.Module):
         super().__init__()
         self.config = config
         features = config.features
-        self.lift = nn.Conv1d(1, features, 1)
+        self.lift = Pointwise(1, features)
         self.identity = nn.Parameter(0.1 * torch.randn(variables, features)) if config.identity else None
         self.layers = nn.ModuleList(
             S4(features, state=config.state, kernel=config.kernel, dropout=config.dropout, bidirectional=True)
@@ -71,18 +72,14 @@ class Dependencies(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x (batch, variable, time) -> reconstruction like x, and the graph regulariser (batch,)."""
-        batch, variables, time = x.shape
+        variables, time = x.shape[1:]
         embedding = self.embed(x)
-        gathered, penalty = [], torch.zeros(batch, dtype=x.dtype, device=x.device)
-        windows = embedding.tensor_split(min(self.config.graphs, time), dim=-1)
-        for window in windows:
-            nodes = window.mean(-1)
-            adjacency = self.graph(nodes)
-            gathered.append(self.gin(window, adjacency))
-            penalty = penalty + regulariser(nodes, adjacency, self.config.weights) / len(windows)
-        hidden = torch.cat(gathered, dim=-1)
-        weight = self.leave_weight.expand(variables, -1)
-        return torch.einsum("bkut,ku->bkt", hidden, weight) + self.leave_bias[:, None], penalty
+        windows = windows_of(embedding, min(self.config.graphs, time))
+        nodes = torch.stack([window.mean(-1) for window in windows], dim=1)
+        adjacency = self.graph(nodes.flatten(0, 1))
+        penalty = regulariser(nodes.flatten(0, 1), adjacency, self.config.weights).view(len(x), -1).mean(1)
+        weight, bias = self.leave_weight.expand(variables, -1), self.leave_bias.expand(variables)
+        return self.gin.read(embedding, adjacency.unflatten(0, (len(x), -1)), weight, bias), penalty
 
     def embed(self, x: Tensor) -> Tensor:
         """x (batch, variable, time) -> (batch, variable, feature, time), each variable by itself, weights shared."""

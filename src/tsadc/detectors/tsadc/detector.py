@@ -17,9 +17,11 @@ from tsadc.detectors.tsadc import scoring
 from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
 from tsadc.detectors.tsadc.network import Network
+from tsadc.detectors.tsadc.scoring import Residuals
 from tsadc.errors import ConfigError
 from tsadc.nn.masks import masked_length
 from tsadc.nn.objective import derive
+from tsadc.nn.threads import spread
 from tsadc.nn.train import Training, train
 from tsadc.series import Observations
 
@@ -149,17 +151,13 @@ class TSADC(Detector):
         if config.head == "paper":
             return scoring.Head(config, np.zeros(len(self.views)), np.ones(len(self.views)))
         some = np.linspace(0, len(history) - 1, min(len(history), CALIBRATION)).astype(int)
-        examiner, found = self._examiner(), []
-        for done, i in enumerate(some, start=1):
-            found.append(examiner.residuals(history.read(int(i))))
-            if progress is not None:
-                progress(Scored(done, len(some)))
-        return scoring.Head.fit(config, found)
+        found = spread(self._examiner().residuals, (history.read(int(i)) for i in some))
+        return scoring.Head.fit(config, _counted(found, len(some), progress))
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
-        examiner = self._examiner()
-        for i in range(len(observations)):
-            yield self.head_.evidence(examiner.residuals(observations.read(i)))
+        read = (observations.read(i) for i in range(len(observations)))
+        for found in spread(self._examiner().residuals, read):
+            yield self.head_.evidence(found)
 
     def _state(self) -> dict[str, NDArray[Any]]:
         weights = {f"network.{name}": tensor.numpy() for name, tensor in self.network_.state_dict().items()}
@@ -195,3 +193,11 @@ class TSADC(Detector):
             length=settings.length,
             seed=settings.seed,
         )
+
+
+def _counted(found: Iterator[Residuals], total: int, progress: Callable[[Any], None] | None) -> Iterator[Residuals]:
+    """What is found, one by one, so that no two are held; `progress` hears of each."""
+    for done, one in enumerate(found, start=1):
+        yield one
+        if progress is not None:
+            progress(Scored(done, total))

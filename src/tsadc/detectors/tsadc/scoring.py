@@ -10,7 +10,7 @@ an observation score as its worst step, so that the timeline and the verdict can
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -122,7 +122,7 @@ class Head:
         self.config, self.middle, self.spread = config, middle, spread
 
     @classmethod
-    def fit(cls, config: Config, training: Sequence[Residuals]) -> Head:
+    def fit(cls, config: Config, training: Iterable[Residuals]) -> Head:
         """Learn the scales from training observations."""
         worst = np.array([[_worst(step) for step in cls._steps(config, one)] for one in training])
         low, middle, high = np.nanquantile(worst, [0.25, 0.5, 0.75], axis=0)

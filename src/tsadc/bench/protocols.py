@@ -1,0 +1,288 @@
+"""What is trained on and what is scored, by data set. A detector gets the unlabelled `train`, `history` and `test` of a
+`Task`; the `answers` are for measuring only.
+
+Seeds from 100 on are for choosing settings, those below for reporting; the two share no machine's test labels on SMD
+and no rotation of machines, and elsewhere no draw.
+
+    smd-causal      trained on the train parts of the machines; their labelled test parts are scored
+    smd-audit       the same training; normalised on each machine's train and test part before scoring
+    smd-audit-all   trained and normalised on train and test parts
+    smd-unseen      trained on other machines, of which ETA_SMD is anomalous; normalised by the machine's train part
+    sleep           half of the N3 epochs and ETA_SLEEP of W and REM; the rest of both is scored
+    ludb, cinc      half of the normal records and about ETA_ECG of the paper's five types; the rest is scored
+    plant           the simulated plant, another one for each seed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tsadc.config import nearest
+from tsadc.data.cinc import PACK as CINC
+from tsadc.data.cinc import CinC
+from tsadc.data.contaminate import largest
+from tsadc.data.dataset import DataSet
+from tsadc.data.ecg import FIVE
+from tsadc.data.ludb import PACK as LUDB
+from tsadc.data.packs import Pack, open_pack
+from tsadc.data.plant import Plant
+from tsadc.data.sleepedf import PACK as SLEEP
+from tsadc.data.sleepedf import SleepEDF
+from tsadc.data.smd import KIND, SMD
+from tsadc.errors import ConfigError, DataError
+from tsadc.series import Booleans, Clock, Floats, Labelled, Series, Truth
+from tsadc.windows import cut, runs
+
+VERSION = 1  # of the draws; records of another version are made anew
+CHOOSING = 100  # the first seed for choosing settings
+FOLDS = 4
+ETA_SMD, ETA_SLEEP, ETA_ECG = 0.125, 0.2, 0.17
+SMD19 = "smd19.npz"
+LUDB_FLAGS = dict(zip(("AF", "IAVB", "RBBB_any", "PVC", "STE_or_STEMI"), FIVE, strict=True))
+
+Data = tuple[Series, ...] | Floats  # entities, or observations (observation, time, variable)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Of each test observation in the order of scores: the kinds of anomaly in it (none: normal) and its entity.
+    `parts` are named subsets that are reported beside the whole."""
+
+    kinds: tuple[tuple[str, ...], ...]
+    entities: tuple[str, ...]
+    parts: Mapping[str, Booleans] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> Booleans:
+        return np.array([bool(kinds) for kinds in self.kinds], dtype=bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One draw of a protocol. `history` is what `adapt` gets before scoring, if anything."""
+
+    train: Data
+    test: Data
+    answers: Answers
+    history: Data | None = None
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """`source` is the pack it needs, empty if it is simulated. `trains_as` names the protocol with the same training.
+    `known` is the best without a network that was measured before, `goal` what to reach: AUROC and AP, None: unsaid."""
+
+    name: str
+    source: str
+    length: int
+    build: Callable[[Path, int], Task]
+    report: tuple[int, ...] = (0, 1, 2, 3, 4)
+    choose: tuple[int, ...] = (100, 101, 102)
+    known: tuple[str, str] = ("", "")
+    goal: tuple[float | None, float | None] = (None, None)
+    trains_as: str = ""
+
+
+def find(name: str) -> Protocol:
+    if name not in PROTOCOLS:
+        raise ConfigError(f"There is no protocol {name!r}{nearest(name, list(PROTOCOLS))}.")
+    return PROTOCOLS[name]
+
+
+@lru_cache(maxsize=2)
+def draw(name: str, raw: Path, seed: int) -> Task:
+    """The task of a protocol; the latest are kept, as several detectors want the same."""
+    return find(name).build(raw, seed)
+
+
+def present(protocol: Protocol, raw: Path) -> bool:
+    """Whether the data is there."""
+    return not protocol.source or open_pack(raw, protocol.source) is not None
+
+
+def answers(test: Labelled, length: int, parts: Mapping[str, Booleans] | None = None) -> Answers:
+    """The truth about the observations that a detector cuts from the series."""
+    observations = cut(test.series, length).observations
+    touched = {kind: test.touched(observations, kind) for kind in sorted({truth.kind for truth in test.truth})}
+    kinds = tuple(tuple(kind for kind in touched if touched[kind][i]) for i in range(len(observations)))
+    return Answers(kinds, tuple(observations.entity(i) for i in range(len(observations))), parts or {})
+
+
+def _needed(raw: Path, name: str) -> Pack:
+    pack = open_pack(raw, name)
+    if pack is None:
+        raise DataError(f"{raw} has no {name}; set TSADC_DATA to the folder that holds it.")
+    return pack
+
+
+@dataclass(frozen=True, eq=False)
+class _Machine:
+    """Both parts (time, variable) in whole observations, and which points of the test part are labelled."""
+
+    name: str
+    train: Floats
+    test: Floats
+    flags: Booleans
+
+    def series(self, *parts: Floats) -> Series:
+        return Series(np.concatenate(parts), SMD.card.variables, Clock(), self.name)
+
+    @property
+    def truth(self) -> list[Truth]:
+        return [Truth(self.name, start, stop, KIND, ()) for start, stop in runs(self.flags)]
+
+    def incidents(self) -> list[Floats]:
+        """The observations of the test part that hold a labelled point."""
+        length = SMD.card.length
+        return [
+            self.test[start : start + length]
+            for start in range(0, len(self.test), length)
+            if self.flags[start : start + length].any()
+        ]
+
+
+@lru_cache(maxsize=1)
+def _machines(raw: Path) -> list[_Machine]:
+    pack = _needed(raw, SMD19)
+    length = SMD.card.length
+    with np.load(pack.file, allow_pickle=False) as arrays:
+        names = sorted(key.removesuffix("_train") for key in arrays.files if key.endswith("_train"))
+    out = []
+    for name in names:
+        train, test = (_millionths(pack[f"{name}_{part}"], length) for part in ("train", "test"))
+        out.append(_Machine(name, train, test, pack[f"{name}_test_label"][: len(test)] == 1))
+    return out
+
+
+def _millionths(rows: NDArray[np.int32], length: int) -> Floats:
+    whole: Floats = (rows[: len(rows) // length * length] / 1e6).astype(np.float32)
+    return whole
+
+
+def _scored(machines: Sequence[_Machine], chosen_on: Sequence[_Machine] = ()) -> tuple[tuple[Series, ...], Answers]:
+    test = Labelled(
+        tuple(machine.series(machine.test) for machine in machines),
+        tuple(truth for machine in machines for truth in machine.truth),
+    )
+    found = answers(test, SMD.card.length)
+    used = {machine.name for machine in chosen_on}
+    others = np.array([entity not in used for entity in found.entities], dtype=bool)
+    parts = {f"{len(machines) - len(used)} machines not chosen on": others} if used else {}
+    return test.series, Answers(found.kinds, found.entities, parts)
+
+
+def _same_machines(raw: Path, seed: int) -> tuple[list[_Machine], list[_Machine]]:
+    """The machines of a seed, and those among them on which settings may have been chosen."""
+    every = _machines(raw)
+    return (every[::2], []) if seed >= CHOOSING else (every, every[::2])
+
+
+def _smd_causal(raw: Path, seed: int) -> Task:
+    machines, chosen_on = _same_machines(raw, seed)
+    test, known = _scored(machines, chosen_on)
+    return Task(tuple(machine.series(machine.train) for machine in machines), test, known)
+
+
+def _smd_audit(raw: Path, seed: int) -> Task:
+    machines, chosen_on = _same_machines(raw, seed)
+    test, known = _scored(machines, chosen_on)
+    train = tuple(machine.series(machine.train) for machine in machines)
+    return Task(train, test, known, tuple(machine.series(machine.train, machine.test) for machine in machines))
+
+
+def _smd_audit_all(raw: Path, seed: int) -> Task:
+    machines, chosen_on = _same_machines(raw, seed)
+    test, known = _scored(machines, chosen_on)
+    return Task(tuple(machine.series(machine.train, machine.test) for machine in machines), test, known)
+
+
+def rotation(seed: int) -> int:
+    """Folds 0 and 1 are for reporting, 2 and 3 for choosing."""
+    return seed % 2 + (FOLDS // 2 if seed >= CHOOSING else 0)
+
+
+def _smd_unseen(raw: Path, seed: int) -> Task:
+    """The train parts count as normal, as they carry no labels; what is anomalous is drawn from all labelled
+    observations of the training machines alike."""
+    every = _machines(raw)
+    unseen = every[rotation(seed) :: FOLDS]
+    others = [machine for machine in every if machine not in unseen]
+    pool = [(machine, values) for machine in others for values in machine.incidents()]
+    normal = sum(len(machine.train) for machine in others) // SMD.card.length
+    taken = round(ETA_SMD * largest(ETA_SMD, normal, len(pool)))
+    chosen = [pool[i] for i in sorted(np.random.default_rng(seed).permutation(len(pool))[:taken])]
+    train = tuple(one.series(one.train, *(values for owner, values in chosen if owner is one)) for one in others)
+    test, known = _scored(unseen)
+    return Task(train, test, known, tuple(machine.series(machine.train) for machine in unseen))
+
+
+def halves(values: Floats, kinds: Sequence[tuple[str, ...]], eta: float, seed: int) -> Task:
+    """Half of the normal observations, rounded up, and anomalous ones for a share of `eta` train; the rest is
+    scored."""
+    normal = [i for i, kind in enumerate(kinds) if not kind]
+    anomalous = [i for i, kind in enumerate(kinds) if kind]
+    generator = np.random.default_rng(seed)
+    half = (len(normal) + 1) // 2
+    taken = round(eta * largest(eta, half, len(anomalous)))
+    train = np.sort([*generator.permutation(normal)[:half], *generator.permutation(anomalous)[:taken]])
+    test = np.setdiff1d(np.arange(len(kinds)), train)
+    known = Answers(tuple(kinds[i] for i in test), ("series",) * len(test))
+    return Task(values[train], values[test], known)
+
+
+def _observations(dataset: DataSet, raw: Path) -> tuple[Floats, list[tuple[str, ...]]]:
+    pieces = [piece for record in dataset.records(raw) for piece in dataset.read(record).pieces]
+    kinds = [tuple(dict.fromkeys(span.kind for span in piece.spans)) for piece in pieces]
+    return np.stack([piece.values for piece in pieces]), kinds
+
+
+def _sleep(raw: Path, seed: int) -> Task:
+    _needed(raw, SLEEP)
+    return halves(*_observations(SleepEDF(), raw), ETA_SLEEP, seed)
+
+
+def _cinc(raw: Path, seed: int) -> Task:
+    _needed(raw, CINC)
+    return halves(*_observations(CinC(), raw), ETA_ECG, seed)
+
+
+def _ludb(raw: Path, seed: int) -> Task:
+    """By the pack's own flags, which count supposed NSTEMI among the five types; `data.ludb` does not."""
+    pack = _needed(raw, LUDB)
+    columns = [pack.find("class_names", flag) for flag in LUDB_FLAGS]
+    flags, normal = pack["y"][:, columns] == 1, pack["normal"] == 1
+    kinds = [tuple(kind for kind, on in zip(LUDB_FLAGS.values(), row, strict=True) if on) for row in flags]
+    used = np.flatnonzero(normal | flags.any(axis=1))
+    return halves(pack["x100"][used].astype(np.float32) / 1000, [kinds[i] for i in used], ETA_ECG, seed)
+
+
+def _plant(raw: Path, seed: int) -> Task:
+    config = Plant.Config(seed=seed)
+    split = Plant(config).split()
+    return Task(split.train, split.test.series, answers(split.test, config.length))
+
+
+TEN = tuple(range(10))
+PROTOCOLS = {
+    one.name: one
+    for one in (
+        Protocol("smd-causal", SMD19, 600, _smd_causal, known=(".811", ".679"), goal=(0.88, 0.80)),
+        Protocol(
+            "smd-audit", SMD19, 600, _smd_audit, known=(".840", ".754"), goal=(0.90, 0.84), trains_as="smd-causal"
+        ),
+        Protocol("smd-audit-all", SMD19, 600, _smd_audit_all, known=(".840", ".754"), goal=(0.90, 0.84)),
+        Protocol(
+            "smd-unseen", SMD19, 600, _smd_unseen, (0, 1, 2, 3), (100, 101), known=(".837", ".740"), goal=(0.89, 0.82)
+        ),
+        Protocol("sleep", SLEEP, 3000, _sleep, known=(".988", ".987"), goal=(0.995, None)),
+        Protocol("ludb", LUDB, 1000, _ludb, TEN, known=(".923", ".987"), goal=(0.96, None)),
+        Protocol("cinc", CINC, 1000, _cinc, TEN, known=(".62-.70", ".86"), goal=(0.78, None)),
+        Protocol("plant", "", Plant.Config().length, _plant, goal=(0.95, None)),
+    )
+}

@@ -1,0 +1,83 @@
+"""Records on disk: `OUT/DATA/ROW/seed-N.json`, one per cell, each there whole or not at all. A record is current while
+its hash is that of what would be run now; the scores lie in a cache under that hash."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tsadc.bench.cell import Arrays, Cell, Record, identity
+from tsadc.errors import DataError, OutputError
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where records go, and, if anywhere, scores."""
+
+    out: Path
+    cache: Path | None = None
+
+    def file(self, cell: Cell) -> Path:
+        plain = Cell("", cell.detector, 0, cell.preset).row.replace(":", "-")
+        changed = hashlib.sha256(cell.row.encode()).hexdigest()[:8] if cell.overrides else ""
+        return self.out / cell.data / (f"{plain}+{changed}" if changed else plain) / f"seed-{cell.seed}.json"
+
+    def current(self, cell: Cell, raw: Path, retry: bool = False) -> Record | None:
+        """The record of the cell as it would be run now; with `retry` a failure does not count."""
+        try:
+            record: Record = json.loads(self.file(cell).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        same = record.get("hash") == identity(cell, raw)["hash"]
+        return record if same and not (retry and "error" in record) else None
+
+    def keep(self, cell: Cell, record: Record, arrays: Arrays) -> None:
+        if self.cache is not None and arrays:
+            _save_arrays(self.cache / f"{record['hash']}.npz", arrays)
+        write(self.file(cell), (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def load(out: Path) -> list[Record]:
+    """Every record under a folder."""
+    if not out.is_dir():
+        raise DataError(f"There is no folder {out} with records; run the benchmark first.")
+    found = []
+    for file in sorted(out.glob("*/*/seed-*.json")):
+        try:
+            found.append(json.loads(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            raise DataError(f"{file} is damaged; delete it and run the benchmark again.") from None
+    return found
+
+
+def cell_of(record: Mapping[str, Any]) -> Cell:
+    """The cell that a record is of."""
+    return Cell(record["data"], record["detector"], record["seed"], record["preset"], record["overrides"])
+
+
+def _save_arrays(file: Path, arrays: Arrays) -> None:
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **arrays)
+    write(file, content.getvalue())
+
+
+def write(file: Path, content: bytes) -> None:
+    """The file appears, or changes, whole or not at all."""
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_bytes(content)
+            os.replace(temporary, file)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"{file} cannot be written: {error.strerror or error}.") from None

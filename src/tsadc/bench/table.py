@@ -1,0 +1,203 @@
+"""Records as Markdown: detectors down, data sets across. Nothing but the records is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tsadc.bench.cell import Record
+from tsadc.bench.protocols import CHOOSING, PROTOCOLS
+from tsadc.bench.records import cell_of, write
+from tsadc.errors import DataError
+
+Grid = Mapping[tuple[str, str], Sequence[Record]]  # (row, data) -> its records by seed
+
+
+def markdown(records: Sequence[Record], choosing: bool = False) -> str:
+    """The tables of the seeds for reporting, or of those for choosing."""
+    kept = [one for one in records if (one["seed"] >= CHOOSING) == choosing]
+    if not kept:
+        raise DataError(f"There are no records of seeds for {'choosing' if choosing else 'reporting'}; run some first.")
+    grid: dict[tuple[str, str], list[Record]] = {}
+    for one in sorted(kept, key=lambda one: int(one["seed"])):
+        grid.setdefault((cell_of(one).row, one["data"]), []).append(one)
+    parts = [
+        _preface(kept),
+        _ranked("AUROC", "auroc", 0, grid),
+        _ranked("AP (average precision)", "ap", 1, grid),
+        _thresholds(grid),
+        _halves(grid),
+        _kinds(grid),
+        _details(grid),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def insert(document: Path, text: str, name: str = "quality") -> None:
+    """Put `text` between the markers that bear this name in a document; without them, at its end."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    try:
+        old = document.read_text(encoding="utf-8") if document.exists() else ""
+    except (OSError, UnicodeDecodeError):
+        raise DataError(f"{document} cannot be read as text.") from None
+    if begin not in old:
+        old = f"{old.rstrip()}\n\n{begin}\n{end}\n".lstrip()
+    before, _, rest = old.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise DataError(f"{document} has {begin} without {end} after it; add the line where the tables should end.")
+    write(document, f"{before}{begin}\n\n{text}\n\n{end}{after}".encode())
+
+
+def _preface(records: Sequence[Record]) -> str:
+    """How to read the tables, and what made the numbers."""
+    made = sorted({f"tsadc {one['tsadc']} at commit {one['commit'] or 'unknown'}" for one in records})
+    return (
+        "Means over seeds, with the mean of their 90 % bootstrap intervals: drawn were whole entities where there are "
+        "several, otherwise observations. Bold in the first two tables is the best without a network, among F1 what "
+        "beats flagging everything; the oracle F1 needs labels and is a bound, not a result. A plus sign: with changes "
+        f"that were not committed. Made with {', '.join(made)}."
+    )
+
+
+def columns(grid: Grid) -> list[str]:
+    have = {data for _, data in grid}
+    return [name for name in PROTOCOLS if name in have]
+
+
+def rows(grid: Grid) -> list[str]:
+    """Those with a network first, then by the mean AUROC over data sets, best first."""
+    found = {row: [data for own, data in grid if own == row] for row, _ in grid}
+    means = {row: _mean([one["auroc"] for data in found[row] for one in _fine(grid[row, data])]) for row in found}
+    return sorted(means, key=lambda row: (not network(grid, row), -(means[row] or 0), row))
+
+
+def network(grid: Grid, row: str) -> bool:
+    """Whether what the row names is trained by gradients."""
+    return any("training" in one["settings"] for (own, _), some in grid.items() if own == row for one in some)
+
+
+def _ranked(title: str, key: str, place: int, grid: Grid) -> str:
+    have = columns(grid)
+    best = {data: _best(grid, data, key) for data in have}
+    body = []
+    for row in rows(grid):
+        cells = {data: _ranking(grid.get((row, data), ()), key) for data in have}
+        body.append([row, *(f"**{cell}**" if best[data] == row else cell for data, cell in cells.items())])
+    known = [PROTOCOLS[data].known[place] or "-" for data in have]
+    goals = [PROTOCOLS[data].goal[place] for data in have]
+    prevalence = [_of_all(grid, data, "prevalence") for data in have]
+    body.append(["prevalence", *(_number(value) for value in prevalence)])
+    body.append(["*known before, without a network*", *known])
+    body.append(["*goal*", *(_number(goal) for goal in goals)])
+    return _table([title, *have], body)
+
+
+def _best(grid: Grid, data: str, key: str) -> str:
+    """The row without a network that is best on a data set."""
+    cheap = {row: some for (row, own), some in grid.items() if own == data and not network(grid, row)}
+    means = {row: _mean([one[key] for one in _fine(some)]) for row, some in cheap.items()}
+    measured = {row: mean for row, mean in means.items() if mean is not None}
+    return max(measured, key=lambda row: measured[row]) if measured else ""
+
+
+def _ranking(some: Sequence[Record], key: str) -> str:
+    """Mean over seeds, and the mean of the ends of the seeds' intervals."""
+    fine = _fine(some)
+    ends = [one[f"{key}_interval"] for one in fine if one[f"{key}_interval"]]
+    within = f" ({_number(_mean([low for low, _ in ends]))} to {_number(_mean([high for _, high in ends]))})"
+    return _number(_mean([one[key] for one in fine])) + (within if ends else "") + _failures(some)
+
+
+def _thresholds(grid: Grid) -> str:
+    have = columns(grid)
+    flagging = [_of_all(grid, data, "all_positive_f1") for data in have]
+    body = [[row, *(_f1(grid.get((row, data), ())) for data in have)] for row in rows(grid)]
+    return _table(["F1 at its own threshold", *have], [*body, ["flag everything", *map(_number, flagging)]])
+
+
+def _f1(some: Sequence[Record]) -> str:
+    fine = _fine(some)
+    f1, everything = _mean([one["f1"] for one in fine]), _mean([one["all_positive_f1"] for one in fine])
+    text = _number(f1)
+    return (f"**{text}**" if f1 is not None and everything is not None and f1 > everything else text) + _failures(some)
+
+
+def _halves(grid: Grid) -> str:
+    """The parts that choosing settings has not seen."""
+    named = {(data, part) for (_, data), some in grid.items() for one in _fine(some) for part in one["parts"]}
+    order = sorted(named, key=lambda pair: list(PROTOCOLS).index(pair[0]))
+    if not order:
+        return ""
+    body = []
+    for row in rows(grid):
+        cells = []
+        for data, part in order:
+            inside = [one["parts"][part] for one in _fine(grid.get((row, data), ()))]
+            cells.append(" / ".join(_number(_mean([one[key] for one in inside])) for key in ("auroc", "ap")))
+        body.append([row, *cells])
+    return _table(["AUROC / AP", *(f"{data}: {part}" for data, part in order)], body)
+
+
+def _kinds(grid: Grid) -> str:
+    """Each kind on its own: its observations against the normal ones."""
+    named = {(data, kind) for (_, data), some in grid.items() for one in _fine(some) for kind in one["kinds"]}
+    pairs = sorted(named, key=lambda pair: (list(PROTOCOLS).index(pair[0]), pair[1]))
+    several = [(data, kind) for data, kind in pairs if sum(other == data for other, _ in pairs) > 1]
+    body = []
+    order = rows(grid)
+    for data, kind in several:
+        found = [[one["kinds"].get(kind) for one in _fine(grid.get((row, data), ()))] for row in order]
+        body.append([data, kind, *(_number(_mean([one["auroc"] for one in some if one])) for some in found)])
+    return _table(["data", "AUROC of the kind", *order], body) if body else ""
+
+
+def _details(grid: Grid) -> str:
+    body = []
+    for data in columns(grid):
+        for row in rows(grid):
+            some = grid.get((row, data), ())
+            fine = _fine(some)
+            if not some:
+                continue
+            spread = _number(float(np.std([one["auroc"] for one in fine], ddof=1)) if len(fine) > 1 else None)
+            numbers = [_number(_mean([one[key] for one in fine])) for key in ("precision", "recall", "oracle_f1")]
+            times = [_time(fine, "fit_seconds", 1), _time(fine, "score_seconds", 1000)]
+            seeds = " ".join(str(one["seed"]) for one in some)
+            body.append([data, row, seeds + _failures(some), spread, *numbers, *times])
+    head = ["data", "detector", "seeds", "sd of AUROC over seeds", "precision", "recall", "oracle F1"]
+    return _table([*head, "fit, s", "score, ms per observation"], body)
+
+
+def _time(fine: Sequence[Record], key: str, unit: float) -> str:
+    mean = _mean([one[key] for one in fine])
+    return "-" if mean is None else f"{unit * mean:.1f}"
+
+
+def _failures(some: Sequence[Record]) -> str:
+    failed = len(some) - len(_fine(some))
+    return f" ({failed} of {len(some)} failed)" if failed else ""
+
+
+def _fine(some: Sequence[Record]) -> list[Record]:
+    return [one for one in some if "error" not in one]
+
+
+def _of_all(grid: Grid, data: str, key: str) -> float | None:
+    """A property of the data set, whoever scored it."""
+    return _mean([one[key] for (_, own), some in grid.items() if own == data for one in _fine(some)])
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(line) + " |" for line in (head, *body)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])

@@ -1,0 +1,127 @@
+"""What is measured of a whole observation: of each variable its energy, spectrum and extent, of each pair its
+correlation.
+
+    name          recipe   meaning
+    z                      an observation (variable, time) in z units; NaN where nothing was measured
+    features               (feature,); NaN where what they describe was not measured
+    owners                 pairs (feature, variable): which variables a feature is about
+    Bands         B        log power under a Hann window, in 6 dyadic bands of each variable
+    Correlations  C        arctanh of the correlation of each pair of variables
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import scipy.fft
+from numpy.typing import NDArray
+from scipy.signal.windows import hann
+
+from tsadc.series import Floats
+
+BANDS = 6
+LEAST_POWER = 1e-3  # in z units squared: less is silence
+LEAST_DEVIATION = 0.01  # in z units
+CLOSEST = 0.995  # correlations beyond this are all the same
+STILL = 1e-6  # a spread below this, of the size of the values, is rounding
+Owners = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+class Features(Protocol):
+    """Maps an observation to its features."""
+
+    owners: Owners
+
+    def __call__(self, z: Floats) -> Floats: ...
+
+
+def blame(deviation: Floats, owners: Owners, variables: int) -> Floats:
+    """Of each variable, the mean deviation (>= 0) of the features that are about it."""
+    feature, variable = owners
+    total = np.bincount(variable, weights=deviation[feature], minlength=variables)
+    return np.asarray(total / np.maximum(np.bincount(variable, minlength=variables), 1))
+
+
+class Energy:
+    """The log of each variable's standard deviation over the measured steps."""
+
+    def __init__(self, variables: int) -> None:
+        self.owners: Owners = (np.arange(variables), np.arange(variables))
+
+    def __call__(self, z: Floats) -> Floats:
+        return np.where(np.isfinite(z).any(axis=1), np.log(LEAST_DEVIATION + _moments(z)[1]), np.nan)
+
+
+class Extent:
+    """Mean, standard deviation, smallest and largest value and typical change from step to step, on scales on which
+    wild values stay finite."""
+
+    def __init__(self, variables: int) -> None:
+        self.owners: Owners = (np.arange(5 * variables), np.tile(np.arange(variables), 5))
+
+    def __call__(self, z: Floats) -> Floats:
+        mean, deviation = _moments(z)
+        change = _moments(np.diff(z, axis=1))
+        size = np.sqrt(np.square(change[0]) + np.square(change[1]))
+        low, high = np.fmin.reduce(z, axis=1), np.fmax.reduce(z, axis=1)
+        levels = np.arcsinh(np.stack([mean, low, high]).astype(np.float64))
+        spreads = np.log(LEAST_DEVIATION + np.stack([deviation, size]))
+        return np.where(np.isfinite(z).any(axis=1), np.concatenate([levels, spreads]), np.nan).ravel()
+
+
+class Bands:
+    """What was not measured is at its median, 0; the power is that per measured step. A shifted level is power in the
+    lowest band, which reaches down to frequency 0."""
+
+    def __init__(self, variables: int, length: int) -> None:
+        self.owners: Owners = (np.arange(variables * BANDS), np.repeat(np.arange(variables), BANDS))
+        self.window = hann(length, sym=False)
+        bins = np.arange(length // 2 + 1)
+        # Octaves down from the Nyquist frequency (band 0); the last band takes the rest.
+        octave = np.floor(np.log2(length / np.maximum(2 * bins, 1)))
+        band = np.where(bins == 0, BANDS - 1, np.minimum(octave, BANDS - 1))
+        twice = np.where((bins == 0) | (2 * bins == length), 1.0, 2.0)  # a real signal's negative frequencies
+        self.weights = (band[:, None] == np.arange(BANDS)) * twice[:, None] / length
+
+    def __call__(self, z: Floats) -> Floats:
+        measured = np.isfinite(z)
+        spectrum = scipy.fft.rfft(np.where(measured, z, 0).astype(np.float64) * self.window, axis=1)
+        energy = (np.square(spectrum.real) + np.square(spectrum.imag)) @ self.weights
+        weight = (measured @ np.square(self.window))[:, None]
+        power = np.where(weight > 0, energy / np.where(weight > 0, weight, 1), np.nan)
+        return np.log(LEAST_POWER + power).ravel()
+
+
+class Correlations:
+    """Over the steps at which both variables were measured. One that stands still goes with no other: 0."""
+
+    def __init__(self, variables: int) -> None:
+        self.first, self.second = np.triu_indices(variables, 1)
+        feature = np.arange(len(self.first))
+        self.owners: Owners = (np.tile(feature, 2), np.concatenate([self.first, self.second]))
+
+    def __call__(self, z: Floats) -> Floats:
+        measured = np.isfinite(z)
+        mean, deviation = _moments(z)
+        still = deviation <= STILL * (1 + np.abs(mean))
+        # Near zero mean and unit size, so that sums of products cancel little whatever the values are.
+        x = np.where(measured & ~still[:, None], (z - mean[:, None]) / np.where(still, 1, deviation)[:, None], 0)
+        seen = measured.astype(np.float64)
+        both = np.maximum(seen @ seen.T, 1)
+        product, total, square = x @ x.T, x @ seen.T, np.square(x) @ seen.T
+        covariance = product - total * total.T / both
+        spread = np.maximum(square - np.square(total) / both, 0)
+        size = np.sqrt(spread * spread.T)
+        found = np.where(size > STILL * both, covariance / np.where(size > STILL * both, size, 1), 0)
+        found = np.where(seen @ seen.T > 2, np.arctanh(np.clip(found, -CLOSEST, CLOSEST)), np.nan)
+        return np.asarray(found[self.first, self.second])
+
+
+def _moments(z: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each variable over its measured steps; 0 where there are none."""
+    measured = np.isfinite(z)
+    count = np.maximum(measured.sum(axis=1), 1)
+    mean = np.where(measured, z, 0).sum(axis=1, dtype=np.float64) / count
+    apart = np.where(measured, z - mean[:, None], 0)
+    return mean, np.sqrt(np.square(apart).sum(axis=1) / count)

@@ -1,0 +1,60 @@
+"""What the detectors have in common that describe a whole observation by features: its steps all score alike, and a
+variable's contribution is its share in the deviation, the same at every measured step.
+
+An author writes what the features are, what is learnt from those of the training part, and how they are judged."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+
+from tsadc.detectors.base import Detector, Fitting
+from tsadc.detectors.result import Evidence
+from tsadc.detectors.views.features import Features, blame
+from tsadc.series import Floats, Observations
+
+MOST_OBSERVATIONS = 4000  # of the training part, evenly spread, are described
+MOST_CELLS = 2**23  # of their features
+
+
+class WindowDetector(Detector, ABC):
+    """Judges an observation by its features."""
+
+    features_: Features
+
+    @abstractmethod
+    def _describe(self, train: Observations) -> Features:
+        """What is to be measured of an observation."""
+
+    @abstractmethod
+    def _learn(self, features: Floats, entities: list[str]) -> None:
+        """From features (observation, feature) of training observations and their entities."""
+
+    @abstractmethod
+    def _judge(self, entity: str, features: Floats) -> tuple[float, Floats]:
+        """Score of an observation, and the deviation (>= 0) of each feature."""
+
+    def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
+        self.features_ = self._describe(train)
+        chosen = spread(train, len(self.features_(train.read(0))))
+        features = np.stack([self.features_(chosen.read(i)) for i in range(len(chosen))])
+        self._learn(features, [chosen.entity(i) for i in range(len(chosen))])
+
+    def _score(self, observations: Observations) -> Iterator[Evidence]:
+        for i in range(len(observations)):
+            z = observations.read(i)
+            score, deviation = self._judge(observations.entity(i), self.features_(z))
+            share = blame(deviation, self.features_.owners, len(z))
+            measured = np.isfinite(z)
+            steps = np.where(measured.any(axis=0), np.float32(score), np.nan).astype(np.float32)
+            contributions = np.where(measured, share[:, None], np.nan).astype(np.float32)
+            score = float(np.float32(score))
+            yield Evidence(score, {self.views[0]: score}, steps, contributions, np.zeros_like(steps))
+
+
+def spread(train: Observations, features: int) -> Observations:
+    """Training observations, evenly spread, so many that their features fit into memory."""
+    most = max(min(MOST_OBSERVATIONS, MOST_CELLS // max(features, 1)), 1)
+    return train.take(np.unique(np.linspace(0, len(train) - 1, min(most, len(train))).round().astype(int)))

@@ -1,0 +1,48 @@
+"""A protocol small enough for tests, and another that shares its training and adapts."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tsadc.bench import protocols
+from tsadc.bench.protocols import PROTOCOLS, Protocol, Task, answers
+from tsadc.data.plant import Plant
+
+SMALL = Plant.Config(entities=2, variables=4, rows=600, length=60, test_contamination=0.4)
+
+
+def small(raw: Path, seed: int) -> Task:
+    split = Plant(replace(SMALL, seed=seed)).split()
+    known = answers(split.test, SMALL.length)
+    first = np.array([entity == "unit-1" for entity in known.entities])
+    return Task(split.train, split.test.series, replace(known, parts={"the first unit": first}))
+
+
+def adapted(raw: Path, seed: int) -> Task:
+    task = small(raw, seed)
+    return replace(task, history=task.test)
+
+
+def broken(raw: Path, seed: int) -> Task:
+    task = small(raw, seed)
+    return replace(task, answers=replace(task.answers, entities=task.answers.entities[1:]))
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Protocols `tiny`, `tiny-adapted` and `tiny-broken` instead of those there are."""
+    makers: dict[str, Callable[[Path, int], Task]] = {"tiny": small, "tiny-adapted": adapted, "tiny-broken": broken}
+    made = {
+        name: Protocol(name, "", 60, build, (0, 1), (100,), (".8", ""), (0.9, None), "tiny" if name != "tiny" else "")
+        for name, build in makers.items()
+    }
+    for name in list(PROTOCOLS):
+        monkeypatch.delitem(PROTOCOLS, name)
+    for name, one in made.items():
+        monkeypatch.setitem(PROTOCOLS, name, one)
+    protocols.draw.cache_clear()
+    yield
+    protocols.draw.cache_clear()

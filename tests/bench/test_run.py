@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import pytest
+
+from tsadc.bench.cell import Cell, Record
+from tsadc.bench.records import Store, load
+from tsadc.bench.run import run_all, trainings
+
+HERE = Path(".")
+
+
+@pytest.mark.usefixtures("tiny")
+def test_what_shares_a_training_is_run_together() -> None:
+    cells = [Cell(data, "random", seed) for data in ("tiny", "tiny-adapted") for seed in (0, 1)]
+    other = Cell("tiny", "random", 0, overrides={"contamination": 0.2})
+    assert trainings([*cells, other]) == [[cells[0], cells[2]], [cells[1], cells[3]], [other]]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_record_is_kept_before_the_next_is_made(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    running = run_all([Cell("tiny", "random", seed) for seed in (0, 1)], HERE, store)
+    cell, record = next(running)
+    assert load(tmp_path) == [record]
+    assert cell.seed == 0
+    assert [cell.seed for cell, _ in running] == [1]
+    assert len(load(tmp_path)) == 2
+
+
+def test_several_processes_give_the_same_records(tmp_path: Path) -> None:
+    cells = [Cell("plant", name, 0) for name in ("random", "robust-z")]
+    alone = {cell.row: timeless(record) for cell, record in run_all(cells, HERE, Store(tmp_path / "1"))}
+    several = {cell.row: timeless(record) for cell, record in run_all(cells, HERE, Store(tmp_path / "2"), jobs=2)}
+    assert set(alone) == {"random", "robust-z"}
+    assert several == alone
+    assert len(load(tmp_path / "2")) == 2
+
+
+def timeless(record: Record) -> Record:
+    return {name: value for name, value in record.items() if not name.endswith("_seconds")}
