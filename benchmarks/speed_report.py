@@ -40,11 +40,12 @@ def _kernel(of: Mapping[str, Any]) -> list[Row]:
 
 def _training(of: Mapping[str, Any]) -> list[Row]:
     time = f"{of['ratio']:.1f}x ({of['reference seconds']:.1f} s to {of['fast seconds']:.1f} s)"
-    memory = f"{of['memory ratio']:.2f}x ({of['reference MB']:,} MB to {of['fast MB']:,} MB)"
-    return [
-        ("training step, batch 4", "≥ 5x", time, of["ratio"] >= 5),
-        ("its peak memory", "≤ 0.45x", memory, of["memory ratio"] <= 0.45),
-    ]
+    return [("training step, batch 4", "≥ 5x", time, of["ratio"] >= 5)]
+
+
+def _memory(of: Mapping[str, Any]) -> list[Row]:
+    got = f"{of['ratio']:.2f}x ({of['reference MB']:,} MB to {of['fast MB']:,} MB)"
+    return [("its peak memory", "≤ 0.45x", got, of["ratio"] <= 0.45)]
 
 
 def _scoring(of: Mapping[str, Any]) -> list[Row]:
@@ -117,6 +118,7 @@ def _start(of: Mapping[str, Any]) -> list[Row]:
 ROWS = {
     "kernel": _kernel,
     "training": _training,
+    "memory": _memory,
     "scoring": _scoring,
     "agreement": _agreement,
     "growth": _growth,

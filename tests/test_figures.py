@@ -9,8 +9,8 @@ ROOT = Path(__file__).parents[1]
 RECORDS = sorted((ROOT / "benchmarks" / "results" / "plant").glob("seed-*.json"))
 
 
-def benchmark():
-    spec = importlib.util.spec_from_file_location("plant_benchmark", ROOT / "benchmarks" / "plant.py")
+def benchmark(name="plant"):
+    spec = importlib.util.spec_from_file_location(f"{name}_benchmark", ROOT / "benchmarks" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -33,3 +33,21 @@ def test_the_readme_quotes_the_results():
     assert len(quoted) >= 4
     for name, cells in quoted:
         assert f"| {name} | {cells} |" in results, name
+
+
+def test_the_page_on_speed_is_made_from_the_records():
+    report = benchmark("speed_report")
+    found = report.records()
+    assert len(found) >= 6
+    assert report.table(found) in report.DOCUMENT.read_text()
+    if "growth" in found:
+        assert report.plot(found["growth"]) == report.PLOT.read_text()
+    else:
+        assert "Not measured yet" in report.DOCUMENT.read_text()
+
+
+def test_growth_in_a_line_is_linear_and_other_growth_is_not():
+    report = benchmark("speed_report")
+    sizes = (600, 1200, 3000, 12_000)
+    assert max(map(abs, report.departures({str(n): 5 + 0.01 * n for n in sizes}))) < 1e-12
+    assert max(map(abs, report.departures({str(n): 1e-6 * n**2 for n in sizes}))) > report.WITHIN
