@@ -32,17 +32,21 @@ def broken(raw: Path, seed: int) -> Task:
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def tiny() -> Iterator[None]:
     """Protocols `tiny`, `tiny-adapted` and `tiny-broken` instead of those there are."""
     makers: dict[str, Callable[[Path, int], Task]] = {"tiny": small, "tiny-adapted": adapted, "tiny-broken": broken}
     made = {
         name: Protocol(name, "", 60, build, (0, 1), (100,), (".8", ""), (0.9, None), "tiny" if name != "tiny" else "")
         for name, build in makers.items()
     }
-    for name in list(PROTOCOLS):
-        monkeypatch.delitem(PROTOCOLS, name)
-    for name, one in made.items():
-        monkeypatch.setitem(PROTOCOLS, name, one)
-    protocols.draw.cache_clear()
+    # By hand: what monkeypatch puts back comes in another order, which is that of the columns of a table.
+    before = dict(PROTOCOLS)
+    _replace(made)
     yield
+    _replace(before)
+
+
+def _replace(found: dict[str, Protocol]) -> None:
+    PROTOCOLS.clear()
+    PROTOCOLS.update(found)
     protocols.draw.cache_clear()
