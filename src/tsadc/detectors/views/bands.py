@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tsadc.config import require
 from tsadc.detectors.base import Common
-from tsadc.detectors.views.features import Bands, Features
-from tsadc.detectors.views.neighbours import Neighbours
+from tsadc.detectors.head.features import Bands, Features
+from tsadc.detectors.head.neighbours import Neighbours
 from tsadc.detectors.views.window import WindowDetector
 from tsadc.series import Floats, Observations
 

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.views.features import Energy, Features
-from tsadc.detectors.views.standard import Standard
+from tsadc.detectors.head.features import Energy, Features
+from tsadc.detectors.head.standard import Standard
 from tsadc.detectors.views.window import WindowDetector
 from tsadc.series import Floats, Observations
 

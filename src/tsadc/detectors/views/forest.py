@@ -21,8 +21,8 @@ from sklearn.ensemble import IsolationForest
 
 from tsadc.config import require
 from tsadc.detectors.base import Common
-from tsadc.detectors.views.features import Extent, Features
-from tsadc.detectors.views.standard import Standard
+from tsadc.detectors.head.features import Extent, Features
+from tsadc.detectors.head.standard import Standard
 from tsadc.detectors.views.window import WindowDetector
 from tsadc.series import Floats, Observations
 

@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 from tsadc.config import require
 from tsadc.detectors.base import Common, Detector, Fitting
 from tsadc.detectors.result import Evidence
-from tsadc.detectors.views import local
-from tsadc.detectors.views.convolutions import Convolutions
-from tsadc.detectors.views.extremes import Extremes, height, tops
-from tsadc.detectors.views.features import Correlations, blame
-from tsadc.detectors.views.fusion import Fusion
-from tsadc.detectors.views.linear import Linear
-from tsadc.detectors.views.local import Local, Windows
-from tsadc.detectors.views.neighbours import Neighbours, lowest
-from tsadc.detectors.views.standard import LEAST_HISTORY
+from tsadc.detectors.head import local
+from tsadc.detectors.head.convolutions import Convolutions
+from tsadc.detectors.head.extremes import Extremes, height, tops
+from tsadc.detectors.head.features import Correlations, blame
+from tsadc.detectors.head.fusion import Fusion
+from tsadc.detectors.head.linear import Linear
+from tsadc.detectors.head.local import Local, Windows
+from tsadc.detectors.head.neighbours import Neighbours, lowest
+from tsadc.detectors.head.standard import LEAST_HISTORY
 from tsadc.detectors.views.window import spread
 from tsadc.series import Booleans, Floats, Observations
 

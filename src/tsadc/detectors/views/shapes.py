@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from tsadc.config import require
 from tsadc.detectors.base import Common
-from tsadc.detectors.views.convolutions import Convolutions
-from tsadc.detectors.views.features import Features
-from tsadc.detectors.views.neighbours import Neighbours
+from tsadc.detectors.head.convolutions import Convolutions
+from tsadc.detectors.head.features import Features
+from tsadc.detectors.head.neighbours import Neighbours
 from tsadc.detectors.views.window import WindowDetector
 from tsadc.series import Floats, Observations
 

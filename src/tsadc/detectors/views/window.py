@@ -12,7 +12,7 @@ import numpy as np
 
 from tsadc.detectors.base import Detector, Fitting
 from tsadc.detectors.result import Evidence
-from tsadc.detectors.views.features import Features, blame
+from tsadc.detectors.head.features import Features, blame
 from tsadc.series import Floats, Observations
 
 MOST_OBSERVATIONS = 4000  # of the training part, evenly spread, are described

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.views.fusion import MOST_SKEW, Fusion
+from tsadc.detectors.head.fusion import MOST_SKEW, Fusion
 
 
 def slow_weights(scores: np.ndarray) -> np.ndarray:

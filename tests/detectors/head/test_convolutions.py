@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.views.convolutions import Convolutions
+from tsadc.detectors.head.convolutions import Convolutions
 from tsadc.series import Observations, Place, Series
 
 LENGTH, VARIABLES = 40, 4

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.views.extremes import Extremes, height, tops
+from tsadc.detectors.head.extremes import Extremes, height, tops
 
 
 def test_the_score_is_the_log_of_the_tops_less_the_reach_of_the_entity():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.views.neighbours import Neighbours, lowest
+from tsadc.detectors.head.neighbours import Neighbours, lowest
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tsadc.detectors.views.features import BANDS, Bands, Correlations, Energy, Extent, blame
+from tsadc.detectors.head.features import BANDS, Bands, Correlations, Energy, Extent, blame
 
 
 @pytest.fixture(scope="module")

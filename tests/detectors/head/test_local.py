@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.views.local import KINDS, Local, Windows, scores
+from tsadc.detectors.head.local import KINDS, Local, Windows, scores
 
 LENGTH = 103
 

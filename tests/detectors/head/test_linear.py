@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.views.linear import EXPLAINED, LAGS, LARGEST, PENALTY, Linear
+from tsadc.detectors.head.linear import EXPLAINED, LAGS, LARGEST, PENALTY, Linear
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.detectors.pooling import top_mean
-from tsadc.detectors.views.standard import LEAST_HISTORY, decode, encode
+from tsadc.detectors.head.standard import LEAST_HISTORY, decode, encode
 from tsadc.series import Floats
 
 VARIABLES = 3

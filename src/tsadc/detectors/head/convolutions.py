@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from tsadc.detectors.views.features import Owners
+from tsadc.detectors.head.features import Owners
 from tsadc.series import Floats, Observations
 
 TAPS = 9

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.views.standard import LARGEST, Standard, decode, encode
+from tsadc.detectors.head.standard import LARGEST, Standard, decode, encode
 from tsadc.scale import NORMAL_IQR
 
 

@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.views.standard import Standard, decode, encode
+from tsadc.detectors.head.standard import Standard, decode, encode
 from tsadc.series import Booleans, Floats
 
 CANDIDATES = 16  # beyond the neighbours asked for: the quick distance that picks them is rounded
