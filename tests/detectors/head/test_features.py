@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from tsadc.detectors.head.features import BANDS, Bands, Correlations, Energy, Extent, blame
+from tsadc.detectors.head import features
+from tsadc.detectors.head.features import BANDS, Bands, Correlations, Energy, Extent, affordable, blame
+from tsadc.series import Observations, Place, Series
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +116,17 @@ def test_blame_is_the_mean_over_the_features_of_a_variable():
     np.testing.assert_allclose(blame(deviation, Correlations(3).owners, 3), [1.5, 3.5, 4.0])
     np.testing.assert_allclose(blame(np.arange(12.0), Bands(2, 16).owners, 2), [2.5, 8.5])
     np.testing.assert_allclose(blame(deviation, (np.array([0, 1]), np.array([2, 2])), 4), [0, 0, 1.5, 0])
+
+
+def observed(count: int) -> Observations:
+    series = Series(np.zeros((count * 8, 2)), ("a", "b"))
+    return Observations((series,), tuple(Place(0, 8 * i) for i in range(count)), 8)
+
+
+def test_training_observations_are_evenly_spread(monkeypatch):
+    assert affordable(observed(7), 100).places == observed(7).places
+    monkeypatch.setattr(features, "MOST_OBSERVATIONS", 5)
+    assert [place.start // 8 for place in affordable(observed(9), 100).places] == [0, 2, 4, 6, 8]
+    monkeypatch.setattr(features, "MOST_CELLS", 300)
+    assert [place.start // 8 for place in affordable(observed(9), 100).places] == [0, 4, 8]
+    assert len(affordable(observed(9), 1000)) == 1

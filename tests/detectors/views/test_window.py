@@ -1,10 +1,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.views import window
 from tsadc.detectors.views.energy import LogEnergy
-from tsadc.detectors.views.window import spread
-from tsadc.series import Observations, Place, Series
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +28,3 @@ def test_steps_score_alike_and_variables_share_in_the_deviation(history):
     assert (blame[1, 1:4] == blame[1, 0]).all()
     assert blame[1, 0].argmax() == 2
     assert result.expected is None
-
-
-def observed(count: int) -> Observations:
-    series = Series(np.zeros((count * 8, 2)), ("a", "b"))
-    return Observations((series,), tuple(Place(0, 8 * i) for i in range(count)), 8)
-
-
-def test_training_observations_are_evenly_spread(monkeypatch):
-    assert spread(observed(7), 100).places == observed(7).places
-    monkeypatch.setattr(window, "MOST_OBSERVATIONS", 5)
-    assert [place.start // 8 for place in spread(observed(9), 100).places] == [0, 2, 4, 6, 8]
-    monkeypatch.setattr(window, "MOST_CELLS", 300)
-    assert [place.start // 8 for place in spread(observed(9), 100).places] == [0, 4, 8]
-    assert len(spread(observed(9), 1000)) == 1

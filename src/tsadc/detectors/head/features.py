@@ -18,13 +18,15 @@ import scipy.fft
 from numpy.typing import NDArray
 from scipy.signal.windows import hann
 
-from tsadc.series import Floats
+from tsadc.series import Floats, Observations
 
 BANDS = 6
 LEAST_POWER = 1e-3  # in z units squared: less is silence
 LEAST_DEVIATION = 0.01  # in z units
 CLOSEST = 0.995  # correlations beyond this are all the same
 STILL = 1e-6  # a spread below this, of the size of the values, is rounding
+MOST_OBSERVATIONS = 4000  # of the training part, evenly spread, are described
+MOST_CELLS = 2**23  # of their features
 Owners = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -41,6 +43,12 @@ def blame(deviation: Floats, owners: Owners, variables: int) -> Floats:
     feature, variable = owners
     total = np.bincount(variable, weights=deviation[feature], minlength=variables)
     return np.asarray(total / np.maximum(np.bincount(variable, minlength=variables), 1))
+
+
+def affordable(train: Observations, features: int) -> Observations:
+    """Training observations, evenly spread, so many that their features fit into memory."""
+    most = max(min(MOST_OBSERVATIONS, MOST_CELLS // max(features, 1)), 1)
+    return train.take(np.unique(np.linspace(0, len(train) - 1, min(most, len(train))).round().astype(int)))
 
 
 class Energy:

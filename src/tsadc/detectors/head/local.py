@@ -18,8 +18,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.pooling import top_mean
 from tsadc.detectors.head.standard import LEAST_HISTORY, Standard
+from tsadc.detectors.pooling import top_mean
 from tsadc.series import Booleans, Floats
 
 KINDS = ("energy", "conditional", "roughness")

@@ -11,12 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from tsadc.detectors.base import Detector, Fitting
+from tsadc.detectors.head.features import Features, affordable, blame
 from tsadc.detectors.result import Evidence
-from tsadc.detectors.head.features import Features, blame
 from tsadc.series import Floats, Observations
-
-MOST_OBSERVATIONS = 4000  # of the training part, evenly spread, are described
-MOST_CELLS = 2**23  # of their features
 
 
 class WindowDetector(Detector, ABC):
@@ -38,7 +35,7 @@ class WindowDetector(Detector, ABC):
 
     def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
         self.features_ = self._describe(train)
-        chosen = spread(train, len(self.features_(train.read(0))))
+        chosen = affordable(train, len(self.features_(train.read(0))))
         features = np.stack([self.features_(chosen.read(i)) for i in range(len(chosen))])
         self._learn(features, [chosen.entity(i) for i in range(len(chosen))])
 
@@ -52,9 +49,3 @@ class WindowDetector(Detector, ABC):
             contributions = np.where(measured, share[:, None], np.nan).astype(np.float32)
             score = float(np.float32(score))
             yield Evidence(score, {self.views[0]: score}, steps, contributions, np.zeros_like(steps))
-
-
-def spread(train: Observations, features: int) -> Observations:
-    """Training observations, evenly spread, so many that their features fit into memory."""
-    most = max(min(MOST_OBSERVATIONS, MOST_CELLS // max(features, 1)), 1)
-    return train.take(np.unique(np.linspace(0, len(train) - 1, min(most, len(train))).round().astype(int)))
