@@ -126,15 +126,20 @@ def kernel(space: StateSpace, length: int) -> Tensor:
     return cauchy_kernel(space.log_dt, poles(space), torch.view_as_complex(space.P), B, C, length)
 
 
-def s4(layer: S4, x: Tensor, dropout: float = 0.0) -> Tensor:
-    """A bidirectional layer: x (batch, time, channel) -> the same shape. `dropout` acts in training."""
-    length = x.shape[1]
-    forward, backward = kernel(layer.space, length)
+def convolve(u: Tensor, forward: Tensor, backward: Tensor) -> Tensor:
+    """u (batch, channel, time) with both kernels (channel, time); the backward one starts one step ahead."""
+    length = u.shape[-1]
     size = 2 ** math.ceil(math.log2(2 * length))
     circle = F.pad(forward, (0, size - length)) + F.pad(backward.flip(-1), (size - length, 0))
+    out: Tensor = torch.fft.irfft(torch.fft.rfft(u, n=size) * torch.fft.rfft(circle, n=size), n=size)[..., :length]
+    return out
+
+
+def s4(layer: S4, x: Tensor, dropout: float = 0.0) -> Tensor:
+    """A bidirectional layer: x (batch, time, channel) -> the same shape. `dropout` acts in training."""
     u = x.transpose(1, 2)
-    y = torch.fft.irfft(torch.fft.rfft(u, n=size) * torch.fft.rfft(circle, n=size), n=size)[..., :length]
-    y = F.gelu(y + layer.D.unsqueeze(-1) * u).transpose(1, 2)
+    y = convolve(u, *kernel(layer.space, x.shape[1])) + layer.D.unsqueeze(-1) * u
+    y = F.gelu(y).transpose(1, 2)
     mixed = F.glu(F.linear(y, layer.mix_weight, layer.mix_bias), dim=-1)
     mixed = F.dropout(mixed, dropout, layer.training)
     return F.layer_norm(x + mixed, x.shape[-1:], layer.norm.weight, layer.norm.bias, layer.norm.eps)

@@ -2,7 +2,8 @@
 
 Times are processor seconds, medians of runs that alternate in one process, on one thread unless said; the machine may
 be shared, and a ratio of neighbours in time means more than a time. Each section is one JSON record under
-`benchmarks/results/speed/`; `--sections` picks some, `--table` writes those of `docs/performance.md` from the records.
+`benchmarks/results/speed/`; `--sections` picks some, and
+`benchmarks/speed_report.py` makes the tables of `docs/performance.md` from the records.
 """
 
 from __future__ import annotations
@@ -21,61 +22,30 @@ from typing import Any
 
 import numpy as np
 import reference
+import speed_agreement
+import speed_profile
 import torch
 from torch import Tensor
+from workload import LENGTH, K, alternate, build, drawn, generator, residuals, resumed, update_once
 
 import tsadc
 from tsadc.commands.allocator import keep_freed_memory
 from tsadc.config import update
 from tsadc.detectors.tsadc.detector import TSADC, Config
-from tsadc.detectors.tsadc.network import Network
-from tsadc.detectors.tsadc.scoring import Examiner
-from tsadc.nn import objective
+from tsadc.detectors.tsadc.scoring import VIEWS, Examiner
 from tsadc.nn.operations import Operations
 from tsadc.nn.s4 import StateSpace
-from tsadc.nn.world import World
 
 RESULTS = Path(__file__).parent / "results" / "speed"
-K, LENGTH, BATCH = 38, 600, 4
-
-
-def build(preset: str = "paper", variables: int = K, length: int = LENGTH, **settings: Any) -> tuple[Config, Network]:
-    """A network at its random start, but for its last layer, which starts at zero and would hide what is before it."""
-    config = update(Config.preset(preset), {"length": length, **settings})
-    network = TSADC(config=config)._network(variables)
-    torch.nn.init.normal_(network.decontaminator.network.leave.weight, std=0.05, generator=_generator())
-    return config, network
-
-
-def drawn(network: Network, variables: int = K, length: int = LENGTH, batch: int = BATCH) -> dict[str, Tensor]:
-    x = torch.randn(batch, variables, length, generator=_generator())
-    return network.draw(x, torch.ones_like(x, dtype=torch.bool), _generator())
-
-
-def _generator() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
-
-
-def update_once(network: Network, batch: Mapping[str, Tensor], micro_batch: int | None = None) -> None:
-    objective.sum_losses(network, batch, micro_batch, World(), backward=True)
-
-
-def alternate(works: Mapping[str, Callable[[], Any]], repeats: int, clock: Callable[[], float]) -> dict[str, float]:
-    """The median seconds of each, one round after the other; a first round is not counted unless it is the only one."""
-    taken: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(repeats + (repeats > 1)):
-        for name, work in works.items():
-            started = clock()
-            work()
-            taken[name].append(clock() - started)
-    return {name: float(np.median(times[1:] if repeats > 1 else times)) for name, times in taken.items()}
+LENGTHS, COUNTS = (600, 1200, 3000, 6000, 12_000), (12, 24, 38, 64, 128)  # of time steps and of variables
+SMALL, LARGE = 1200, 30_000  # rows
 
 
 def kernel() -> dict[str, Any]:
     """DPLR kernel, 512 channels, two directions, forward and backward."""
-    space = StateSpace(512, state=64, directions=2, kernel="dplr", generator=_generator())
+    space = StateSpace(512, state=64, directions=2, kernel="dplr", generator=generator())
     plain = reference.published(space, LENGTH)
-    grad = torch.randn(2, 512, LENGTH, generator=_generator())
+    grad = torch.randn(2, 512, LENGTH, generator=generator())
     found, expected = space(LENGTH).detach(), reference.kernel(plain, LENGTH).detach().view(2, 512, LENGTH)
     works = {
         "reference": lambda: reference.kernel(plain, LENGTH).view(2, 512, LENGTH).backward(grad),
@@ -116,9 +86,9 @@ def scoring() -> dict[str, Any]:
     config, network = build()
     network.eval()
     plain = reference.published(network, LENGTH)
-    z = torch.randn(K, LENGTH, generator=_generator()).numpy()
-    exact = Examiner(network, config.scoring, variables=K, length=LENGTH, seed=0)
-    few = Examiner(network, Config().scoring, variables=K, length=LENGTH, seed=0)
+    z = torch.randn(K, LENGTH, generator=generator()).numpy()
+    exact = Examiner(network, config.scoring, VIEWS, variables=K, length=LENGTH, seed=0)
+    few = Examiner(network, Config().scoring, VIEWS, variables=K, length=LENGTH, seed=0)
     found: dict[str, Any] = {}
 
     def slow() -> None:
@@ -126,69 +96,26 @@ def scoring() -> dict[str, Any]:
         found["reference"] = reference.score(plain, torch.from_numpy(z), exact.shown, exact.noise, generator)
 
     def fast() -> None:
-        found["fast"] = exact.residuals(z)
+        found["fast"] = residuals(exact, z)
 
-    few.residuals(z)
-    seconds = alternate({"reference": slow, "fast": fast, "few": lambda: few.residuals(z)}, 1, time.process_time)
-    residuals = (found["fast"].imputation, found["fast"].reconstruction)
-    differences = [float(np.nanmax(np.abs(a - b.numpy()))) for a, b in zip(residuals, found["reference"], strict=True)]
+    residuals(few, z)
+    seconds = alternate({"reference": slow, "fast": fast, "few": lambda: residuals(few, z)}, 1, time.process_time)
+    pairs = zip(found["fast"], found["reference"], strict=True)
+    differences = [float(np.nanmax(np.abs(a - b.numpy()))) for a, b in pairs]
     ratios = {"few-step ratio": seconds["reference"] / seconds["few"], "few seconds": seconds["few"]}
     return _ratio(seconds) | ratios | {"largest difference": max(differences)}
 
 
-def agreement() -> dict[str, Any]:
-    """Rank correlation of s1 by a single step with s1 by all 50, beside that of all 50 with another seed's noise."""
-    from scipy.stats import spearmanr
-
-    from tsadc.data.plant import Plant
-    from tsadc.windows import cut
-
-    plant = Plant.Config(seed=100)
-    split = Plant(plant).split()
-    narrow = {"channels": 32, "blocks": 2, "state": 16}
-    config = update(
-        Config.paper(),
-        {
-            "length": plant.length,
-            "decontaminator": narrow,
-            "training": {"epochs": 8, "batch": 16, "learning_rate": 3e-3},
-        }
-        | {"dependencies": {"features": 16, "layers": 1, "state": 16}, "scoring": {"masks": 5}},
-    )
-    detector = TSADC(config=config).fit(split.train)
-    observations = cut(split.test.series, plant.length).observations.scaled(detector.scaler_)
-
-    def scores(steps: int, seed: int) -> list[float]:
-        examiner = Examiner(
-            detector.network_,
-            update(config.scoring, {"steps": steps}),
-            variables=len(observations.names),
-            length=plant.length,
-            seed=0,
-        )
-        examiner.generator_seed = seed
-        examiner.noise = torch.randn(examiner.noise.shape, generator=torch.Generator().manual_seed(seed))
-        some = range(0, len(observations), max(1, len(observations) // 80))
-        return [float(np.sqrt(np.nanmean(examiner.residuals(observations.read(i)).imputation ** 2))) for i in some]
-
-    exact = scores(0, 1)
-    return {
-        "another seed": float(spearmanr(exact, scores(0, 2)).statistic),
-        "single step": float(spearmanr(exact, scores(1, 3)).statistic),
-        "five steps": float(spearmanr(exact, scores(5, 4)).statistic),
-        "observations": len(exact),
-    }
-
-
-def growth() -> dict[str, Any]:
+def growth(partial: Path, most: int | None) -> dict[str, Any] | None:
     """Processor seconds of a training step over the time steps, and over the variables, at the published widths; peak
     memory at the ICBEB shape (K = 12, L = 6,000, batch 4)."""
-    over_length = {length: _step_seconds(12, length) for length in (600, 1200, 3000, 6000, 12_000)}
-    over_variables = {count: _step_seconds(count, LENGTH) for count in (12, 24, 38, 64, 128)}
-    return {
-        "seconds by length": over_length,
-        "seconds by variables": over_variables,
-        "ICBEB shape, MB": round(_child("icbeb")),
+    shapes = [*((12, length) for length in LENGTHS), *((count, LENGTH) for count in COUNTS)]
+    points: dict[str, Callable[[], float]] = {f"{k} x {n}": lambda k=k, n=n: _step_seconds(k, n) for k, n in shapes}
+    found = resumed({**points, "ICBEB": lambda: _child("icbeb")}, partial, most)
+    return found and {
+        "seconds by length": {length: found[f"12 x {length}"] for length in LENGTHS},
+        "seconds by variables": {count: found[f"{count} x {LENGTH}"] for count in COUNTS},
+        "ICBEB shape, MB": round(found["ICBEB"]),
     }
 
 
@@ -252,13 +179,13 @@ def default() -> dict[str, Any]:
     """The default configuration at SMD's shape, on the threads there are: wall seconds."""
     config, network = build("default")
     batch = drawn(network, batch=config.training.batch)
-    examiner = Examiner(network, config.scoring, variables=K, length=LENGTH, seed=0)
-    z = torch.randn(K, LENGTH, generator=_generator()).numpy()
+    examiner = Examiner(network, config.scoring, config.scoring.residuals, variables=K, length=LENGTH, seed=0)
+    z = torch.randn(K, LENGTH, generator=generator()).numpy()
 
     def score_many() -> None:
         from tsadc.nn.threads import spread
 
-        list(spread(examiner.residuals, [z] * 16))
+        list(spread(lambda one: residuals(examiner, one), [z] * 16))
 
     out: dict[str, Any] = {}
     many = max(2, len(os.sched_getaffinity(0)))
@@ -275,18 +202,19 @@ def default() -> dict[str, Any]:
     torch.set_num_threads(1)
     first, last = out["1 threads"], out[f"{many} threads"]
     out["gain by threads"] = {name: first[name] / last[name] for name in first}
-    return out | {"detect 30,000 x 38, s": _detect()}
+    return out | {"detect 30,000 x 38, s": _detect(LARGE)}
 
 
-def _detect() -> float:
-    """Wall seconds of the command, start included."""
+def _detect(rows: int, repeats: int = 1) -> float:
+    """Wall seconds of the command with a model of the default detector, start included."""
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)
-        np.save(where / "new.npy", rng.standard_normal((30_000, K)).astype(np.float32))
+        np.save(where / "new.npy", rng.standard_normal((rows, K)).astype(np.float32))
         short = update(Config(), {"length": LENGTH, "training": {"epochs": 1}})
         TSADC(config=short).fit(rng.standard_normal((20 * LENGTH, K))).save(where / "model")
-        return _command("detect", str(where / "new.npy"), "--model", str(where / "model"), "--out", str(where / "out"))
+        words = ["detect", str(where / "new.npy"), "--model", str(where / "model"), "--out"]
+        return float(np.median([_command(*words, str(where / f"out-{i}")) for i in range(repeats)]))
 
 
 def start() -> dict[str, Any]:
@@ -296,6 +224,7 @@ def start() -> dict[str, Any]:
         "tsadc --help": float(np.median([_command("--help") for _ in range(5)])),
         "import tsadc": float(np.median([_wall(importing) for _ in range(5)])),
         "python alone": float(np.median([_wall([sys.executable, "-c", "pass"]) for _ in range(5)])),
+        "tsadc detect": _detect(SMALL, 5),
     }
 
 
@@ -331,25 +260,27 @@ def _child(what: str) -> float:
 
 
 # Both sides with the C library's own ways: keeping what was freed, the reference would need more than 20 GB.
-BESIDE_REFERENCE = ("kernel", "training", "memory", "scoring")
+BESIDE_REFERENCE = ("kernel", "training", "memory", "scoring", "profile")
 CHILDREN = {"peak-reference": lambda: peak("reference"), "peak-fast": lambda: peak("fast"), "icbeb": icbeb}
-SECTIONS = {
+SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "kernel": kernel,
     "training": training,
     "memory": memory,
     "scoring": scoring,
-    "agreement": agreement,
-    "growth": growth,
+    "profile": speed_profile.section,
+    "agreement": speed_agreement.section,
     "limit": limit,
     "default": default,
     "start": start,
 }
+ORDER = [*SECTIONS, "growth"]  # the longest comes last
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sections", default=",".join(SECTIONS))
+    parser.add_argument("--sections", default=",".join(ORDER))
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--points", type=int, help="of `growth`: stop after so many; the next run goes on from there")
     parser.add_argument("--child", choices=CHILDREN, help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -357,22 +288,31 @@ def main() -> None:
         print(CHILDREN[given.child]())
         return
     given.out.mkdir(parents=True, exist_ok=True)
-    for name in sorted(given.sections.split(","), key=list(SECTIONS).index):
+    partial = given.out / "growth.partial"
+    sections = {**SECTIONS, "growth": lambda: growth(partial, given.points)}
+    for name in sorted(given.sections.split(","), key=ORDER.index):
         if name not in BESIDE_REFERENCE:
             keep_freed_memory()  # as the commands do
-        record = {
-            "section": name,
-            "command": f"python benchmarks/speed.py --sections {name}",
-            "found": SECTIONS[name](),
-            "tsadc": tsadc.__version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "cores": len(os.sched_getaffinity(0)),
-        }
-        file = given.out / f"{name}.json"
-        file.with_suffix(".tmp").write_text(json.dumps(record, indent=1) + "\n")
-        os.replace(file.with_suffix(".tmp"), file)
-        print(name, json.dumps(record["found"]), flush=True)
+        found = sections[name]()
+        print(name, json.dumps(found), flush=True)
+        if found is not None:
+            record(name, found, given.out / f"{name}.json")
+            if name == "growth":
+                partial.unlink()
+
+
+def record(name: str, found: Mapping[str, Any], file: Path) -> None:
+    whole = {
+        "section": name,
+        "command": f"python benchmarks/speed.py --sections {name}",
+        "found": found,
+        "tsadc": tsadc.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "cores": len(os.sched_getaffinity(0)),
+    }
+    file.with_suffix(".tmp").write_text(json.dumps(whole, indent=1) + "\n")
+    os.replace(file.with_suffix(".tmp"), file)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,19 @@ LAYERS = (
 )
 HEIGHT = {unit: height for height, units in enumerate(LAYERS) for unit in units}
 SIDEWAYS = {("config", "errors"), ("io", "variables")}
-CONTRACT = {"__init__", "base", "head", "pooling", "provenance", "result", "store"}  # of all detectors
+# Of all detectors.
+CONTRACT = {
+    "__init__",
+    "base",
+    "head",
+    "parameters",
+    "pooling",
+    "provenance",
+    "residual",
+    "result",
+    "store",
+    "threshold",
+}
 
 # Modules without a test file of their own name, and why.
 ELSEWHERE = {

@@ -107,7 +107,7 @@ def test_a_long_list_of_names_is_cut_short():
         ({"length": None}, "`length` must be a whole number, but got None."),
         ({"quiet": 1}, "`quiet` must be true or false, but got 1."),
         ({"title": 1}, "`title` must be text, but got 1."),
-        ({"either": 1.5}, "`either` must be text, but got 1.5."),
+        ({"either": 1.5}, "`either` must be a whole number or text, but got 1.5."),
         ({"branch": 3}, "`branch` is a section with settings of its own, but got 3."),
         ({"branch": {"widths": 3}}, "`branch.widths` must be a list, but got 3."),
         ({"branch": {"widths": [1, "x"]}}, "`branch.widths` must be a whole number, but got 'x'."),

@@ -39,11 +39,14 @@ def test_the_page_on_speed_is_made_from_the_records():
     report = benchmark("speed_report")
     found = report.records()
     assert len(found) >= 6
-    assert report.table(found) in report.DOCUMENT.read_text()
+    page = report.DOCUMENT.read_text()
+    assert report.table(found) in page
+    assert report.notes(found) in page
+    assert report.profile(found["profile"]) in page
     if "growth" in found:
         assert report.plot(found["growth"]) == report.PLOT.read_text()
     else:
-        assert "Not measured yet" in report.DOCUMENT.read_text()
+        assert "Not measured yet" in page
 
 
 def test_growth_in_a_line_is_linear_and_other_growth_is_not():

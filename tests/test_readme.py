@@ -63,7 +63,7 @@ def test_every_command_runs(file, prefix, tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
-@pytest.mark.parametrize("file", ["README.md", "docs/guides/own-csv.md"])
+@pytest.mark.parametrize("file", ["README.md", "docs/guides/own-csv.md", "docs/guides/thresholds.md"])
 def test_the_python_runs(file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_units(tmp_path / "demo/history", ["unit-1", "unit-2"], 6000, seed=0)
@@ -81,7 +81,8 @@ def test_the_python_runs(file, tmp_path, monkeypatch):
         assert {name for name, _ in described} == {"intervals", "timeline", "variables", "observations", "expected"}
         for name, text in described:
             if name in ("intervals", "observations"):
-                assert list(getattr(result, name).columns) == re.sub(r" \(.*\)", "", text).split(", ")
+                columns = [column for column in getattr(result, name).columns if not column.endswith("_score")]
+                assert columns == re.sub(r" \(.*\)", "", text).split(", ")
 
 
 def test_the_guide_to_reading_runs(tmp_path, monkeypatch):
@@ -90,6 +91,17 @@ def test_the_guide_to_reading_runs(tmp_path, monkeypatch):
     scope = {}
     exec(code, scope)
     assert all(len(one) == 288 for one in scope["series"])
+
+
+def test_the_commands_of_the_guide_to_thresholds_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_units(tmp_path / "demo/history", ["unit-1", "unit-6"], 1200, seed=0)
+    write_units(tmp_path / "demo/new", ["unit-1", "unit-6"], 300, seed=1)
+    (block,) = blocks("docs/guides/thresholds.md", "console")
+    for command in block.splitlines():
+        run(command, monkeypatch)
+    assert " above" in capsys.readouterr().out
+    assert len(pd.read_csv("found/observations.csv")) == len(pd.read_csv("found-quantile/observations.csv"))
 
 
 def test_make_targets_exist():

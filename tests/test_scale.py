@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tsadc import scale as scale_module
 from tsadc import series as series_module
-from tsadc.errors import DataError
+from tsadc.errors import DataError, TsadcNotice
 from tsadc.scale import MOST_ROWS, Scaler
 from tsadc.series import Series
 
@@ -185,3 +185,14 @@ def test_statistics_do_not_depend_on_how_the_data_is_passed_over(seed, method, c
         patch.setattr(series_module, "CHUNK", chunk)
         patch.setattr(scale_module, "VARIABLES_AT_ONCE", together)
         assert Scaler.fit(every, Scaler.Config(method=method)).to_mapping() == whole
+
+
+def test_what_never_moves_is_named_and_a_history_without_movement_refused():
+    moving = np.arange(20.0)
+    one = Scaler.fit([series(np.column_stack([moving, np.full(20, 7.0), moving]))], Scaler.Config())
+    with pytest.warns(TsadcNotice, match=r"^Constant throughout the history: b; any change will count as unusual\.$"):
+        one.check_constant(NAMES)
+    Scaler.fit([series(np.column_stack([moving] * 3))], Scaler.Config()).check_constant(NAMES)
+    still = Scaler.fit([series(np.ones((20, 3)))], Scaler.Config())
+    with pytest.raises(DataError, match="Every variable of the history is constant"):
+        still.check_constant(NAMES)

@@ -1,7 +1,7 @@
 """Anomalies in multivariate sensor data when the training data itself is contaminated.
 
 import tsadc
-detector = tsadc.TSADC(length=600, contamination=0.1, seed=0).fit(history)
+detector = tsadc.TSADC(length=600, seed=0).fit(history)
 result = detector.detect(new)
 """
 

@@ -113,7 +113,9 @@ def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="The model folder to write.")],
     length: Annotated[int | None, typer.Option(help="Rows per observation. (default: 600)")] = None,
-    contamination: Annotated[float | None, typer.Option(help="Estimated anomalous share. (default: 0.1)")] = None,
+    contamination: Annotated[
+        str | None, typer.Option(help="Anomalous share of the history, or auto: estimated. (default: auto)")
+    ] = None,
     preset: Annotated[str, typer.Option(help="default, paper or tiny.")] = "default",
     config: Annotated[Path | None, typer.Option(help="Settings in a TOML file.", readable=False)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="One setting, as section.name=value.")] = None,
@@ -126,8 +128,10 @@ def fit(
     """Learn what is normal from unlabelled history."""
     from tsadc.commands.console import complain, progress_bar, say
     from tsadc.commands.workflow import fit_model, settings
+    from tsadc.config import parse_assignments
 
-    given = {"length": length, "contamination": contamination, "seed": seed, "training": {"epochs": epochs}}
+    stated = {} if contamination is None else parse_assignments([f"contamination={contamination}"])
+    given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated}
     chosen = settings(preset, config, set_ or [], given)
     try:
         with progress_bar() as progress:
@@ -153,18 +157,21 @@ def detect(
     model: ModelOption,
     out: Annotated[Path, typer.Option(help="The folder to write: CSV tables, or Parquet if it ends in .parquet.")],
     report: Annotated[Path | None, typer.Option(help="Also write an HTML report.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Another threshold, as threshold.method=alarms, for this run.")
+    ] = None,
     *,
     options: Options,
 ) -> None:
     """Say when something is unusual, which variables are to blame, and how sure."""
     from tsadc.commands.console import progress_bar, say
-    from tsadc.commands.workflow import detect_to
+    from tsadc.commands.workflow import detect_to, rethreshold
     from tsadc.detectors.store import load
 
     title = ", ".join(file.stem for file in data[:3])
     with progress_bar() as progress:
         verdict = detect_to(
-            load(model),
+            rethreshold(load(model), set_ or []),
             _read(data, options),
             out,
             report,

@@ -5,6 +5,7 @@ by its full dotted path, with the nearest right name."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import math
@@ -134,12 +135,12 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
         if value is None and type(None) in arguments:
             return None
         options = [a for a in arguments if a is not type(None)]
+        if len(options) == 1:
+            return _convert(value, options[0], path)
         for option in options:
-            try:
+            with contextlib.suppress(ConfigError):
                 return _convert(value, option, path)
-            except ConfigError:
-                if option is options[-1]:
-                    raise
+        raise ConfigError(f"`{path}` must be {' or '.join(map(_expected, options))}, but got {value!r}.")
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"`{path}` must be a list, but got {value!r}.")
@@ -158,10 +159,13 @@ def _scalar(value: Any, hint: Any, path: str) -> Any:
         return float(value)
     if hint in (bool, str) and isinstance(value, hint):
         return value
-    expected = {float: "a finite number", int: "a whole number", bool: "true or false", str: "text"}.get(
-        hint, str(hint)
-    )
-    raise ConfigError(f"`{path}` must be {expected}, but got {value!r}.")
+    raise ConfigError(f"`{path}` must be {_expected(hint)}, but got {value!r}.")
+
+
+def _expected(hint: Any) -> str:
+    if typing.get_origin(hint) is Literal:
+        return " or ".join(map(repr, typing.get_args(hint)))
+    return {float: "a finite number", int: "a whole number", bool: "true or false", str: "text"}.get(hint, str(hint))
 
 
 def _finite(value: Any) -> bool:

@@ -5,6 +5,7 @@ it is 1 % of the variable's range over all training entities, so that it does no
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.errors import DataError
+from tsadc.errors import DataError, TsadcNotice
 from tsadc.series import Floats, Series
 
 NORMAL_IQR = 1.349
@@ -68,6 +69,18 @@ class Scaler:
             for one, extent in zip(series, extents, strict=True):
                 scaler._learn(one, extent)
         return scaler
+
+    def check_constant(self, names: Sequence[str]) -> None:
+        """Refuse a history in which nothing moves; name the variables that do not."""
+        if self.constant.all():
+            raise DataError("Every variable of the history is constant; there is nothing to learn from.")
+        if self.constant.any():
+            still = [name for name, constant in zip(names, self.constant, strict=True) if constant]
+            warnings.warn(
+                f"Constant throughout the history: {', '.join(still)}; any change will count as unusual.",
+                TsadcNotice,
+                stacklevel=4,  # who called `fit`
+            )
 
     def adapt(self, series: Iterable[Series]) -> None:
         """Learn the statistics of further entities, or of known ones anew, from their own unlabelled history."""

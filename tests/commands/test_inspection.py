@@ -6,10 +6,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import load_file
 
 from terminal import frame, tsadc
+from tsadc.commands.histogram import histogram
 from tsadc.commands.inspection import about_data, about_model, is_model
 from tsadc.detectors import find
+from tsadc.detectors.threshold import Normal
 from tsadc.detectors.tsadc.detector import Config
 from tsadc.errors import DataError, ModelFileError
 from tsadc.io.tables import read
@@ -29,14 +32,22 @@ def test_a_model_in_words(model: Path) -> None:
     training = config["provenance"]["training"]
     assert list(about) == [
         "model", "variables", "sampling", "observation", "contamination", "threshold", "entities", "trained on", "seed",
-        "training",
+        "training", "scores",
     ]  # fmt: skip
     assert about["model"] == f"tsadc, format 1, made by tsadc {config['provenance']['versions']['tsadc']}"
     assert about["variables"] == "4: a, b, c, d"
     assert about["sampling"] == "every 1 min"
     assert about["observation"] == "40 rows"
-    assert about["contamination"] == "0.1 (estimated share of anomalous data)"
-    assert about["threshold"] == f"{config['threshold']:.4f}"
+    found = config["contamination"]
+    ends = f"{100 * found['low']:.1f} to {100 * found['high']:.1f} %"
+    assert about["contamination"] == f"{100 * found['share']:.1f} % (estimated; 90% interval {ends})"
+    scores = load_file(model / "model.safetensors")["decision_scores"]
+    above = Normal(scores, found["share"]).above(config["threshold"])
+    assert about["threshold"] == (
+        f"{config['threshold']:.4f} by tail; about {100 * above:.2g} % of normal observations lie above it, "
+        f"{36 * above:.2g} a day of one entity"
+    )
+    assert about["scores"].splitlines() == histogram(scores, config["threshold"])
     assert about["entities"] == "2: left, right"
     assert about["trained on"].startswith("1200 rows, 30 observations, data digest ")
     assert about["seed"] == "0"
@@ -60,7 +71,21 @@ def test_a_model_that_was_not_trained_by_epochs(tmp_path: Path) -> None:
     about = dict(about_model(tmp_path / "model"))
     assert about["model"].startswith("robust-z, ")
     assert about["sampling"] == "no timestamps, rows are counted"
+    assert about["threshold"].endswith("of normal observations lie above it")
     assert "training" not in about
+
+
+def test_a_terminal_shows_the_scores_and_the_threshold(model: Path) -> None:
+    answer = tsadc("info", model)
+    lines = [line.rstrip() for line in answer.out.splitlines()]
+    (mark,) = [line for line in lines if " -----" in line]
+    above = (
+        load_file(model / "model.safetensors")["decision_scores"]
+        > json.loads((model / "config.json").read_text())["threshold"]
+    )
+    assert mark.endswith(f" {above.sum()} above")
+    counts = [int(line.split()[-1]) for line in lines[lines.index(mark) + 1 :]]
+    assert sum(counts) == above.sum()
 
 
 def test_a_model_with_gaps_is_refused(model: Path, tmp_path: Path) -> None:

@@ -120,7 +120,11 @@ SETTINGS = {
     "--contamination 0": "`contamination` must be between 0 and 0.5",
     "--contamination 0.5": "`contamination` must be between 0 and 0.5",
     "--contamination -0.1": "`contamination` must be between 0 and 0.5",
-    "--contamination nan": "`contamination` must be",
+    "--contamination nan": "`contamination` must be a finite number or 'auto', but got nan",
+    "--contamination much": "`contamination` must be a finite number or 'auto', but got 'much'",
+    "--set threshold.method=best": "`threshold.method` must be one of 'auto', 'quantile', 'tail', 'alarms'",
+    "--set threshold=3": "`threshold` is a section with settings of its own",
+    "--set threshold.method=alarms --set threshold.per_day=99": "`threshold.per_day` must be below",
     "--length 4": "`length` must be at least 8",
     "--epochs 0": "`training.epochs` must be at least 1",
     "--seed -1": "`seed` must be",
@@ -130,7 +134,7 @@ SETTINGS = {
     "--set training.batch=many": "`training.batch` must be a whole number, but got 'many'",
     "--set scoring=3": "`scoring` is a section",
     "--set length": "A setting is written as section.name=value, but got 'length'",
-    "--set scoring.head=mine": "`scoring.head` must be one of",
+    "--set head=mine": "`head` must be one of",
     "--config nothing.toml": "There is no settings file nothing.toml",
     "--config broken.toml": "broken.toml is not valid TOML",
     "--config wrong.toml": "no setting `training.epoch`; did you mean `training.epochs`",
@@ -264,7 +268,7 @@ def test_a_newer_model_is_refused(broken: Path, history: tuple[Path, Path]) -> N
     assert sentence.endswith("has model format 99, but this version reads up to 1; upgrade tsadc.")
 
 
-KEYS = ("arrays", "clock", "detector", "provenance", "scaler", "settings", "threshold", "variables")
+KEYS = ("arrays", "clock", "contamination", "detector", "provenance", "scaler", "settings", "threshold", "variables")
 
 
 @pytest.mark.parametrize("value", [None, 3, ["x"], {"x": 1}], ids=json.dumps)

@@ -7,14 +7,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import load_file
 
 from terminal import ALONE, QUICK, faulty, frame, tsadc, untouched
-from tsadc.commands.workflow import fit_model, settings, verdict
+from tsadc.commands.workflow import facts, fit_model, how, rethreshold, settings, verdict
 from tsadc.detectors import find
+from tsadc.detectors.store import load
+from tsadc.detectors.threshold import Contamination
 from tsadc.errors import ConfigError
 from tsadc.io.tables import read
+from tsadc.report.words import number
 
 NOTHING: dict[str, Any] = {"length": None, "contamination": None, "seed": None, "training": {"epochs": None}}
 SLOWLY = ("--preset", "tiny", "--length", "40", "--set", "training.patience=0", "--epochs")
@@ -22,8 +27,8 @@ SLOWLY = ("--preset", "tiny", "--length", "40", "--set", "training.patience=0", 
 
 def test_settings_of_a_preset() -> None:
     tiny = settings("tiny", None, [], NOTHING)
-    assert (tiny.length, tiny.contamination, tiny.seed, tiny.training.epochs) == (600, 0.1, 0, 5)
-    assert settings("default", None, [], NOTHING).training.epochs == 30
+    assert (tiny.length, tiny.contamination, tiny.seed, tiny.training.epochs) == (600, "auto", 0, 5)
+    assert settings("default", None, [], NOTHING).training.epochs == 12
     assert settings("paper", None, [], NOTHING).training.epochs == 100
 
 
@@ -46,12 +51,77 @@ def test_settings_refuse_an_unknown_preset() -> None:
 
 def test_options_reach_the_model(history: tuple[Path, Path], tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
-    file.write_text("seed = 3\n[scoring]\nextremes = 2\n")
+    file.write_text("seed = 3\n[scoring]\nmasks = 3\n")
     words = ("--config", file, "--set", "training.batch=8", "--contamination", "0.2", "--length", "50")
     assert tsadc("fit", *history, "--out", tmp_path / "model", "--preset", "tiny", "--epochs", "1", *words).code == 0
     made = json.loads((tmp_path / "model" / "config.json").read_text())["settings"]
     assert (made["seed"], made["contamination"], made["length"]) == (3, 0.2, 50)
-    assert (made["scoring"]["extremes"], made["training"]["batch"], made["training"]["epochs"]) == (2, 8, 1)
+    assert (made["scoring"]["masks"], made["training"]["batch"], made["training"]["epochs"]) == (3, 8, 1)
+
+
+def test_a_contamination_is_stated_or_estimated(history: tuple[Path, Path], tmp_path: Path) -> None:
+    for words, asked in ((("--contamination", "auto"), "auto"), (("--contamination", "0.2"), 0.2)):
+        out = tmp_path / f"model-{asked}"
+        answer = tsadc("fit", *history, "--out", out, *QUICK, *words)
+        made = json.loads((out / "config.json").read_text())
+        assert made["settings"]["contamination"] == asked
+        assert made["contamination"]["stated"] is (asked != "auto")
+        assert f"Contamination {Contamination(**made['contamination'])}." in answer.out.splitlines()
+    scores = load_file(out / "model.safetensors")
+    # A fifth of the six that were set aside says too little: all training scores join.
+    joined = np.concatenate([scores["validation_scores"], scores["decision_scores"]])
+    assert made["threshold"] == np.quantile(joined, 0.8)
+    assert "by quantile; about" in answer.out
+
+
+def test_detect_takes_another_threshold_and_leaves_the_model(model: Path, tmp_path: Path) -> None:
+    faulty().to_csv(tmp_path / "left.csv", index=False)
+    flagged, thresholds = {}, set()
+    alarms = ("threshold.method=alarms", "threshold.per_day=1")
+    for words in ((), alarms, ("contamination=0.4",)):
+        out = tmp_path / f"found{len(flagged)}"
+        given = [word for setting in words for word in ("--set", setting)]
+        with untouched(model):
+            assert tsadc("detect", tmp_path / "left.csv", "--model", model, "--out", out, *given).code == 0
+        flagged[words] = pd.read_csv(out / "observations.csv")["anomalous"].sum()
+        expected = rethreshold(load(model), words)
+        thresholds.add(expected.threshold_)
+        assert flagged[words] == expected.predict({"left": faulty()}).sum()
+        assert pd.read_csv(out / "observations.csv")["score"].tolist() == pytest.approx(
+            load(model).decision_function({"left": faulty()}).tolist()
+        )
+    assert len(thresholds) == 3
+    assert 0 < flagged[alarms] < flagged[()]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("length=50", "`length` cannot be changed without training anew; here --set takes `contamination` and"),
+        ("lenght=50", "There is no setting `lenght`; did you mean `length`"),
+        ("threshold=5", "`threshold` is a section with settings of its own, but got 5"),
+        ("threshold.method=best", "`threshold.method` must be one of"),
+        ("threshold.shar=0.1", "There is no setting `threshold.shar`; did you mean `threshold.share`"),
+        ("contamination=0.9", "`contamination` must be between 0 and 0.5"),
+    ],
+)
+def test_detect_takes_settings_of_the_threshold_only(model: Path, tmp_path: Path, word: str, expected: str) -> None:
+    frame().to_csv(tmp_path / "new.csv", index=False)
+    words = ("detect", tmp_path / "new.csv", "--model", model, "--out", tmp_path / "found", "--set", word)
+    assert expected in tsadc(*words).refusal
+    assert not (tmp_path / "found").exists()
+
+
+def test_a_report_is_told_how_the_threshold_was_chosen() -> None:
+    detector = find("robust-z")(length=40, contamination=0.2).fit(frame())
+    told = facts(detector)
+    assert told["contamination"] == "20 % (stated)"
+    assert told["threshold"] == f"{number(detector.threshold_)} {how(detector)}"
+    above = detector.normal_.above(detector.threshold_)
+    assert how(detector) == (
+        f"by quantile; about {100 * above:.2g} % of normal observations lie above it, {36 * above:.2g} a day of one "
+        "entity"
+    )
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])

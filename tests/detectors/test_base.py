@@ -6,7 +6,8 @@ import pytest
 
 from tsadc.detectors.base import Common, Detector, Scored, _set_aside
 from tsadc.detectors.result import Evidence
-from tsadc.errors import ConfigError, DataError, TsadcNotice
+from tsadc.detectors.threshold import Contamination, Normal, Threshold, choose
+from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.scale import Scaler
 from tsadc.series import Clock, Observations, Series
 
@@ -87,9 +88,73 @@ def test_the_threshold_is_a_quantile_of_unlabelled_scores(rows, contamination):
     assert detector.threshold_ == pytest.approx(expected, rel=1e-12)
 
 
+def test_an_estimated_contamination_sets_the_threshold_by_the_tail():
+    history = noise(800)
+    history[80:88] += 60.0
+    detector = Largest(length=8).fit(history)
+    assert detector.settings.contamination == "auto"
+    found = detector.contamination_
+    assert not found.stated
+    assert found == Contamination.find(detector.decision_scores_, "auto", 0)
+    assert found.low <= 0.01 <= found.high
+    normal = Normal(detector.decision_scores_, found.share)
+    expected = choose(Threshold.Config(), found, normal, (np.empty(0), np.empty(0)), Clock(), 8)
+    assert detector.threshold_ == expected
+    assert detector.labels_[10] == 1
+
+
+def test_a_threshold_is_chosen_anew_without_training():
+    history = pd.DataFrame(noise(800), index=pd.date_range("2026-01-01", periods=800, freq="1h"))
+    for settings, contamination in (
+        ({"method": "quantile"}, 0.2),
+        ({"method": "tail", "share": 0.02}, "auto"),
+        ({"method": "alarms", "per_day": 0.5}, "auto"),
+    ):
+        detector = Largest(length=8).fit(history)
+        seen = detector.train_
+        again = Largest(length=8, contamination=contamination, config=Common(threshold=Threshold.Config(**settings)))
+        again.fit(history)
+        assert detector.threshold_ != again.threshold_
+        assert detector.set_threshold(contamination=contamination, **settings) is detector
+        assert (detector.threshold_, detector.contamination_) == (again.threshold_, again.contamination_)
+        assert detector.settings == again.settings
+        assert detector.train_ is seen
+    # Three observations a day, of which half a one is a sixth.
+    assert detector.normal_.above(detector.threshold_) == pytest.approx(0.5 / 3)
+
+
+def test_a_threshold_that_cannot_be_changes_nothing():
+    detector = Largest(length=8).fit(noise(160))
+    before = detector.settings, detector.threshold_
+    for settings, expected in (
+        ({"method": "alarms"}, "has no timestamps"),
+        ({"method": "best"}, "`threshold.method` must be one of"),
+        ({"shere": 0.1}, "no setting `threshold.shere`; did you mean `threshold.share`"),
+        ({"share": 2.0}, "`threshold.share` must be between 0 and 1"),
+        ({"contamination": 0.7}, "`contamination` must be between"),
+    ):
+        with pytest.raises(ConfigError, match=expected):
+            detector.set_threshold(**settings)
+        assert (detector.settings, detector.threshold_) == before
+    with pytest.raises(NotFittedError):
+        Largest().set_threshold(method="tail")
+
+
+def test_alarms_per_day_are_refused_before_training_where_there_are_no_days():
+    detector = Largest(length=8, config=Common(threshold=Threshold.Config(method="alarms")))
+    with pytest.raises(ConfigError, match="has no timestamps"):
+        detector.fit(noise(160))
+    assert not hasattr(detector, "train_")
+
+
+def test_a_contamination_for_what_needs_a_number_before_there_are_scores():
+    assert Common().assumed_contamination == 0.1
+    assert Common(contamination=0.3).assumed_contamination == 0.3
+
+
 def test_validation_data_of_ones_own():
     history, other = noise(160), noise(400, 1) + 5
-    detector = Largest(length=8).fit({"a": history}, validation={"b": other})
+    detector = Largest(length=8, contamination=0.1).fit({"a": history}, validation={"b": other})
     assert len(detector.train_) == len(detector.decision_scores_) == 20
     assert len(detector.validation_) == 50
     scores = [e.score for e in detector._score(detector.validation_)]
@@ -235,7 +300,7 @@ def test_settings_come_from_the_constructor_then_from_the_configuration_then_fro
     ("settings", "expected"),
     [
         ({"length": 7}, "`length` must be at least 8 time steps, but got 7"),
-        ({"contamination": 0.5}, "`contamination` must be between 0 and 0.5, both excluded, but got 0.5"),
+        ({"contamination": 0.5}, "`contamination` must be between 0 and 0.5, both excluded, or auto, but got 0.5"),
         ({"contamination": 0.0}, "`contamination` must be between"),
         ({"seed": -1}, "`seed` must be a whole number from 0, but got -1"),
         ({"validation": 0.0}, "`validation` must be above 0 and at most 0.5, but got 0.0"),

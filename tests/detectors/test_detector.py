@@ -87,7 +87,7 @@ def test_only_the_same_run_is_resumed(history, tmp_path):
     runs = [
         (TSADC(length=LENGTH, config=tiny(4), seed=1), history, "seed was 0 and is now 1"),
         (TSADC(length=LENGTH, config=tiny(5)), history, "training.epochs was 4 and is now 5"),
-        (TSADC(length=LENGTH, config=tiny(4), contamination=0.2), history, "contamination was 0.1 and is now 0.2"),
+        (TSADC(length=LENGTH, config=tiny(4), contamination=0.2), history, "contamination was 'auto' and is now 0.2"),
         (TSADC(length=LENGTH, config=tiny(4, squash=False)), history, "squash was True and is now False"),
         (TSADC(length=LENGTH, config=tiny(4)), other, "digest was"),
     ]
@@ -114,7 +114,8 @@ def test_the_paper_preset_is_the_last_column_of_the_table():
     assert (two.weights.smooth, two.weights.sparse, two.weights.connect) == (1.0, 0.05, 0.5)
     assert (two.symmetric, two.own, two.identity) == (False, True, False)
     scoring, training = config.scoring, config.training
-    assert (scoring.head, scoring.masks, scoring.steps, scoring.weights) == ("paper", 0, 0, (0.01, 1.2))
+    assert (config.head, scoring.masks, scoring.steps, scoring.weights) == ("paper", 0, 0, (0.01, 1.2))
+    assert (config.decontaminate, config.selected) == (True, 1.0)
     assert (training.learning_rate, training.batch, training.epochs, training.patience) == (8e-4, 4, 100, 20)
     assert (training.weight_decay, training.warmup_epochs, training.ema) == (5e-3, 5, 0.0)
     assert (config.scaler.method, config.scaler.scope) == ("standard", "pooled")
@@ -174,10 +175,14 @@ def test_the_papers_scores_are_rmse_over_the_cells(papers, new):
     assert (hidden.sum(axis=1) == masked_length(0.1, LENGTH)).all()
     for i, evidence in enumerate(papers._score(observations)):
         z = observations.read(i)
-        found = examiner.residuals(z)
-        np.testing.assert_array_equal(np.isfinite(found.imputation), hidden & np.isfinite(z))
-        rmse = [np.sqrt(np.nanmean(np.square(one, dtype=float))) for one in (found.imputation, found.reconstruction)]
+        with torch.no_grad():
+            imputation, reconstruction = examiner(z).residuals
+        np.testing.assert_array_equal(np.isfinite(imputation), hidden & np.isfinite(z))
+        rmse = [np.sqrt(np.nanmean(np.square(one, dtype=float))) for one in (imputation, reconstruction)]
         assert evidence.score == pytest.approx(0.01 * rmse[0] + 1.2 * rmse[1], rel=1e-6)
+
+
+BOTH = ["imputation", "reconstruction"]
 
 
 @pytest.mark.parametrize(
@@ -186,8 +191,8 @@ def test_the_papers_scores_are_rmse_over_the_cells(papers, new):
         {"decontaminator": {"start": "masked"}},
         {"decontaminator": {"loss": "entire", "masking": "BoM"}},
         {"decontaminator": {"masking": "RandM"}, "dependencies": {"layers": 0, "symmetric": True}},
-        {"scoring": {"head": "tsadc", "masks": 3, "steps": 2}},
-        {"scoring": {"head": "tsadc", "masks": 0, "steps": 1}},
+        {"head": "tsadc", "selected": 0.8, "scoring": {"residuals": BOTH, "masks": 3, "steps": 2}},
+        {"head": "tsadc", "decontaminate": False, "scoring": {"residuals": BOTH, "masks": 0, "steps": 1}},
     ],
 )
 def test_every_option_of_the_papers_method_gives_finite_scores(history, new, settings):
@@ -223,10 +228,10 @@ def test_settings_by_their_names():
 
 def test_the_weights_hang_on_the_seed_alone(history):
     torch.manual_seed(1)
-    one = TSADC(length=LENGTH, config=tiny())._network(4).state_dict()
+    one = TSADC(length=LENGTH, config=tiny())._build(4).state_dict()
     torch.manual_seed(2)
-    two = TSADC(length=LENGTH, config=tiny())._network(4).state_dict()
-    other = TSADC(length=LENGTH, config=tiny(), seed=1)._network(4).state_dict()
+    two = TSADC(length=LENGTH, config=tiny())._build(4).state_dict()
+    other = TSADC(length=LENGTH, config=tiny(), seed=1)._build(4).state_dict()
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert any(not torch.equal(one[name], other[name]) for name in one)
 

@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsadc.detectors.result import BLAMED, LEAST_SHARE, Evidence, Result, Threshold, assemble
+from tsadc.detectors.result import BLAMED, LEAST_SHARE, Evidence, Result, assemble
+from tsadc.detectors.threshold import Normal, Threshold
 from tsadc.series import Clock, Observations, Series
 from tsadc.windows import cut
 
 NAMES = tuple("abcdefg")
-THRESHOLD = Threshold(1.0, 0.5)
+# Of normal observations a quarter scores above 0, and e times fewer with every 0.5 more.
+THRESHOLD = Threshold(1.0, 0.5, Normal(np.array([-3.0, -2.0, -1.0, 0.0, 0.5]), 0.0))
 DATED = Clock(pd.Timestamp("2024-01-01 00:03").value, 60 * 10**9, dated=True, timezone="Europe/Berlin")
 
 
@@ -108,7 +110,7 @@ def test_intervals_against_a_slow_loop(rows, clock, seed, merge, entities):
         times = series.clock.at([start, stop])
         assert (row["entity"], row["start"], row["end"]) == (series.entity, times[0], times[1])
         assert row["score"] == score
-        assert row["severity"] == pytest.approx((score - 1) / (score - 1 + 0.5))
+        assert row["severity"] == pytest.approx(1 - 0.25 * np.exp(-score / 0.5))
         assert row["evidence"] == ("level", "shape")[int(cause)]
         top = sorted(range(len(NAMES)), key=lambda k: -share[k])[:BLAMED]
         named = [k for k in top if share[k] >= LEAST_SHARE + 0.002 or k == top[0]]
@@ -229,10 +231,3 @@ def test_the_worst_intervals_come_first():
     result = gather(observations, judge(observations, 5), merge=1)
     assert len(result.intervals) > 3
     assert result.worst(3)["score"].tolist() == sorted(result.intervals["score"], reverse=True)[:3]
-
-
-def test_severity_is_zero_at_the_threshold_half_at_twice_the_distance_and_one_far_off():
-    threshold = Threshold(value=3.0, middle=1.0)
-    assert [threshold.severity(score) for score in (-9, 1, 3, 5, 9, np.inf)] == pytest.approx([0, 0, 0, 0.5, 0.75, 1])
-    assert threshold.severity(2.9) == 0
-    assert 0 <= Threshold(1.0, 1.0).severity(2.0) <= 1

@@ -44,6 +44,26 @@ def test_a_saved_model_gives_the_same_numbers_to_the_bit(folder, history):
         assert after.decision_function(data).tobytes() == before.decision_function(data).tobytes()
 
 
+def test_a_threshold_is_kept_with_what_explains_it(history, tmp_path):
+    before = RobustZ(length=8).fit(history, validation={"pump": history["fän"] + 0.1})
+    before.save(tmp_path / "model")
+    after = load(tmp_path / "model")
+    stored = read_settings(tmp_path / "model")
+    assert stored["settings"]["contamination"] == "auto"
+    assert stored["contamination"] == vars(before.contamination_) == vars(after.contamination_)
+    assert after.validation_scores_.tobytes() == before.validation_scores_.tobytes()
+    new = {"pump": history["pump"] + 3 * (np.arange(80) > 60)[:, None]}
+    severities = [detector.detect(new).intervals["severity"].to_numpy() for detector in (before, after)]
+    assert len(severities[0])
+    assert severities[0].tobytes() == severities[1].tobytes()
+    for detector in (before, after):
+        detector.set_threshold(method="quantile", contamination=0.3)
+    assert after.threshold_ == before.threshold_ == np.quantile(before.validation_scores_, 0.7)
+    after.save(tmp_path / "changed")
+    assert load(tmp_path / "changed").threshold_ == before.threshold_
+    assert load(tmp_path / "changed").settings.threshold.method == "quantile"
+
+
 def test_saving_again_gives_the_same_bytes(folder, tmp_path):
     load(folder).save(tmp_path / "copy")
     for name in (SETTINGS, ARRAYS):
@@ -101,6 +121,8 @@ def test_arrays_that_are_missing_truncated_or_anothers(folder):
         ({"scaler": None}, "not a usable model"),
         ({"threshold": "high"}, "not a usable model"),
         ({"threshold": None}, "not a usable model"),
+        ({"contamination": 0.1}, "not a usable model"),
+        ({"contamination": {"share": 0.1}}, "lacks 'low'"),
     ],
 )
 def test_settings_that_do_not_describe_a_model(folder, changes, expected):
@@ -110,7 +132,9 @@ def test_settings_that_do_not_describe_a_model(folder, changes, expected):
     assert expected in message
 
 
-@pytest.mark.parametrize("name", ["settings", "variables", "clock", "threshold", "scaler", "provenance"])
+@pytest.mark.parametrize(
+    "name", ["settings", "variables", "clock", "threshold", "contamination", "scaler", "provenance"]
+)
 def test_settings_that_lack_a_part(folder, name):
     settings = read_settings(folder)
     del settings[name]
@@ -129,6 +153,8 @@ def test_a_folder_that_exists_is_left_alone(folder, history):
     ("name", "value"),
     [
         ("threshold", float("nan")),
+        ("contamination", {"share": 0.2, "low": 0.3, "high": 0.4, "stated": False}),
+        ("contamination", {"share": 0.2, "low": 0.1, "high": float("nan"), "stated": False}),
         ("variables", ["a", "a", "a"]),
         ("clock", {"start": 0, "interval": -5, "dated": False, "timezone": None}),
         ("provenance", {"data": None}),

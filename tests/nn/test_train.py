@@ -418,3 +418,16 @@ def test_bad_calls_are_refused() -> None:
         train(Denoiser(), Waves(3), None, CONFIG, seed=-1)
     with pytest.raises(ConfigError, match="name that file"):
         train(Denoiser(), Waves(3), None, CONFIG, seed=0, resume=True)
+
+
+def test_a_network_that_wants_to_know_is_told_of_every_epoch_also_when_resumed(tmp_path: Path) -> None:
+    class Told(Denoiser):
+        def begin_epoch(self, number: int) -> None:
+            told.append(number)
+
+    told: list[int] = []
+    with pytest.raises(KeyboardInterrupt):
+        train(Told(), Waves(6), None, CONFIG, seed=1, checkpoint=tmp_path / "run", progress=halt(3, 5))
+    assert told == [1, 2, 3]
+    train(Told(), Waves(6), None, CONFIG, seed=1, checkpoint=tmp_path / "run", resume=True)
+    assert told == [1, 2, 3, 3, 4, 5]

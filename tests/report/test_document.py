@@ -17,7 +17,7 @@ from tsadc.errors import OutputError
 from tsadc.report.document import render
 from tsadc.report.findings import read
 from tsadc.report.markup import VOID
-from tsadc.report.words import percent
+from tsadc.report.words import percent, severity
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -77,7 +77,7 @@ def test_the_page_says_what_the_result_holds(page, result):
     assert f"mainly {blamed} ({' '.join(percent(share).split())}" in text
     assert len(read_page.of("article", "card")) == min(len(worst), 30)
     for _, row in worst.iterrows():
-        assert f"{row['severity']:.2f}" in text
+        assert severity(row["severity"]) in text
         assert f"{row['start']:%Y-%m-%d %H:%M}" in text
     assert " ".join(percent(read(result, ()).flagged_share).split()) in text
 

@@ -28,12 +28,11 @@ def test_tracks_hold_their_entity_alone(result):
         assert track.length == 100
 
 
-def test_height_above_the_threshold_is_half_the_severity(result):
+def test_height_above_the_threshold_is_compressed(result):
     findings = read(result, ())
-    scores = np.array([finding.score for finding in findings.found])
-    severities = np.array([finding.severity for finding in findings.found])
-    np.testing.assert_allclose(findings.height(scores), 0.5 + 0.5 * severities)
-    assert findings.height(np.array([findings.threshold]))[0] == 0.5
+    apart = findings.threshold - findings.middle
+    scores = findings.threshold + apart * np.array([0.0, 1.0, 3.0, 1e9])
+    np.testing.assert_allclose(findings.height(scores), [0.5, 0.75, 0.875, 1.0])
     assert np.isnan(findings.height(np.array([np.nan]))[0])
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tsadc.report.words import DASH, THIN, Times, evidence, number, percent, severity_word
+from tsadc.report.words import DASH, THIN, Times, evidence, number, percent, severity, severity_word
 from tsadc.series import Clock
 
 MINUTE = 60 * 10**9
@@ -38,11 +38,19 @@ def test_percent():
 
 
 def test_severity_has_three_words():
-    assert [severity_word(s) for s in (0.0, 0.33, 0.34, 0.66, 0.67, 1.0)] == [
+    assert [severity_word(s) for s in (0.0, 0.989, 0.99, 0.9989, 0.999, 1.0)] == [
         *["slight"] * 2,
         *["clear"] * 2,
         *["severe"] * 2,
     ]
+
+
+def test_severity_has_the_decimals_that_tell_it_from_one():
+    for value, text in (
+        (0.0, "0.00"), (0.756, "0.75"), (0.9, "0.90"), (0.99, "0.99"), (0.994, "0.994"), (0.9949, "0.994"),
+        (0.99968, "0.9996"), (0.9999, "0.9999"), (0.99995, "> 0.9999"), (1.0, "> 0.9999"),
+    ):  # fmt: skip
+        assert severity(value) == text
 
 
 def test_evidence_of_an_unknown_view_is_its_name():

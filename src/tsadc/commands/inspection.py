@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_arrays
 
+from tsadc.commands.histogram import histogram
+from tsadc.config import build
 from tsadc.detectors.store import ARRAYS, SETTINGS, read_arrays, read_settings
+from tsadc.detectors.threshold import Contamination, Normal, Threshold, daily, explain
 from tsadc.errors import DataError, ModelFileError, TsadcNotice
 from tsadc.io.frames import check_length
 from tsadc.io.reading import spell
@@ -33,25 +38,28 @@ def is_model(path: Path) -> bool:
 
 
 def about_model(folder: Path) -> list[tuple[str, str]]:
-    """From the settings, after a check that the weights are those saved with them; torch is not needed."""
+    """From the settings and the training scores, checked to be those saved with them; torch is not needed."""
     model = read_settings(folder)
-    read_arrays(folder, model)
+    data = read_arrays(folder, model)
     try:
-        return _about_model(model)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        return _about_model(model, load_arrays(data)["decision_scores"])
+    except (SafetensorError, KeyError, IndexError, TypeError, ValueError, AttributeError):
         raise ModelFileError(f"{folder} is not a usable model: its settings are incomplete or damaged.") from None
 
 
-def _about_model(model: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, str]]:
     settings, origin = model["settings"], model["provenance"]
-    data, training = origin["data"], origin.get("training")
+    data, training, clock = origin["data"], origin.get("training"), Clock(**model["clock"])
+    found, value = Contamination(**model["contamination"]), float(model["threshold"])
+    above = Normal(scores, found.share).above(value)
+    how = explain(build(Threshold.Config, settings["threshold"]), found, above, daily(clock, settings["length"]))
     rows = [
         ("model", f"{model['detector']}, format {model['format']}, made by tsadc {origin['versions']['tsadc']}"),
         ("variables", f"{len(model['variables'])}: {_some(model['variables'])}"),
-        ("sampling", _sampling(Clock(**model["clock"]))),
+        ("sampling", _sampling(clock)),
         ("observation", f"{settings['length']} rows"),
-        ("contamination", f"{settings['contamination']:g} (estimated share of anomalous data)"),
-        ("threshold", f"{model['threshold']:.4f}"),
+        ("contamination", str(found)),
+        ("threshold", f"{value:.4f} {how}"),
         ("entities", f"{len(model['scaler']['entities'])}: {_some(list(model['scaler']['entities']))}"),
         ("trained on", f"{data['rows']} rows, {data['observations']} observations, data digest {data['digest']}"),
         ("seed", str(settings["seed"])),
@@ -65,7 +73,7 @@ def _about_model(model: Mapping[str, Any]) -> list[tuple[str, str]]:
                 f"{best['validation']:.4f}), {sum(epoch['seconds'] for epoch in training['epochs']):.0f} s",
             )
         )
-    return rows
+    return [*rows, ("scores", "\n".join(histogram(scores, value)))]
 
 
 def about_data(series: Sequence[Series], config: Config) -> list[tuple[str, str]]:

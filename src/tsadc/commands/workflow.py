@@ -13,12 +13,13 @@ from tsadc.commands.console import FIRST
 from tsadc.config import merge, parse_assignments, read_toml, update
 from tsadc.detectors.base import Detector
 from tsadc.detectors.result import Result, worst
+from tsadc.detectors.threshold import daily, explain
 from tsadc.detectors.tsadc.detector import TSADC, Config
-from tsadc.errors import OutputError
+from tsadc.errors import ConfigError, OutputError
 from tsadc.io.folders import new_folder
 from tsadc.report import write as write_report
 from tsadc.report.tables import write_tables
-from tsadc.report.words import count, evidence
+from tsadc.report.words import count, evidence, number, severity
 from tsadc.series import Series
 
 
@@ -60,7 +61,9 @@ def fit_model(
         f"Trained on {data['observations']} observations of {data['length']} rows, {data['variables']} variables, "
         f"{count(data['entities'], 'entity', 'entities')}: {count(len(history.epochs), 'epoch', 'epochs')}, the best "
         f"was {history.best.number}.\n"
-        f"Threshold {detector.threshold_:.3f}; {int(detector.labels_.sum())} training observations lie above it.\n"
+        f"Contamination {detector.contamination_}.\n"
+        f"Threshold {detector.threshold_:.3f} {how(detector)}. {int(detector.labels_.sum())} training observations lie "
+        "above it.\n"
         f"The model is in {out}."
     )
 
@@ -99,10 +102,31 @@ def facts(detector: Detector) -> dict[str, str]:
     return {
         "detector": detector.name,
         "observation length": f"{settings.length} rows",
-        "contamination": f"{settings.contamination:g} (estimated)",
+        "contamination": str(detector.contamination_),
+        "threshold": f"{number(detector.threshold_)} {how(detector)}",
         "seed": str(settings.seed),
         "trained on": f"{data['rows']} rows of {count(data['entities'], 'entity', 'entities')}",
     }
+
+
+def how(detector: Detector) -> str:
+    """How the threshold was chosen, and what it lets through."""
+    settings, above = detector.settings, detector.normal_.above(detector.threshold_)
+    most = daily(detector.clock_, settings.length)
+    return explain(settings.threshold, detector.contamination_, above, most)
+
+
+def rethreshold(detector: Detector, assignments: Sequence[str]) -> Detector:
+    """The detector with its threshold chosen as the assignments say; anything else would need training anew."""
+    chosen = parse_assignments(assignments)
+    update(detector.settings, chosen)  # refuses what is not a setting at all
+    for name in chosen:
+        if name not in ("contamination", "threshold"):
+            raise ConfigError(
+                f"`{name}` cannot be changed without training anew; here --set takes `contamination` and the settings "
+                "of `threshold`."
+            )
+    return detector.set_threshold(contamination=chosen.get("contamination"), **chosen.get("threshold", {}))
 
 
 def _noting(parts: Iterable[Result], intervals: list[pd.DataFrame]) -> Iterator[Result]:
@@ -121,7 +145,7 @@ def verdict(intervals: pd.DataFrame, entities: int, threshold: float) -> str:
         blamed = ", ".join(f"{name} {share:.0%}" for name, share in row["variables"].items())
         reason = evidence(row["evidence"])[0].lower()
         span = f"{_time(row['start'])} to {_time(row['end'])}"
-        lines.append(f"  {row['entity']}  {span}  severity {row['severity']:.2f}  {reason}: {blamed}")
+        lines.append(f"  {row['entity']}  {span}  severity {severity(row['severity'])}  {reason}: {blamed}")
     return "\n".join(lines)
 
 

@@ -8,15 +8,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from tsadc.config import require, to_mapping, update
+from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import describe, provenance
-from tsadc.detectors.result import Evidence, Result, Threshold, assemble
+from tsadc.detectors.result import Evidence, Result, assemble
+from tsadc.detectors.threshold import CUSTOMARY, Threshold, calibrate, check, choose
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.io.frames import as_series
 from tsadc.io.reading import Reading, same_step, spell
@@ -31,22 +32,30 @@ MOST_CELLS = 2**22  # of a part of a large request: some 100 MB of values, score
 
 @dataclass(frozen=True)
 class Common:
-    """The settings that every detector has. `validation`: the share of observations set aside. `coverage`: the share of
-    its rows an observation needs to be used; lower it for records that are padded to one length."""
+    """The settings that every detector has. `contamination`: the share of anomalous training data, "auto": estimated.
+    `validation`: the share of observations set aside. `coverage`: the share of its rows an observation needs to be
+    used; lower it for records that are padded to one length."""
 
     length: int = 600
-    contamination: float = 0.1
+    contamination: float | Literal["auto"] = "auto"
     seed: int = 0
     validation: float = 0.2
     coverage: float = 0.5
     scaler: Scaler.Config = field(default_factory=Scaler.Config)
+    threshold: Threshold.Config = field(default_factory=Threshold.Config)
 
     def __post_init__(self) -> None:
         require(self.length >= 8, "length", "at least 8 time steps", self.length)
-        require(0 < self.contamination < 0.5, "contamination", "between 0 and 0.5, both excluded", self.contamination)
+        allowed = self.contamination == "auto" or 0 < self.contamination < 0.5
+        require(allowed, "contamination", "between 0 and 0.5, both excluded, or auto", self.contamination)
         require(0 <= self.seed < 2**63, "seed", "a whole number from 0", self.seed)
         require(0 < self.validation <= 0.5, "validation", "above 0 and at most 0.5", self.validation)
         require(0 < self.coverage <= 1, "coverage", "above 0 and at most 1", self.coverage)
+
+    @property
+    def assumed_contamination(self) -> float:
+        """For what needs a number before there are scores to estimate one from."""
+        return CUSTOMARY if self.contamination == "auto" else self.contamination
 
 
 @dataclass(frozen=True)
@@ -67,13 +76,13 @@ class Fitting:
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Detector(BaseEstimator, ABC):
+class Detector(Parameters, ABC):
     """Learns from unlabelled, contaminated series what is normal; says when, which variable and how sure.
 
     Parameters
     ----------
     length, contamination, seed
-        Steps per observation, estimated share of anomalous data, seed of all randomness. None: as `config` says.
+        Steps per observation, share of anomalous data or "auto", seed of all randomness. None: as `config` says.
     config
         The rest of the settings, a `Config` of the class. None: its defaults.
     """
@@ -85,7 +94,7 @@ class Detector(BaseEstimator, ABC):
     def __init__(
         self,
         length: int | None = None,
-        contamination: float | None = None,
+        contamination: float | Literal["auto"] | None = None,
         seed: int | None = None,
         config: Common | None = None,
     ) -> None:
@@ -109,6 +118,10 @@ class Detector(BaseEstimator, ABC):
     @abstractmethod
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """The inverse of `_state`."""
+
+    def _view_names(self) -> tuple[str, ...]:
+        """Of the scores that are fused into one, as evidence has them."""
+        return self.views
 
     def _adapt(self, history: Observations) -> None:
         """Learn what else belongs to an entity, from its normalised history. Most detectors keep nothing of it."""
@@ -144,6 +157,7 @@ class Detector(BaseEstimator, ABC):
         a share of the observations is set aside. `checkpoint` names a file from which `resume=True` goes on."""
         settings = self._asked()
         every, clock, scaler = self.examine(X)
+        check(settings.threshold, clock, settings.length)
         series, train, chosen = every.series, every, None
         if validation is None:
             chosen = _set_aside(len(train), settings.validation, settings.seed)
@@ -157,13 +171,12 @@ class Detector(BaseEstimator, ABC):
         self.clock_ = replace(clock, start=0)
         self.scaler_ = scaler
         self.provenance_ = provenance(self.name, every)
-        where = Path(checkpoint) if checkpoint is not None else None
         fingerprint = {"history": self.provenance_["data"], "validation": describe(held)}
-        fitting = Fitting(progress, where, resume, fingerprint)
+        fitting = Fitting(progress, Path(checkpoint) if checkpoint is not None else None, resume, fingerprint)
         self._fit(train.scaled(scaler), held.scaled(scaler), fitting)
         self.decision_scores_ = self._scores(every, progress)
-        scores = self._scores(held, progress) if chosen is None else self.decision_scores_[chosen]
-        self.threshold_ = self._threshold(scores)
+        self.validation_scores_ = self._scores(held, progress) if chosen is None else self.decision_scores_[chosen]
+        self._calibrate()
         return self
 
     @final
@@ -175,7 +188,7 @@ class Detector(BaseEstimator, ABC):
         clock = next((one.clock for one in series if one.clock.every), series[0].clock)
         self._check_intervals(series, clock)
         scaler = Scaler.fit(series, settings.scaler)
-        self._check_constant(scaler, series[0].names)
+        scaler.check_constant(series[0].names)
         observations = cut(series, settings.length, settings.coverage).observations
         self._check_amount(observations, series)
         return observations, clock, scaler
@@ -191,13 +204,25 @@ class Detector(BaseEstimator, ABC):
             raise DataError(f"The validation data holds no observation of {settings.length} rows; give more of it.")
         return held
 
+    @final
+    def set_threshold(self, *, contamination: float | Literal["auto"] | None = None, **threshold: Any) -> Self:
+        """Choose the threshold anew, as in `set_threshold(method="alarms", per_day=2)`. Nothing is retrained."""
+        self._require_fitted()
+        stated = {} if contamination is None else {"contamination": contamination}
+        settings = update(self.settings_, {"threshold": threshold, **stated})
+        check(settings.threshold, self.clock_, settings.length)
+        self.settings_ = settings
+        self._calibrate()
+        return self
+
+    def _calibrate(self) -> None:
+        asked = self.settings_
+        self.contamination_, self.normal_ = calibrate(self.decision_scores_, asked.contamination, asked.seed)
+        self.threshold_ = self._threshold(self.validation_scores_)
+
     def _threshold(self, scores: Floats) -> float:
-        """The quantile of the validation scores. A tail of fewer than two observations says nothing: then the training
-        scores join in."""
-        share = self.settings.contamination
-        if len(scores) * share < 2:
-            scores = np.concatenate([scores, self.decision_scores_])
-        return float(np.quantile(scores, 1 - share))
+        how, length = self.settings_.threshold, self.settings_.length
+        return choose(how, self.contamination_, self.normal_, (scores, self.decision_scores_), self.clock_, length)
 
     @property
     def labels_(self) -> NDArray[np.int64]:
@@ -264,11 +289,11 @@ class Detector(BaseEstimator, ABC):
         return assemble(
             observations,
             evidence,
-            Threshold(self.threshold_, float(np.median(self.decision_scores_))),
+            Threshold(self.threshold_, float(np.median(self.decision_scores_)), self.normal_),
             merge=max(2, round(0.05 * self.settings.length)),
             expected=expected if len(expected) == len(evidence) else None,
             left_out=left_out,
-            views=self.views,
+            views=self._view_names(),
         )
 
     @final
@@ -347,17 +372,6 @@ class Detector(BaseEstimator, ABC):
                     f"{one.entity!r} is sampled every {spell(one.clock.every)}, but {spell(expected.every)} was "
                     f"expected; {same_step(expected.every)}."
                 )
-
-    def _check_constant(self, scaler: Scaler, names: tuple[str, ...]) -> None:
-        if scaler.constant.all():
-            raise DataError("Every variable of the history is constant; there is nothing to learn from.")
-        if scaler.constant.any():
-            still = [name for name, constant in zip(names, scaler.constant, strict=True) if constant]
-            warnings.warn(
-                f"Constant throughout the history: {', '.join(still)}; any change will count as unusual.",
-                TsadcNotice,
-                stacklevel=4,
-            )
 
     def _check_amount(self, train: Observations, series: tuple[Series, ...]) -> None:
         if len(train) >= LEAST_OBSERVATIONS:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tsadc.detectors.threshold import Threshold
 from tsadc.series import Booleans, Floats, Observations, Series
 from tsadc.windows import runs, section, stitch
 
@@ -28,19 +29,6 @@ class Evidence:
     contributions: Floats  # (variable, time), >= 0
     causes: Floats  # (time,): position in `views` of the loudest one
     expected: Floats | None = None  # (variable, time), in z units
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """Where normal ends: the threshold itself, and the median score of the training observations as the origin."""
-
-    value: float
-    middle: float
-
-    def severity(self, score: float) -> float:
-        """0 at the threshold, 1/2 at twice its distance from the median, towards 1 beyond."""
-        excess = (score - self.value) / max(self.value - self.middle, 1e-12)
-        return 1.0 - 1.0 / (1.0 + max(excess, 0.0))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from safetensors.numpy import save as save_arrays
 from tsadc.config import build, to_mapping
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector
+from tsadc.detectors.threshold import Contamination, Normal
 from tsadc.errors import ConfigError, ModelFileError
 from tsadc.io.folders import new_folder
 from tsadc.scale import Scaler
@@ -31,6 +32,7 @@ def save(detector: Detector, path: Path) -> None:
     """Write the model folder `path`, which must not exist."""
     arrays = {name: np.ascontiguousarray(array) for name, array in detector._state().items()}
     arrays["decision_scores"] = detector.decision_scores_
+    arrays["validation_scores"] = detector.validation_scores_
     data = save_arrays(arrays)
     settings = {
         "format": FORMAT,
@@ -39,6 +41,7 @@ def save(detector: Detector, path: Path) -> None:
         "variables": list(detector.variables_),
         "clock": asdict(detector.clock_),
         "threshold": detector.threshold_,
+        "contamination": asdict(detector.contamination_),
         "arrays": hashlib.sha256(data).hexdigest(),
         "provenance": detector.provenance_,
         "scaler": detector.scaler_.to_mapping(),
@@ -101,10 +104,12 @@ def read_settings(folder: Path) -> dict[str, Any]:
 def _check(settings: Mapping[str, Any]) -> None:
     """Refuse values that would load and then give nonsense."""
     variables, clock, scaler = settings["variables"], settings["clock"], settings["scaler"]
+    found = settings["contamination"]
     every = [scaler["pooled"], *scaler["entities"].values()]
     shapes = [np.shape(own[name]) for own in every for name in ("center", "scale")] + [np.shape(scaler["floor"])]
     expected = {
         "threshold": np.isfinite(settings["threshold"]),
+        "contamination": 0 <= found["low"] <= found["share"] <= found["high"] <= 0.5,
         "variables": len(variables) == len(set(variables)) > 1,
         "clock": all(isinstance(number, int) for number in (clock["start"], clock["interval"], clock.get("pace") or 0))
         and clock["interval"] > 0
@@ -127,6 +132,9 @@ def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) 
     detector.scaler_ = Scaler.from_mapping(settings["scaler"], detector.settings.scaler)
     detector.provenance_ = settings["provenance"]
     detector.decision_scores_ = arrays.pop("decision_scores")
+    detector.validation_scores_ = arrays.pop("validation_scores")
+    detector.contamination_ = Contamination(**settings["contamination"])
+    detector.normal_ = Normal(detector.decision_scores_, detector.contamination_.share)
     detector._restore(arrays)
     detector.threshold_ = float(settings["threshold"])
     return detector

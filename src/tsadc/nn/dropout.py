@@ -24,7 +24,7 @@ class Dropout(nn.Module):
         if not self.training or self.level == 0:
             return x
         draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
-        draws.random_(-(2**63), None, generator=getattr(_current, "generator", None))
+        draws.random_(-(2**63), None, generator=generator_in_use())
         kept = draws.view(torch.int16)[: x.numel()].view(x.shape) >= self.level - LEVELS // 2
         return x * kept * (LEVELS / (LEVELS - self.level))
 
@@ -32,10 +32,15 @@ class Dropout(nn.Module):
 _current = threading.local()
 
 
+def generator_in_use() -> torch.Generator | None:
+    """What dropout draws from in this thread; None: torch's own."""
+    return getattr(_current, "generator", None)
+
+
 @contextmanager
 def drawing_from(generator: torch.Generator) -> Iterator[None]:
     """Within, and in this thread, dropout draws from `generator`."""
-    before = getattr(_current, "generator", None)
+    before = generator_in_use()
     _current.generator = generator
     try:
         yield

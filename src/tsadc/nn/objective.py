@@ -26,8 +26,9 @@ CELLS = 2**17  # of a micro-batch: enough to keep an operation busy, few enough 
 class Trainable(Protocol):
     """What a network offers to be trained: an `nn.Module` with two methods more.
 
-    It may also offer `parameter_groups(config)`, the groups for AdamW; see `tsadc.nn.train.parameter_groups`. What it
-    caches in `eval()` it must drop in `train()`: weights change in between.
+    It may also offer `parameter_groups(config)`, the groups for AdamW, see `tsadc.nn.train.parameter_groups`; and
+    `begin_epoch(number)`, told from 1 before each, for losses that change as training goes on. What it caches in
+    `eval()` it must drop in `train()`: weights change in between.
     """
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -58,6 +59,13 @@ def derive(*key: int) -> int:
     """A seed for torch, well mixed from small numbers such as (seed, epoch, purpose)."""
     # With its length: SeedSequence pads with zeros, so that (1,) and (1, 0) would be the same.
     return int(np.random.SeedSequence((len(key), *key)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def begin_epoch(network: Trainable, number: int) -> None:
+    """Tell a network that wants to know."""
+    told = getattr(network, "begin_epoch", None)
+    if told is not None:
+        told(number)
 
 
 def evaluate(

@@ -24,7 +24,8 @@ class Operations(TorchDispatchMode):
     """Counts what runs within it, in this thread.
 
     `calls`: by name, without views. `products`: floating-point operations of matrix products and convolutions.
-    `transforms`: those of Fourier transforms, by the usual 2.5 n log2 n of a real one. `written`: bytes of results.
+    `transforms`: those of Fourier transforms, by the usual 2.5 n log2 n of a real one. `written`: bytes of results, by
+    the name of the operation.
     """
 
     def __init__(self) -> None:
@@ -32,7 +33,7 @@ class Operations(TorchDispatchMode):
         self.calls: Counter[str] = Counter()
         self.products = 0
         self.transforms = 0.0
-        self.written = 0
+        self.written: Counter[str] = Counter()
 
     @property
     def flops(self) -> float:
@@ -59,5 +60,5 @@ class Operations(TorchDispatchMode):
             self.transforms += TRANSFORMS[name] * count * size * math.log2(max(size, 2))
         results = out if isinstance(out, tuple | list) else (out,)
         if not name.endswith("_"):
-            self.written += sum(one.numel() * one.element_size() for one in results if isinstance(one, Tensor))
+            self.written[name] += sum(one.numel() * one.element_size() for one in results if isinstance(one, Tensor))
         return out

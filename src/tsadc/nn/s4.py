@@ -19,6 +19,7 @@ from tsadc.errors import ConfigError
 from tsadc.nn import ssm
 from tsadc.nn.dropout import Dropout
 from tsadc.nn.pointwise import mix
+from tsadc.nn.recompute import recomputed
 
 KernelName = Literal["dplr", "diagonal"]
 CACHED = 4
@@ -131,7 +132,8 @@ class S4(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`x` (batch, channel, time) -> the same shape; any time length."""
-        return self._mix(x, self._convolve(x))
+        convolve = self._convolution(x.shape[-1])
+        return recomputed(lambda x: self._mix(x, convolve(x)), x)
 
     def initial_state(self, batch: int) -> Tensor:
         """The state before the first time step, (batch, channel, N/2) complex128."""
@@ -161,18 +163,18 @@ class S4(nn.Module):
         """The parameters that `circle` is made from."""
         return [self.D, *self.space.parameters()]
 
-    def _convolve(self, x: Tensor) -> Tensor:
-        length, given = x.shape[-1], self.given
-        if given is not None:
-            return ssm.filter_circle(x, *given(length))
-        if torch.is_grad_enabled():
-            return ssm.filter_circle(x, self.circle(length))
+    def _convolution(self, length: int) -> Callable[[Tensor], Tensor]:
+        """The convolution of inputs of `length`, its filter made."""
+        if self.given is not None or torch.is_grad_enabled():
+            filters = (self.circle(length),) if self.given is None else self.given(length)
+            return lambda x: ssm.filter_circle(x, *filters)
 
         def spectrum() -> tuple[Tensor, int]:
             circle = self.circle(length)
             return torch.fft.rfft(circle), circle.shape[-1]
 
-        return ssm.filter_spectrum(x, *self._kept(length, spectrum))
+        kept = self._kept(length, spectrum)
+        return lambda x: ssm.filter_spectrum(x, *kept)
 
     def _kept(self, name: object, make: Callable[[], T]) -> T:
         """What `make` returns, from the cache if in eval mode, without gradients and with unchanged parameters."""

@@ -168,15 +168,6 @@ def dplr_kernel(log_dt: Tensor, Lambda: Tensor, P: Tensor, B: Tensor, C: Tensor,
     return (k_CB - multiply(k_CP, feedback)).reshape(*C.shape[:-1], length)
 
 
-def convolve(x: Tensor, kernel: Tensor, D: Tensor) -> Tensor:
-    """`x` (batch, channel, time) through `kernel` (channel, time), or (2, channel, time) both ways, and `D` (channel,).
-
-    y[t] = Σ_{s<=t} K0[t-s] x[s] + Σ_{s>t} K1[s-t-1] x[s] + D x[t]: the backward kernel starts one step ahead, so the
-    present counts once.
-    """
-    return filter_circle(x, two_sided(kernel, D, x.shape[-1]))
-
-
 def filter_circle(x: Tensor, circle: Tensor, spectrum: Tensor | None = None) -> Tensor:
     """`x` (batch, channel, time) through the filter that `two_sided` gives; its `rfft`, where it is known already."""
     out: Tensor = _Convolution.apply(x, circle, torch.fft.rfft(circle.detach()) if spectrum is None else spectrum)
@@ -184,7 +175,12 @@ def filter_circle(x: Tensor, circle: Tensor, spectrum: Tensor | None = None) -> 
 
 
 def two_sided(kernel: Tensor, D: Tensor, length: int) -> Tensor:
-    """The kernel of `convolve` as a circle of lags 0, 1, ..., -2, -1 for `length` steps; D is part of lag 0."""
+    """The filter of `kernel` (channel, time), or (2, channel, time) both ways, and `D` (channel,), as a circle of lags
+    0, 1, ..., -2, -1 for `length` steps.
+
+    y[t] = Σ_{s<=t} K0[t-s] x[s] + Σ_{s>t} K1[s-t-1] x[s] + D x[t]: the backward kernel starts one step ahead, so the
+    present counts once.
+    """
     forward = (kernel if kernel.dim() == 2 else kernel[0])[..., :length]
     size = fft_size(2 * length - 1)
     circle = F.pad(forward, (0, size - forward.shape[-1])) + F.pad(D.unsqueeze(-1), (0, size - 1))

@@ -230,6 +230,7 @@ class _Run:
         totals: dict[str, float] = {}
         means: dict[str, float] = {}
         self.network.train()
+        objective.begin_epoch(self.network, number)
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(objective.derive(self.seed, number, objective.DROPOUT, self.world.rank))
             for first in range(0, len(order), self.config.batch):

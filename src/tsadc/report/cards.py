@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tsadc.report.axes import plain, time_ticks, value_ticks
 from tsadc.report.charts import drawing, envelope, level_line, line, place, time_axis
 from tsadc.report.findings import Finding, Findings, Track
 from tsadc.report.markup import Html, element, join, name
-from tsadc.report.words import evidence, number, percent, severity_word
+from tsadc.report.words import evidence, number, percent, severity, severity_word
 from tsadc.series import Floats
 
 MOST = 30
@@ -46,8 +48,9 @@ def _card(finding: Finding) -> Html:
 
 
 def _severity(finding: Finding) -> Html:
-    text = f"{severity_word(finding.severity)}, {finding.severity:.2f}"
-    bar = element("span", element("i", style=f"width:{100 * finding.severity:.4g}%"), class_="bar", aria_hidden="true")
+    text = f"{severity_word(finding.severity)}, {severity(finding.severity)}"
+    decades = -math.log10(max(1 - finding.severity, 1e-4))  # each as long as the other: 0.9, 0.99, 0.999, 0.9999
+    bar = element("span", element("i", style=f"width:{25 * decades:.4g}%"), class_="bar", aria_hidden="true")
     return element("span", bar, text, class_="severity", title=f"severity {text}; score {number(finding.score)}")
 
 

@@ -112,7 +112,7 @@ class Findings:
         return dict(sorted(ordered.items(), key=lambda item: -item[1]))
 
     def height(self, score: Floats) -> Floats:
-        """Scores as 0 to 1: the threshold at 1/2; above it one half of the severity is added."""
+        """Scores as 0 to 1: the threshold at 1/2, twice as far from the median training score at 3/4."""
         low, origin = self._scale
         below = 0.5 * (score - low) / max(self.threshold - low, 1e-12)
         excess = np.maximum(score - self.threshold, 0.0) / max(self.threshold - origin, 1e-12)

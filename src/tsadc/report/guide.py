@@ -5,8 +5,8 @@ from __future__ import annotations
 from tsadc.report.markup import Html, element, join
 
 OVERVIEW = (
-    "The score of every entity over time, highest value per column. The line is the threshold; above it the height is "
-    "the severity. Hatched parts were not scored. Marked intervals lead to their cards."
+    "The score of every entity over time, highest value per column. The line is the threshold; the farther above "
+    "it, the more the height is compressed. Hatched parts were not scored. Marked intervals lead to their cards."
 )
 VARIABLES = (
     "How often each variable was named and was the main cause, and when it contributed. The maps show the highest "
@@ -17,13 +17,14 @@ GUIDE = (
     ("Score", "How far a moment is from what the detector learnt to be normal; higher is more unusual."),
     (
         "Threshold",
-        "The score from which a moment counts as unusual. It was set on unlabelled history, from the share of "
-        "anomalous data that was assumed there; no labels were used.",
+        "The score from which a moment counts as unusual. It was set on the scores of unlabelled history; no labels "
+        "were used. What is said of normal observations is about those of the history, without the part of it that "
+        "is taken to be anomalous.",
     ),
     (
         "Severity",
-        "0 at the threshold, 0.5 twice as far from the typical score as the threshold is, towards 1 beyond. "
-        "Below 0.33 is called slight, from 0.67 severe.",
+        "The share of normal observations with a lower score: at 0.99, 1 in 100 of them scores higher. Beyond the "
+        "scores of the history it is extrapolated. Below 0.99 is called slight, from 0.999 severe.",
     ),
     (
         "Share of blame",

@@ -14,7 +14,7 @@ from tsadc.report.cards import MOST
 from tsadc.report.findings import Finding, Findings
 from tsadc.report.markup import Html, element, join, name
 from tsadc.report.tables import blame_text
-from tsadc.report.words import DASH, count, evidence, number, percent
+from tsadc.report.words import DASH, count, evidence, number, percent, severity
 
 LISTED = 1000
 HIGHER_IS_BETTER = frozenset({"auroc", "ap", "average precision", "apr", "f1", "precision", "recall"})
@@ -64,7 +64,7 @@ def _row(finding: Finding) -> Html:
             finding.stop * finding.track.series.clock.interval + finding.track.series.clock.start,
         ),
         (finding.duration, duration),
-        (f"{finding.severity:.2f}", finding.severity),
+        (severity(finding.severity), finding.severity),
         (number(finding.score), finding.score),
         (evidence(finding.evidence)[0], None),
         (join(name(cause[0]), f" {percent(cause[1])}") if cause else DASH, None),

@@ -10,7 +10,7 @@ from tsadc.report.axes import time_ticks
 from tsadc.report.charts import area, drawing, edges, highest, level_line, place, time_axis
 from tsadc.report.findings import Finding, Findings, Track
 from tsadc.report.markup import Html, element, join, name
-from tsadc.report.words import Times, count
+from tsadc.report.words import Times, count, severity
 from tsadc.series import Clock, Truth
 
 COLUMNS = 400
@@ -100,7 +100,9 @@ def _mark(finding: Finding, rows: int, listed: int) -> Html:
     if finding.rank > listed:
         return element("i", class_="mark", style=style)
     cause = next(iter(finding.shares), "")
-    text = f"No. {finding.rank}: {finding.when}, severity {finding.severity:.2f}" + (f", {cause}" if cause else "")
+    text = f"No. {finding.rank}: {finding.when}, severity {severity(finding.severity)}" + (
+        f", {cause}" if cause else ""
+    )
     return element("a", class_="mark", style=style, href=finding.link, title=text, aria_label=text)
 
 

@@ -100,9 +100,17 @@ def percent(share: float) -> str:
     return f"{value:.1f}{THIN}%" if 0 < value < 9.95 else f"{value:.0f}{THIN}%"
 
 
-def severity_word(severity: float) -> str:
-    """Thirds of the scale; 1/2 is twice as far from the median as the threshold is."""
-    return "slight" if severity < 1 / 3 else "clear" if severity < 2 / 3 else "severe"
+def severity(value: float) -> str:
+    """With as many decimals as tell it from 1, rounded down; beyond four they say nothing."""
+    if value > 0.9999:
+        return "> 0.9999"
+    decimals = max(2, int(np.ceil(-np.log10(1 - value) - 1e-9)))
+    return f"{np.floor(value * 10**decimals + 1e-6) / 10**decimals:.{decimals}f}"
+
+
+def severity_word(value: float) -> str:
+    """Of normal observations more than 1 in 100 score higher than what is slight, at most 1 in 1,000 than severe."""
+    return "slight" if value < 0.99 else "clear" if value < 0.999 else "severe"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tsadc.detectors.head import head
+from tsadc.detectors.head.fusion import Fusion
 from tsadc.detectors.head.head import Head
 from tsadc.detectors.store import load
 from tsadc.detectors.views.fused import Config, Views
@@ -167,7 +168,9 @@ def test_residuals_of_a_model_are_views_of_their_own():
     found = made.evidence("series", z, (cells,), expected=z / 2)
     largest = max(np.mean(np.sort(np.abs(z[1:, t]) / 2)[-3:]) for t in range(LENGTH))
     log = np.log(0.1 + largest) - made.known.extremes[2].entities["series"]
-    assert found.views["half"] == pytest.approx(made.fusion.weight[2] * (log - made.fusion.middle[2]), abs=1e-5)
+    fusion = made.fusion
+    beyond = max(log - fusion.top[2] - np.log(3), 0) * max(1 - fusion.weight[2], 0)
+    assert found.views["half"] == pytest.approx(fusion.weight[2] * (log - fusion.middle[2]) + beyond, abs=1e-5)
     assert found.expected is not None
     assert found.steps.argmax() == 50
     again = Head.restore(made.state(), head.Config(kernels=16), VARIABLES, LENGTH, ("half",))
@@ -182,3 +185,13 @@ def test_adapting_asks_the_model_too():
     new = cut((Series(5 * plant(9, 8).reshape(-1, VARIABLES), tuple("abcde"), entity="new"),), LENGTH).observations
     made.adapt(new, halved)
     assert made.known.extremes[2].typical("new") > 3 * made.known.extremes[2].typical("series")
+
+
+def test_shapes_are_trusted_where_training_observations_are_few():
+    history = cut((Series(plant(40, 7).reshape(-1, VARIABLES), tuple("abcde")),), LENGTH).observations
+    made = Head.fit((history,), head.Config(kernels=16), 0)
+    summaries = [made.ruler(history.read(i), ()).summary for i in range(40)]
+    plain, trust = Fusion.fit(np.stack([made.known.score("series", one) for one in summaries])), np.ones(7)
+    trust[3] = 1 + 100 / 40
+    expected = plain.weight * trust / (plain.weight * trust).mean()
+    np.testing.assert_allclose(made.fusion.weight, expected)

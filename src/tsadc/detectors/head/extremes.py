@@ -36,7 +36,7 @@ class Extremes:
     @classmethod
     def fit(cls, heights: Sequence[float], entities: Sequence[str]) -> Self:
         """From the heights of training observations and their entities."""
-        known = cls(float(np.log(SOFT + np.median(heights))), {})
+        known = cls(_reach(np.asarray(heights)) or 0.0, {})
         known.adapt(heights, entities)
         return known
 
@@ -45,8 +45,9 @@ class Extremes:
         owner, found = np.array(entities), np.array(heights)
         for name in dict.fromkeys(entities):
             mine = found[owner == name]
-            if len(mine) >= LEAST_HISTORY:
-                self.entities[name] = float(np.log(SOFT + np.median(mine)))
+            reach = _reach(mine)
+            if len(mine) >= LEAST_HISTORY and reach is not None:
+                self.entities[name] = reach
 
     def __call__(self, entity: str, steps: Floats) -> Floats:
         """s from the `tops` of an observation of `entity`, or some of them; NaN where nothing was measured."""
@@ -76,5 +77,11 @@ def tops(cells: Floats) -> Floats:
 
 
 def height(steps: Floats) -> float:
-    """Of an observation, from its `tops`."""
-    return float(np.quantile(steps[np.isfinite(steps)], SHARE))
+    """Of an observation, from its `tops`; NaN if it has none."""
+    known = steps[np.isfinite(steps)]
+    return float(np.quantile(known, SHARE)) if len(known) else float("nan")
+
+
+def _reach(heights: Floats) -> float | None:
+    known = heights[np.isfinite(heights)]
+    return float(np.log(SOFT + np.median(known))) if len(known) else None

@@ -14,9 +14,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-import scipy.fft
 from numpy.typing import NDArray
-from scipy.signal.windows import hann
 
 from tsadc.series import Floats, Observations
 
@@ -84,7 +82,7 @@ class Bands:
 
     def __init__(self, variables: int, length: int) -> None:
         self.owners: Owners = (np.arange(variables * BANDS), np.repeat(np.arange(variables), BANDS))
-        self.window = hann(length, sym=False)
+        self.window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(length) / length)  # Hann, periodic
         bins = np.arange(length // 2 + 1)
         # Octaves down from the Nyquist frequency (band 0); the last band takes the rest.
         octave = np.floor(np.log2(length / np.maximum(2 * bins, 1)))
@@ -94,7 +92,7 @@ class Bands:
 
     def __call__(self, z: Floats) -> Floats:
         measured = np.isfinite(z)
-        spectrum = scipy.fft.rfft(np.where(measured, z, 0).astype(np.float64) * self.window, axis=1)
+        spectrum = np.fft.rfft(np.where(measured, z, 0).astype(np.float64) * self.window, axis=1)
         energy = (np.square(spectrum.real) + np.square(spectrum.imag)) @ self.weights
         weight = (measured @ np.square(self.window))[:, None]
         power = np.where(weight > 0, energy / np.where(weight > 0, weight, 1), np.nan)

@@ -42,6 +42,7 @@ STEPWISE = ("deviation", "combination")  # before the residuals
 WHOLE = ("correlation", "shape", *local.KINDS)  # after them
 NEAR = 0.02  # distances below this are none
 MOST_BLAME = 1e6
+FEW = 100  # training observations
 Residuals = Sequence[Floats]  # each (variable, time), >= 0, in z units; NaN where there is nothing to compare
 Model = Callable[[Iterable[Floats]], Iterator[Residuals]]  # of observations (variable, time), one by one
 
@@ -174,10 +175,12 @@ class Head:
         found = list(chain.from_iterable(_summaries(ruler, part, model) for part in some))
         entities = [part.entity(i) for part in some for i in range(len(part))]
         kept = np.ones(len(found), dtype=bool)
+        # The tails of few scores tell little of the views. Shapes are compared as a whole, and need fewest to be known.
+        trust = np.where(np.array(names_of(names)) == "shape", 1 + FEW / len(found), 1.0)
         for _ in range(2):
             known = Known.fit(found, entities, kept, config.neighbours)
             scores = np.stack([known.score(name, one) for name, one in zip(entities, found, strict=True)])
-            fusion = Fusion.fit(scores)
+            fusion = Fusion.fit(scores, trust)
             kept = lowest(fusion(scores), config.keep)
         return cls(ruler, known, fusion, names)
 
@@ -187,6 +190,12 @@ class Head:
             if len(mine) >= LEAST_HISTORY:
                 found = list(_summaries(self.ruler, history.take(np.asarray(mine)), model))
                 self.known.adapt(history.entity(mine[0]), found)
+
+    def scores(self, observations: Observations, model: Model | None = None) -> Floats:
+        """Of each normalised observation, without what explains it."""
+        found = _summaries(self.ruler, observations, model)
+        rows = [self.known.score(observations.entity(i), one) for i, one in enumerate(found)]
+        return self.fusion(np.stack(rows))
 
     def evidence(self, entity: str, z: Floats, residuals: Residuals = (), expected: Floats | None = None) -> Evidence:
         """Of one normalised observation (variable, time)."""

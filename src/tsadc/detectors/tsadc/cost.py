@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from tsadc.detectors.tsadc import scoring
 from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.detectors.tsadc.scoring import Examiner
 
@@ -29,7 +30,7 @@ class Estimate:
 def estimate(observations: int, variables: int, config: Config) -> Estimate:
     """Time and memory for a fit on so many observations of so many variables."""
     training = config.training
-    network = TSADC(config=config)._network(variables)
+    network = TSADC(config=config)._build(variables)
     size = min(training.micro_batch or training.batch, training.batch)
     x = torch.randn(size, variables, config.length, generator=torch.Generator().manual_seed(0))
     before = _peak()
@@ -39,11 +40,12 @@ def estimate(observations: int, variables: int, config: Config) -> Estimate:
         torch.stack(list(network.losses(drawn).values())).sum().backward()
 
     def score() -> None:
-        examiner.residuals(x[0].numpy())
+        with torch.no_grad():
+            examiner(x[0].numpy())
 
     per_observation = _timed(update) / size
     network.eval()
-    examiner = Examiner(network, config.scoring, variables=variables, length=config.length, seed=0)
+    examiner = Examiner(network, config.scoring, scoring.VIEWS, variables=variables, length=config.length, seed=0)
     per_score = _timed(score)
     trained = math.ceil(observations * (1 - config.validation))
     # A validation pass has no backward half, which takes about two thirds of an update.

@@ -34,7 +34,7 @@ class Decontaminator(nn.Module):
         observation (zeros), with noise everywhere. `loss`: on the hidden cells, or on the entire observation.
         `at`: diffusion steps trained at: all alike (`uniform`), or only the one that is estimated from (`last`)."""
 
-        channels: int = 48
+        channels: int = 32
         blocks: int = 2
         state: int = 32
         kernel: KernelName = "diagonal"

@@ -29,7 +29,7 @@ class Dependencies(nn.Module):
         the graph), so that copying the input is no way out;
         `identity` lets the network know which variable it looks at. The paper has neither, and zeta = 0.6."""
 
-        features: int = 32
+        features: int = 16
         layers: int = 1
         state: int = 32
         kernel: KernelName = "diagonal"

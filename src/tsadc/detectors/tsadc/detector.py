@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
-from tsadc.config import require, to_mapping, update
-from tsadc.detectors.base import Common, Detector, Fitting, Scored
+from tsadc.config import require
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.tsadc import scoring
 from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
 from tsadc.detectors.tsadc.network import Network
-from tsadc.detectors.tsadc.scoring import Residuals
-from tsadc.errors import ConfigError
 from tsadc.nn.masks import masked_length
-from tsadc.nn.objective import derive
-from tsadc.nn.threads import spread
-from tsadc.nn.train import Training, train
-from tsadc.series import Observations
-
-CALIBRATION = 128  # training observations that set the scale of the views; medians and quartiles need no more
+from tsadc.nn.train import Training
+from tsadc.series import Floats
 
 
 @dataclass(frozen=True)
-class Config(Common):
+class Config(ResidualConfig):
     """All settings of TSAD-C. `hidden` is the share of steps a training mask hides; None hides `contamination` of them,
-    as the paper does."""
+    as the paper does. `decontaminate`: module 2 learns from what module 1 makes of an observation, or from the
+    observation itself."""
 
-    hidden: float | None = 0.1
+    presets: ClassVar[tuple[str, ...]] = ("paper", "tiny")
+
+    hidden: float | None = 0.2
+    decontaminate: bool = True
     squash: bool = True
     joint: bool = False
     decontaminator: Decontaminator.Config = field(default_factory=Decontaminator.Config)
@@ -41,7 +35,7 @@ class Config(Common):
     scoring: scoring.Config = field(default_factory=scoring.Config)
     training: Training = field(
         default_factory=lambda: Training(
-            epochs=30, batch=16, learning_rate=3e-3, warmup_epochs=1, patience=8, ema=0.99, weight_decay=1e-2
+            epochs=12, batch=16, learning_rate=3e-3, warmup_epochs=1, patience=8, ema=0.99, weight_decay=1e-2
         )
     )
 
@@ -52,17 +46,10 @@ class Config(Common):
         require(chain <= most, "scoring.steps", f"at most the {most} of decontaminator.diffusion.steps", chain)
 
     @classmethod
-    def preset(cls, name: str) -> Self:
-        """`default`, `paper` or `tiny`."""
-        made: dict[str, Callable[[], Self]] = {"default": cls, "paper": cls.paper, "tiny": cls.tiny}
-        if name not in made:
-            raise ConfigError(f"A preset is one of {', '.join(made)}, but got {name!r}.")
-        return made[name]()
-
-    @classmethod
     def paper(cls) -> Self:
         """The paper's method at the published widths; `docs/fidelity.md` says what it leaves open."""
         return cls.with_settings(
+            contamination=0.1,
             hidden=None,
             squash=False,
             joint=True,
@@ -94,7 +81,9 @@ class Config(Common):
                 "identity": False,
                 "weights": {"smooth": 1.0, "sparse": 0.05, "connect": 0.5},
             },
-            scoring={"head": "paper", "masks": 0, "steps": 0, "weights": (0.01, 1.2)},
+            head="paper",
+            selected=1.0,
+            scoring={"masks": 0, "steps": 0, "weights": (0.01, 1.2)},
             training=asdict(Training(micro_batch=1)),
         )
 
@@ -107,97 +96,43 @@ class Config(Common):
             training={"epochs": 5},
         )
 
-    @classmethod
-    def with_settings(cls, **settings: Any) -> Self:
-        """The defaults with some settings replaced, nested ones included."""
-        changed: Self = update(cls(), settings)
-        return changed
 
-
-class TSADC(Detector):
+class TSADC(ResidualDetector):
     """Anomalies in multivariate series whose unlabelled training data already contains some.
 
-    >>> detector = TSADC(length=600, contamination=0.1, seed=0).fit(history)   # doctest: +SKIP
-    >>> detector.detect(new).intervals                                        # doctest: +SKIP
+    >>> detector = TSADC(length=600, seed=0).fit(history)   # doctest: +SKIP
+    >>> detector.detect(new).intervals                     # doctest: +SKIP
     """
 
     name: ClassVar[str] = "tsadc"
-    views: ClassVar[tuple[str, ...]] = scoring.VIEWS
     Config: ClassVar[type[Config]] = Config
 
-    def _fit(self, train_part: Observations, validation: Observations, fitting: Fitting) -> None:
-        settings = self.settings
-        network = self._network(len(train_part.names))
-        # The loop itself watches over the settings of training and the seed.
-        essential = {name: value for name, value in to_mapping(settings).items() if name not in ("training", "seed")}
-        history = train(
-            network,
-            train_part,
-            validation,
-            settings.training,
-            seed=settings.seed,
-            progress=fitting.progress,
-            checkpoint=fitting.checkpoint,
-            resume=fitting.resume,
-            fingerprint={"data": dict(fitting.fingerprint), "settings": essential},
-        )
-        self.network_, self.history_ = network, history
-        self.provenance_["training"] = history.as_dict()
-        self.head_ = self._head(train_part, fitting.progress)
-
-    def _head(self, history: Observations, progress: Callable[[Any], None] | None) -> scoring.Head:
-        """The default puts views on one scale, learnt from training observations; the paper's adds them as they are."""
-        config = self.settings.scoring
-        if config.head == "paper":
-            return scoring.Head(config, np.zeros(len(self.views)), np.ones(len(self.views)))
-        some = np.linspace(0, len(history) - 1, min(len(history), CALIBRATION)).astype(int)
-        found = spread(self._examiner().residuals, (history.read(int(i)) for i in some))
-        return scoring.Head.fit(config, _counted(found, len(some), progress))
-
-    def _score(self, observations: Observations) -> Iterator[Evidence]:
-        read = (observations.read(i) for i in range(len(observations)))
-        for found in spread(self._examiner().residuals, read):
-            yield self.head_.evidence(found)
-
-    def _state(self) -> dict[str, NDArray[Any]]:
-        weights = {f"network.{name}": tensor.numpy() for name, tensor in self.network_.state_dict().items()}
-        return {**weights, **self.head_.state()}
-
-    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self.head_ = scoring.Head.restore(self.settings.scoring, state)
-        self.network_ = self._network(len(self.variables_))
-        weights = {name: torch.from_numpy(array) for name, array in state.items() if name.startswith("network.")}
-        self.network_.load_state_dict({name.removeprefix("network."): tensor for name, tensor in weights.items()})
-        self.network_.eval()
+    def _names(self) -> tuple[str, ...]:
+        return scoring.VIEWS if self.settings.head == "paper" else self.settings.scoring.residuals
 
     def _network(self, variables: int) -> Network:
         settings = self.settings
-        hidden = settings.contamination if settings.hidden is None else settings.hidden
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(settings.seed, 0))
-            return Network(
-                settings.decontaminator,
-                settings.dependencies,
-                variables=variables,
-                masked_length=masked_length(hidden, settings.length),
-                squash=settings.squash,
-                joint=settings.joint,
-            )
+        hidden = settings.assumed_contamination if settings.hidden is None else settings.hidden
+        return Network(
+            settings.decontaminator,
+            settings.dependencies,
+            variables=variables,
+            masked_length=masked_length(hidden, settings.length),
+            squash=settings.squash,
+            joint=settings.joint,
+            decontaminate=settings.decontaminate,
+        )
 
-    def _examiner(self) -> scoring.Examiner:
+    def _examiner(self) -> Callable[[Floats], Examined]:
         settings = self.settings
         return scoring.Examiner(
             self.network_,
             settings.scoring,
+            self._names(),
             variables=len(self.variables_),
             length=settings.length,
             seed=settings.seed,
         )
 
-
-def _counted(found: Iterator[Residuals], total: int, progress: Callable[[Any], None] | None) -> Iterator[Residuals]:
-    """What is found, one by one, so that no two are held; `progress` hears of each."""
-    for done, one in enumerate(found, start=1):
-        yield one
-        if progress is not None:
-            progress(Scored(done, total))
+    def _pooled(self, z: Floats, found: Examined) -> Evidence:
+        return scoring.papers(self.settings.scoring.weights, z, found)

@@ -17,7 +17,8 @@ from tsadc.nn.train import Training, parameter_groups
 
 class Network(nn.Module):
     """Decontaminator and Dependencies. `squash` feeds them asinh(z), so that an extreme value is large but not huge;
-    `joint` lets the reconstruction loss reach the Decontaminator, as the paper's total loss does."""
+    `joint` lets the reconstruction loss reach the Decontaminator, as the paper's total loss does. Without
+    `decontaminate`, Dependencies learns from what was measured, anomalies included."""
 
     def __init__(
         self,
@@ -28,11 +29,13 @@ class Network(nn.Module):
         masked_length: int,
         squash: bool,
         joint: bool,
+        decontaminate: bool = True,
     ) -> None:
         super().__init__()
         self.decontaminator = Decontaminator(decontaminator, variables)
         self.dependencies = Dependencies(dependencies, variables)
-        self.masked_length, self.squash, self.joint = masked_length, squash, joint
+        self.masked_length, self.squash = masked_length, squash
+        self.joint, self.decontaminate = joint, decontaminate
 
     def enter(self, z: Tensor) -> Tensor:
         """From z units to what the networks see."""
@@ -74,6 +77,8 @@ class Network(nn.Module):
         else:
             noise_loss, prediction = model.loss(x, measured, observed, last, noise)
             decontaminated = model.estimate(x, observed, noise, prediction)
+        if not self.decontaminate:
+            decontaminated = torch.where(measured, x, decontaminated)
         if not self.joint:
             decontaminated = decontaminated.detach()
         reconstruction, graph_loss = self.dependencies(decontaminated)

@@ -1,0 +1,74 @@
+"""What the sections of `benchmarks/speed.py` measure, and how they take turns."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tsadc.config import update
+from tsadc.detectors.tsadc.detector import TSADC, Config
+from tsadc.detectors.tsadc.network import Network
+from tsadc.detectors.tsadc.scoring import Examiner
+from tsadc.nn import objective
+from tsadc.nn.world import World
+from tsadc.series import Floats
+
+K, LENGTH, BATCH = 38, 600, 4
+
+
+def build(preset: str = "paper", variables: int = K, length: int = LENGTH, **settings: Any) -> tuple[Config, Network]:
+    """A network at its random start, but for its last layer, which starts at zero and would hide what is before it."""
+    config = update(Config.preset(preset), {"length": length, **settings})
+    network = TSADC(config=config)._network(variables)
+    torch.nn.init.normal_(network.decontaminator.network.leave.weight, std=0.05, generator=generator())
+    return config, network
+
+
+def drawn(network: Network, variables: int = K, length: int = LENGTH, batch: int = BATCH) -> dict[str, Tensor]:
+    x = torch.randn(batch, variables, length, generator=generator())
+    return network.draw(x, torch.ones_like(x, dtype=torch.bool), generator())
+
+
+def residuals(examiner: Examiner, z: Floats) -> tuple[Floats, ...]:
+    """s1 and s2 of an observation, cell by cell."""
+    with torch.no_grad():
+        return examiner(z).residuals
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def update_once(network: Network, batch: Mapping[str, Tensor], micro_batch: int | None = None) -> None:
+    objective.sum_losses(network, batch, micro_batch, World(), backward=True)
+
+
+def alternate(works: Mapping[str, Callable[[], Any]], repeats: int, clock: Callable[[], float]) -> dict[str, float]:
+    """The median seconds of each, one round after the other; a first round is not counted unless it is the only one."""
+    taken: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats + (repeats > 1)):
+        for name, work in works.items():
+            started = clock()
+            work()
+            taken[name].append(clock() - started)
+    return {name: float(np.median(times[1:] if repeats > 1 else times)) for name, times in taken.items()}
+
+
+def resumed(points: Mapping[str, Callable[[], float]], partial: Path, most: int | None) -> dict[str, float] | None:
+    """Each point measured, those in the file `partial` taken from there and new ones added to it; None where `most` new
+    ones leave some to measure."""
+    found: dict[str, float] = json.loads(partial.read_text()) if partial.exists() else {}
+    missing = [name for name in points if name not in found]
+    for name in missing[:most]:
+        found[name] = points[name]()
+        partial.with_suffix(".tmp").write_text(json.dumps(found, indent=1) + "\n")
+        os.replace(partial.with_suffix(".tmp"), partial)
+        print(name, found[name], flush=True)
+    return {name: found[name] for name in points} if most is None or len(missing) <= most else None

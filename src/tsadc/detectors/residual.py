@@ -1,0 +1,246 @@
+"""What the detectors have in common that train a network: the training loop, the way from its residuals to a score, and
+how it is saved.
+
+An author writes what the network is and how it looks at one observation (`_network`, `_examiner`). The score comes from
+the project's head or from the method's own pooling, so that a benchmark can tell the merit of one from that of the
+other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tsadc.config import require, to_mapping, update
+from tsadc.detectors.base import Common, Detector, Fitting, Scored
+from tsadc.detectors.head.head import Config as HeadConfig
+from tsadc.detectors.head.head import Head, Model, Residuals, names_of
+from tsadc.detectors.head.neighbours import lowest
+from tsadc.detectors.result import Evidence
+from tsadc.errors import ConfigError
+from tsadc.nn.objective import derive
+from tsadc.nn.threads import spread
+from tsadc.nn.train import Training, train
+from tsadc.series import Floats, Observations
+
+WEIGHTS = "network."
+LATER = ("training", "seed", "threshold")
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What a network makes of one observation. `residuals`, each (variable, time), >= 0, in z units: how far it is from
+    what the network would have it, NaN where there is nothing to compare. `expected` (variable, time), in z units, if
+    the network has an expectation. `steps` (time,): the method's own score of each step, NaN where it has none; None:
+    the mean square of the first residual."""
+
+    residuals: tuple[Floats, ...]
+    expected: Floats | None = None
+    steps: Floats | None = None
+
+    @property
+    def own(self) -> Floats:
+        """The method's own score of each step that has one."""
+        if self.steps is not None:
+            return self.steps[np.isfinite(self.steps)]
+        cells = self.residuals[0]
+        known = np.isfinite(cells)
+        count = known.sum(axis=0)
+        total = np.square(np.where(known, cells, 0.0), dtype=np.float64).sum(axis=0)
+        return np.asarray(total[count > 0] / count[count > 0])
+
+
+@dataclass(frozen=True)
+class ResidualConfig(Common):
+    """`head`: the project's, over the views of the observation and of what the network leaves unexplained, or the
+    method's own `paper` pooling. `views`: settings of the former. `selected`: the share of the training part, the most
+    ordinary by the head without a network, that the network learns from."""
+
+    presets: ClassVar[tuple[str, ...]] = ("published",)  # class methods that make settings, beside the defaults
+
+    head: Literal["tsadc", "paper"] = "tsadc"
+    views: HeadConfig = field(default_factory=HeadConfig)
+    selected: float = 1.0
+    training: Training = field(default_factory=Training)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 < self.selected <= 1, "selected", "above 0 and at most 1", self.selected)
+
+    @classmethod
+    def preset(cls, name: str) -> Self:
+        """The settings called `name`."""
+        if name not in ("default", *cls.presets):
+            raise ConfigError(f"A preset is one of {', '.join(('default', *cls.presets))}, but got {name!r}.")
+        made: Self = cls() if name == "default" else getattr(cls, name)()
+        return made
+
+    @classmethod
+    def with_settings(cls, **settings: Any) -> Self:
+        """The defaults with some settings replaced, nested ones included."""
+        changed: Self = update(cls(), settings)
+        return changed
+
+
+class ResidualDetector(Detector, ABC):
+    """Judges an observation by what a trained network does not explain of it."""
+
+    Config: ClassVar[type[ResidualConfig]] = ResidualConfig
+    stops_early: ClassVar[bool] = True  # False where losses of different epochs cannot be compared
+    network_: Any
+
+    @abstractmethod
+    def _network(self, variables: int) -> Any:
+        """The untrained `tsadc.nn.train.Trainable`; torch's generator is seeded for its weights."""
+
+    @abstractmethod
+    def _examiner(self) -> Callable[[Floats], Examined]:
+        """Looks at one normalised observation (variable, time), NaN where nothing was measured. Several threads call it
+        at once, without gradients; neither the other observations nor their order may matter."""
+
+    def _settle(self, train_part: Observations, validation: Observations) -> None:
+        """Learn, after training, what `_examiner` needs besides the network. Most methods need nothing."""
+
+    def _learnt(self) -> dict[str, NDArray[Any]]:
+        """What `_settle` has learnt, as named arrays."""
+        return {}
+
+    def _relearn(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """The inverse of `_learnt`."""
+
+    def _names(self) -> tuple[str, ...]:
+        """Of the residuals."""
+        return ("residual",)
+
+    def _view_names(self) -> tuple[str, ...]:
+        return names_of(self._names()) if self.settings.head == "tsadc" else self._names()
+
+    def _fit(self, train_part: Observations, validation: Observations, fitting: Fitting) -> None:
+        settings = self.settings
+        network = self._build(len(train_part.names))
+        # The loop itself watches over the settings of training and the seed; the others matter after it.
+        essential = {name: value for name, value in to_mapping(settings).items() if name not in LATER}
+        parts = (train_part, validation)
+        ordinary, held = self._ordinary(parts)
+        self.history_ = train(
+            network,
+            ordinary,
+            held if self.stops_early else None,
+            settings.training,
+            seed=settings.seed,
+            progress=fitting.progress,
+            checkpoint=fitting.checkpoint,
+            resume=fitting.resume,
+            fingerprint={"data": dict(fitting.fingerprint), "settings": essential},
+        )
+        self.network_ = network
+        self.provenance_["training"] = self.history_.as_dict()
+        self._settle(train_part, validation)
+        if settings.head == "tsadc":
+            told = _Counted(fitting.progress, sum(len(part) for part in parts))
+            self.head_ = Head.fit(parts, settings.views, settings.seed, self._names(), told.over(self._residuals))
+
+    def _ordinary(self, parts: tuple[Observations, ...]) -> tuple[Observations, ...]:
+        """Of each part the observations that the network learns from."""
+        if self.settings.selected == 1:
+            return parts
+        known = Head.fit(parts, self.settings.views, self.settings.seed)
+        scores = [known.scores(part) for part in parts]
+        kept = np.split(
+            lowest(np.concatenate(scores), self.settings.selected), np.cumsum([len(one) for one in scores[:-1]])
+        )
+        return tuple(part.take(np.flatnonzero(chosen)) for part, chosen in zip(parts, kept, strict=True))
+
+    def _adapt(self, history: Observations) -> None:
+        if self.settings.head == "tsadc":
+            self.head_.adapt(history, self._residuals)
+
+    def _residuals(self, observations: Iterable[Floats]) -> Iterator[Residuals]:
+        return (found.residuals for found in spread(_quietly(self._examiner()), observations))
+
+    def _score(self, observations: Observations) -> Iterator[Evidence]:
+        examine = _quietly(self._examiner())
+
+        def judge(i: int) -> Evidence:
+            z = observations.read(i)
+            found = examine(z)
+            if self.settings.head == "paper":
+                return self._pooled(z, found)
+            return self.head_.evidence(observations.entity(i), z, found.residuals, found.expected)
+
+        yield from spread(judge, range(len(observations)))
+
+    def _pooled(self, z: Floats, found: Examined) -> Evidence:
+        """The mean of the method's own scores of steps, which every step then has."""
+        score = float(np.float32(found.own.mean(dtype=np.float64))) if len(found.own) else 0.0
+        return pooled(z, dict.fromkeys(self._names(), score), score, found.residuals, found.expected)
+
+    def _build(self, variables: int) -> Any:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive(self.settings.seed, 0))
+            return self._network(variables)
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        weights = {f"{WEIGHTS}{name}": tensor.numpy() for name, tensor in self.network_.state_dict().items()}
+        return weights | self._learnt() | (self.head_.state() if self.settings.head == "tsadc" else {})
+
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        settings, variables = self.settings, len(self.variables_)
+        self.network_ = self._build(variables)
+        weights = {name: torch.from_numpy(array) for name, array in state.items() if name.startswith(WEIGHTS)}
+        self.network_.load_state_dict({name.removeprefix(WEIGHTS): tensor for name, tensor in weights.items()})
+        self.network_.eval()
+        self._relearn(state)
+        if settings.head == "tsadc":
+            self.head_ = Head.restore(state, settings.views, variables, settings.length, self._names())
+
+
+def pooled(
+    z: Floats, views: dict[str, float], score: float, cells: Residuals, expected: Floats | None, cause: int = 0
+) -> Evidence:
+    """The evidence of an observation whose steps all have its score, for which the view number `cause` is to blame; a
+    cell contributes what `cells` add up to."""
+    measured = np.isfinite(z)
+    score = float(np.float32(score))
+    total = np.sum([np.nan_to_num(one) for one in cells], axis=0)
+    return Evidence(
+        score,
+        views,
+        np.where(measured.any(axis=0), np.float32(score), np.nan).astype(np.float32),
+        np.where(measured, total, np.nan).astype(np.float32),
+        np.full(z.shape[1], cause, dtype=np.float32),
+        expected,
+    )
+
+
+def _quietly(examine: Callable[[Floats], Examined]) -> Callable[[Floats], Examined]:
+    """Gradient mode is each thread's own."""
+
+    def quiet(z: Floats) -> Examined:
+        with torch.no_grad():
+            return examine(z)
+
+    return quiet
+
+
+class _Counted:
+    """Tells `progress` of every observation that a model has looked at."""
+
+    def __init__(self, progress: Callable[[Any], None] | None, total: int) -> None:
+        self.progress, self.total, self.done = progress, total, 0
+
+    def over(self, model: Model) -> Model:
+        def counted(observations: Iterable[Floats]) -> Iterator[Residuals]:
+            for found in model(observations):
+                yield found
+                self.done += 1
+                if self.progress is not None:
+                    self.progress(Scored(self.done, self.total))
+
+        return counted

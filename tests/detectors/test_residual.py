@@ -1,0 +1,130 @@
+"""A network that predicts a variable's median, so that every number can be told by hand."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tsadc.config import update
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.errors import ConfigError
+from tsadc.nn.train import Training
+from tsadc.series import Floats, Observations
+
+LENGTH, VARIABLES = 32, 4
+
+
+class Level(nn.Module):
+    """One number per variable."""
+
+    def __init__(self, variables: int) -> None:
+        super().__init__()
+        self.level = nn.Parameter(torch.randn(variables, 1))
+
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        return {"x": x, "observed": observed}
+
+    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        apart = torch.where(drawn["observed"], drawn["x"] - self.level, 0.0)
+        return {"reconstruction": apart.square().mean((1, 2))}
+
+
+@dataclass(frozen=True)
+class Config(ResidualConfig):
+    training: Training = field(default_factory=lambda: Training(epochs=3, batch=8, learning_rate=0.1))
+
+    @classmethod
+    def published(cls) -> "Config":
+        return cls.with_settings(training={"epochs": 7})
+
+
+class Levels(ResidualDetector):
+    name: ClassVar[str] = "levels"
+    Config: ClassVar[type[Config]] = Config
+
+    def _network(self, variables: int) -> Level:
+        return Level(variables)
+
+    def _examiner(self):
+        def examine(z: Floats) -> Examined:
+            assert not torch.is_grad_enabled()
+            level = self.network_.level.numpy()
+            return Examined((np.abs(z - level),), np.broadcast_to(level, z.shape))
+
+        return examine
+
+    def _settle(self, train_part: Observations, validation: Observations) -> None:
+        self.settled_ = np.array([len(train_part), len(validation)])
+
+    def _learnt(self):
+        return {"settled": self.settled_}
+
+    def _relearn(self, state) -> None:
+        self.settled_ = state["settled"]
+
+
+def history(count: int = 40, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, LENGTH, VARIABLES))
+
+
+@pytest.mark.parametrize("head", ["tsadc", "paper"])
+def test_residuals_become_scores_by_either_head(head):
+    detector = Levels(length=LENGTH, config=update(Config(), {"head": head})).fit(history())
+    new = history(6, 1)
+    new[4, 10:14, 2] += 40
+    result = detector.detect(new)
+    assert result.observations["score"].argmax() == 4
+    assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_2"
+    if head == "paper":
+        z = detector.scaler_("series", new[1]).T
+        expected = np.mean(np.square(z - detector.network_.level.detach().numpy()))
+        assert result.observations["score"][1] == pytest.approx(expected, rel=1e-5)
+        assert list(result.observations.filter(like="_score")) == ["residual_score"]
+    else:
+        assert "residual_score" in result.observations
+        assert "shape_score" in result.observations
+    assert detector.settled_.tolist() == [32, 8]
+
+
+def test_the_methods_own_steps_are_pooled_by_their_mean():
+    steps = np.array([1.0, np.nan, 4.0])
+    assert Examined((np.zeros((2, 3)),), steps=steps).own.tolist() == [1.0, 4.0]
+    cells = np.array([[1.0, np.nan, 3.0], [2.0, np.nan, np.nan]])
+    assert Examined((cells,)).own.tolist() == [2.5, 9.0]
+
+
+def test_the_network_learns_from_the_ordinary_part_alone():
+    data = history(40)
+    data[:6] += np.random.default_rng(3).normal(size=(6, LENGTH, VARIABLES)) * 8 + 30
+    detector = Levels(length=LENGTH, config=update(Config(), {"selected": 0.8}))
+    seen: list[int] = []
+
+    def _network(variables: int) -> Level:
+        network = Level(variables)
+        inner = network.draw
+
+        def draw(x, observed, generator):
+            seen.append(int((x.abs().amax((1, 2)) > 12).sum()))
+            return inner(x, observed, generator)
+
+        network.draw = draw
+        return network
+
+    detector._network = _network
+    detector.fit(data)
+    assert seen
+    assert sum(seen) == 0
+    assert detector.settled_.sum() == 40
+
+
+def test_presets_and_settings():
+    assert Config.preset("published").training.epochs == 7
+    assert Config.preset("default") == Config()
+    with pytest.raises(ConfigError, match="A preset is one of default, published, but got 'large'"):
+        Config.preset("large")
+    with pytest.raises(ConfigError, match="`selected` must be above 0 and at most 1"):
+        update(Config(), {"selected": 0})

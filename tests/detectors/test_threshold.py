@@ -1,0 +1,266 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import norm
+
+from tsadc.config import build, to_mapping
+from tsadc.detectors.threshold import (
+    CUSTOMARY,
+    LARGEST_SAMPLE,
+    QUARTER,
+    Contamination,
+    Normal,
+    Threshold,
+    _allowed,
+    _standing_out,
+    calibrate,
+    check,
+    choose,
+    daily,
+    explain,
+)
+from tsadc.errors import ConfigError
+from tsadc.series import Clock
+
+# Kept in its upper quarter are 7 and 8, on average 1.5 above the quartile 6.
+LADDER = np.arange(9.0)
+MINUTES = Clock(0, 60 * 10**9, dated=True)
+NONE = Contamination(0.0, 0.0, 0.0, False)
+Config = Threshold.Config
+
+
+def mixture(count: int, share: float, seed: int, apart: float = 6.0) -> np.ndarray:
+    """Gaussian scores, the share given of them `apart` standard deviations higher."""
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=count) + apart * (generator.random(count) < share)
+
+
+def pick(config: Threshold.Config, contamination: Contamination = NONE, clock: Clock = MINUTES) -> float:
+    normal = Normal(LADDER, contamination.share if contamination.stated else 0.0)
+    return choose(config, contamination, normal, (np.arange(10.0), LADDER), clock, 60)
+
+
+def test_shares_of_normal_scores_by_hand():
+    normal = Normal(LADDER, 0.0)
+    assert [normal.above(score) for score in (-9, 0, 2, 2.5, 6)] == [1, 1, 0.75, 0.6875, 0.25]
+    assert normal.above(7.5) == pytest.approx(0.25 / math.e)
+    assert normal.above(6 + 1.5 * math.log(250)) == pytest.approx(0.001)
+    assert [normal.at(share) for share in (1, 0.75, 0.5, 0.25)] == [0, 2, 4, 6]
+    assert normal.at(0.25 / math.e) == pytest.approx(7.5)
+
+
+def test_positive_scores_count_by_their_logarithm():
+    normal = Normal(np.exp(LADDER), 0.0)
+    assert [normal.above(math.exp(u)) for u in (0, 2, 6)] == pytest.approx([1, 0.75, 0.25])
+    assert normal.above(math.exp(7.5)) == pytest.approx(0.25 / math.e)
+    assert normal.above(0.0) == normal.above(-3.0) == 1
+    assert normal.at(0.25 / math.e) == pytest.approx(math.exp(7.5))
+    assert math.isfinite(normal.at(1e-300))
+
+
+def test_what_is_contaminated_is_left_out_of_the_normal():
+    clean, cleaned = Normal(LADDER, 0.0), Normal(np.concatenate([[100.0, 300.0, 200.0], LADDER]), 0.25)
+    for score in (-1.0, 3.3, 6.5, 50.0):
+        assert cleaned.above(score) == clean.above(score)
+    middle, low = 0.75 * 0.5 * 11, 0.75 * 0.1587 * 11  # places among the 12, which are their own scores
+    assert cleaned.fence == pytest.approx(middle + 3 * (middle - low))
+
+
+@given(
+    arrays(np.float64, st.integers(5, 40), elements=st.floats(-1e6, 1e6)),
+    st.floats(0, 0.5),
+    st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=20),
+)
+def test_severity_is_a_share_and_rises_with_the_score(scores, share, asked):
+    threshold = Threshold(0.0, 0.0, Normal(scores, share))
+    found = [threshold.severity(score) for score in sorted(asked)]
+    assert all(0 <= one <= 1 for one in found)
+    assert found == sorted(found)
+    assert threshold.severity(-np.inf) == 0
+    assert threshold.severity(np.inf) == 1
+
+
+@given(st.integers(0, 10**6), st.floats(1e-9, 0.999))
+def test_the_share_above_a_score_and_the_score_above_which_a_share_lies(seed, share):
+    normal = Normal(np.random.default_rng(seed).normal(size=50), 0.1)
+    assert normal.above(normal.at(share)) == pytest.approx(share, rel=1e-6)
+
+
+def test_severity_orders_what_lies_beyond_all_data():
+    threshold = Threshold(0.0, 0.0, Normal(LADDER, 0.0))
+    found = [threshold.severity(score) for score in (8, 10, 15, 25)]
+    assert all(a < b < 1 for a, b in itertools.pairwise(found))
+
+
+@pytest.mark.parametrize(("factor", "offset"), [(1.0, 0.0), (1e-4, 0.0), (50.0, -700.0)])
+def test_severity_means_the_same_on_any_scale(factor, offset):
+    history, new = mixture(20_000, 0.1, 0), np.random.default_rng(1).normal(size=20_000)
+    contamination, normal = calibrate(factor * history + offset, "auto", 0)
+    threshold = Threshold(0.0, 0.0, normal)
+    for severity in (0.5, 0.9, 0.95):
+        higher = np.mean([threshold.severity(factor * score + offset) > severity for score in new])
+        assert higher == pytest.approx(1 - severity, abs=0.015)
+    higher = np.mean([threshold.severity(factor * score + offset) > 0.99 for score in new])
+    assert 0.003 < higher < 0.012  # an exponential is the longer tail: it does not promise too little
+    assert contamination.share == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -3.0])
+def test_scores_that_are_all_alike(value):
+    contamination, normal = calibrate(np.full(20, value), "auto", 0)
+    assert (contamination.share, contamination.low, contamination.high) == (0, 0, 0)
+    assert normal.above(value - 1e-6) > normal.above(value) >= normal.above(value + 1e-6)
+    assert choose(Config(), contamination, normal, (np.full(4, value),) * 2, Clock(), 10) == pytest.approx(value)
+
+
+def test_what_stands_out_by_hand():
+    even = np.linspace(-1, 1, 101)
+    assert _standing_out(even) == 0
+    assert _standing_out(np.sort(np.append(even, [50.0] * 10))) == 10 / 111
+    # As many as lie as far below are what normal scores do, too.
+    assert _standing_out(np.sort(np.concatenate([even, [50.0] * 10, [-50.0] * 4]))) == 6 / 115
+    assert _standing_out(np.sort(np.concatenate([even, [-50.0] * 4]))) == 0
+    # With the 30 farthest, the fence is at 3.3; without them, at 2.4.
+    assert _standing_out(np.sort(np.concatenate([even, [50.0] * 30, [3.0] * 10]))) == 40 / 141
+    assert _standing_out(np.sort(np.append(even, [50.0] * 99))) <= 0.5
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2])
+def test_the_interval_holds_the_share_that_stands_out(share):
+    found = [Contamination.find(mixture(300, share, seed), "auto", seed) for seed in range(30)]
+    truth = [float((mixture(300, share, seed) > 3).mean()) for seed in range(30)]
+    assert np.mean([one.share for one in found]) == pytest.approx(share, abs=0.015)
+    assert sum(one.low <= share <= one.high for one in found) >= 24  # of 30, of which 27 are meant to
+    for one, true in zip(found, truth, strict=True):
+        assert one.low <= one.share <= one.high
+        assert not one.stated
+        assert one.share == pytest.approx(true, abs=0.06)
+    assert np.mean([one.high - one.low for one in found]) < 0.12
+
+
+def test_where_nothing_stands_out_none_is_found():
+    found = [Contamination.find(mixture(300, 0.0, seed), "auto", 0) for seed in range(20)]
+    assert max(one.share for one in found) < 0.03
+    assert sum(one.low == 0 for one in found) >= 18
+    # What scores like the rest cannot be told from it: less is found than there is, never more.
+    hidden = [Contamination.find(mixture(300, 0.2, seed, apart=1.0), "auto", 0) for seed in range(20)]
+    assert np.mean([one.share for one in hidden]) < 0.05
+
+
+def test_a_skew_that_positive_scores_have_is_no_contamination():
+    scores = np.exp(0.6 * mixture(2000, 0.0, 5))
+    assert Contamination.find(scores, "auto", 0).share < 0.01
+    assert Contamination.find(np.append(scores, -1.0), "auto", 0).share > 0.03
+
+
+def test_an_estimate_is_the_same_for_a_seed_and_quick_for_many_scores():
+    scores = mixture(10 * LARGEST_SAMPLE, 0.1, 3)
+    found = Contamination.find(scores, "auto", 7)
+    assert found == Contamination.find(scores[::-1], "auto", 7)
+    assert found.share == pytest.approx((scores > 3).mean(), abs=0.005)
+    assert 0.005 < found.high - found.low < 0.03
+
+
+def test_a_stated_share_is_taken():
+    assert Contamination.find(LADDER, 0.3, 0) == Contamination(0.3, 0.3, 0.3, True)
+    assert str(Contamination(0.3, 0.3, 0.3, True)) == "30 % (stated)"
+    assert str(Contamination(0.0831, 0.0612, 0.1, False)) == "8.3 % (estimated; 90% interval 6.1 to 10.0 %)"
+
+
+def test_quantile_by_hand():
+    stated = Contamination(0.2, 0.2, 0.2, True)
+    # Of 10 validation scores 0 to 9, two in the tail: place 0.8 * 9.
+    assert pick(Config(method="quantile"), stated) == pytest.approx(7.2)
+    # Only one would be in the tail: the 9 training scores join, and 0, 0, 1, 1, ..., 8, 8, 9 has place 0.9 * 18 = 16.2.
+    assert pick(Config(), Contamination(0.1, 0.1, 0.1, True)) == pytest.approx(8)
+    assert pick(Config(method="quantile"), Contamination(0.25, 0.1, 0.4, False)) == pytest.approx(0.75 * 9)
+
+
+def test_tail_by_hand():
+    assert pick(Config(method="tail", share=0.5)) == 4
+    assert pick(Config(method="tail", share=0.1)) == pytest.approx(6 + 1.5 * math.log(2.5))
+    # A stated contamination cleans: of 9 scores 0 to 6 are kept, with 5 and 6 above the quartile 4.5.
+    stated = Contamination(0.2, 0.2, 0.2, True)
+    assert pick(Config(method="tail", share=0.1), stated) == pytest.approx(4.5 + math.log(2.5))
+
+
+def test_alarms_by_hand():
+    # Observations of 60 minutes: 24 a day, of which 2.4 are a tenth.
+    assert daily(MINUTES, 60) == 24
+    assert daily(Clock(pace=10**9), 60) == 1440
+    assert daily(Clock(), 60) is None
+    assert pick(Config(method="alarms", per_day=2.4)) == pytest.approx(6 + 1.5 * math.log(2.5))
+    assert pick(Config(method="alarms", per_day=12)) == pytest.approx(4)
+
+
+def test_without_a_wish_a_quarter_is_allowed_unless_something_stands_out():
+    fence = 4 + 3 * (4 - 0.1587 * 8)
+    assert pick(Config()) == 6
+    assert pick(Config(), Contamination(0.2, 0.04, 0.3, False)) == pytest.approx(6 + 1.5 * math.log(1 / 0.36))
+    for low in (0.1, 0.3):
+        assert pick(Config(), Contamination(0.3, low, 0.4, False)) == pytest.approx(fence)
+    # Never beyond the fence, however little is allowed.
+    assert pick(Config(), Contamination(0.3, 0.1 - 1e-6, 0.4, False)) == pytest.approx(fence)
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.2, 0.4, 0.6, 0.8])
+def test_what_is_allowed_has_the_highest_f1_on_average_over_what_is_unknown(alike):
+    allowed = np.geomspace(0.001, 0.6, 300)
+    prevalence = np.linspace(0.01, 0.99, 50)[:, None, None]
+    apart = math.sqrt(2) * norm.ppf(np.linspace(0.75, 0.995, 50))[:, None]  # of Gaussians with that AUROC
+    recall = alike + (1 - alike) * norm.sf(norm.isf(allowed) - apart)
+    f1 = (2 * prevalence * recall / (prevalence * (1 + recall) + (1 - prevalence) * allowed)).mean(axis=(0, 1))
+    asked = _allowed(Contamination(0.5, alike * CUSTOMARY, 0.5, False))
+    assert np.interp(asked, allowed, f1) > f1.max() - 0.002
+    assert _allowed(Contamination(0.5, 0.4, 0.5, False)) == 0
+
+
+def test_the_method_in_force():
+    assert Config().resolve(stated=True) == "quantile"
+    assert Config().resolve(stated=False) == "tail"
+    for method in ("quantile", "tail", "alarms"):
+        assert Config(method=method).resolve(stated=True) == Config(method=method).resolve(stated=False) == method
+
+
+def test_settings_come_back_from_plain_data():
+    config = Config(method="alarms", share=0.05, per_day=3.0)
+    assert build(Config, to_mapping(config)) == config
+    assert to_mapping(Config()) == {"method": "auto", "share": "auto", "per_day": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"method": "best"}, "`method` must be one of 'auto', 'quantile', 'tail', 'alarms', but got 'best'"),
+        ({"share": 0}, "`share` must be between 0 and 1, both excluded, or auto, but got 0.0"),
+        ({"share": 1}, "`share` must be between"),
+        ({"share": "some"}, "`share` must be a finite number or 'auto', but got 'some'"),
+        ({"per_day": 0}, "`per_day` must be above 0, but got 0.0"),
+        ({"per_week": 1}, "There is no setting `per_week`; did you mean `per_day`"),
+    ],
+)
+def test_settings_that_are_wrong(settings, expected):
+    with pytest.raises(ConfigError, match=expected):
+        build(Config, settings)
+
+
+def test_alarms_need_days_with_enough_observations():
+    check(Config(method="alarms", per_day=23), MINUTES, 60)
+    check(Config(method="tail"), Clock(), 60)
+    with pytest.raises(ConfigError, match=r"are counted per day, but the data has no timestamps"):
+        check(Config(method="alarms"), Clock(), 60)
+    with pytest.raises(ConfigError, match=r"must be below 24, the observations of 60 rows in a day, but got 24\."):
+        check(Config(method="alarms", per_day=24), MINUTES, 60)
+
+
+def test_a_threshold_in_words():
+    assert explain(Config(), NONE, QUARTER, None) == "by tail; about 25 % of normal observations lie above it"
+    stated = Contamination(0.1, 0.1, 0.1, True)
+    assert explain(Config(), stated, 0.0123, 24) == (
+        "by quantile; about 1.2 % of normal observations lie above it, 0.3 a day of one entity"
+    )
