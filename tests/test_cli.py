@@ -16,8 +16,8 @@ from tsadc.cli import app
 
 COMMANDS = """
 demo    --out=demo
-fit     DATA... --out --length=None --contamination=None --preset=default --config=None --set=None... --epochs=None
-        --seed=None --resume=False --time=None --entity=None --every=None --columns=None --rate=None
+fit     DATA... --out --length=None --contamination=None --detector=tsadc --preset=default --config=None --set=None...
+        --epochs=None --seed=None --resume=False --time=None --entity=None --every=None --columns=None --rate=None
         --skip-bad=False --stream=False
 detect  DATA... --model --out --report=None --set=None... --time=None --entity=None --every=None --columns=None
         --rate=None --skip-bad=False --stream=False

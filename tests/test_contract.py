@@ -13,9 +13,12 @@ from sklearn.base import clone
 
 from tsadc.config import update
 from tsadc.detectors import REGISTRY, find
-from tsadc.detectors.base import Common, Detector
+from tsadc.detectors.base import Detector
+from tsadc.detectors.residual import ResidualDetector
 from tsadc.detectors.result import Result
+from tsadc.detectors.settings import Common
 from tsadc.detectors.store import load
+from tsadc.detectors.threshold import Contamination
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.series import Series
 
@@ -45,7 +48,7 @@ def history() -> dict[str, pd.DataFrame]:
 
 def make(name: str, **settings: object) -> Detector:
     config = None
-    if name == "tsadc":
+    if issubclass(find(name), ResidualDetector):
         config = update(find(name).Config.tiny(), {"training": {"epochs": 2}})
     return find(name)(**{"length": LENGTH, "contamination": 0.2, "config": config, **settings})
 
@@ -344,6 +347,35 @@ def test_a_wild_value_gives_a_finite_score(name, wild):
     if name not in BLIND:
         assert result.observations["score"].argmax() == 1
         assert result.variables.iloc[60].argmax() == 3
+
+
+@every
+def test_severity_is_the_share_of_normal_observations_that_score_lower(name):
+    detector = copy.deepcopy(fitted(name))
+    detector.threshold_ = float(np.min(detector.decision_scores_)) - 1e-6  # so that there is something to judge
+    found = detector.detect(history()).intervals.sort_values("score")
+    assert len(found)
+    assert found["severity"].between(0, 1).all()
+    assert found["severity"].is_monotonic_increasing
+    for score, severity in zip(found["score"], found["severity"], strict=True):
+        assert severity == 1 - detector.normal_.above(score)
+    if name != "all-positive":
+        # Of the highest fifth, which was stated to be anomalous, none is below what is kept as normal.
+        above = np.array([detector.normal_.above(score) for score in detector.decision_scores_])
+        assert (above[np.argsort(detector.decision_scores_)[-len(above) // 5 :]] < 0.25).all()
+
+
+@every
+def test_a_threshold_is_chosen_anew_from_what_was_learnt(name):
+    detector = copy.deepcopy(fitted(name))
+    before = detector.decision_function(history())
+    detector.set_threshold(method="tail", share=0.3, contamination="auto")
+    assert detector.contamination_ == Contamination.find(detector.decision_scores_, "auto", detector.settings.seed)
+    np.testing.assert_array_equal(detector.decision_function(history()), before)
+    np.testing.assert_array_equal(detector.predict(history()), before > detector.threshold_)
+    if name != "all-positive":
+        assert detector.normal_.above(detector.threshold_) == pytest.approx(0.3, abs=1e-6)
+    assert fitted(name).settings.contamination == 0.2
 
 
 @every

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from tsadc import cli
+from tsadc.detectors import GROUP
 
 ROOT = Path(__file__).parents[1]
 
@@ -102,6 +104,15 @@ def test_the_commands_of_the_guide_to_thresholds_run(tmp_path, monkeypatch, caps
         run(command, monkeypatch)
     assert " above" in capsys.readouterr().out
     assert len(pd.read_csv("found/observations.csv")) == len(pd.read_csv("found-quantile/observations.csv"))
+
+
+def test_the_guide_to_new_detectors_runs(capsys):
+    scope: dict[str, object] = {}
+    for code in blocks("docs/guides/add-a-detector.md", "python"):
+        exec(code, scope)
+    assert capsys.readouterr().out == "2\n(5,)\n"
+    (points,) = blocks("docs/guides/add-a-detector.md", "toml")
+    assert tomllib.loads(points)["project"]["entry-points"] == {GROUP: {"means": "my_package.means:Means"}}
 
 
 def test_make_targets_exist():

@@ -116,6 +116,7 @@ def fit(
     contamination: Annotated[
         str | None, typer.Option(help="Anomalous share of the history, or auto: estimated. (default: auto)")
     ] = None,
+    detector: Annotated[str, typer.Option(help="Which detector; docs/detectors.md lists all of them.")] = "tsadc",
     preset: Annotated[str, typer.Option(help="default, paper or tiny.")] = "default",
     config: Annotated[Path | None, typer.Option(help="Settings in a TOML file.", readable=False)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="One setting, as section.name=value.")] = None,
@@ -132,13 +133,14 @@ def fit(
 
     stated = {} if contamination is None else parse_assignments([f"contamination={contamination}"])
     given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated}
-    chosen = settings(preset, config, set_ or [], given)
+    chosen = settings(preset, config, set_ or [], given, detector)
     try:
         with progress_bar() as progress:
             verdict = fit_model(
                 _read(data, options),
                 chosen,
                 out,
+                name=detector,
                 resume=resume,
                 progress=progress,
             )
@@ -215,9 +217,10 @@ def info(
     if len(what) == 1 and is_model(what[0]):
         show(about_model(what[0]))
         return
-    from tsadc.commands.workflow import settings
+    from tsadc.config import update
+    from tsadc.detectors.tsadc.detector import Config
 
-    chosen = settings(preset, None, [], {"length": length})
+    chosen = update(Config.preset(preset), {} if length is None else {"length": length})
     show(about_data(_read(what, options), chosen))
 
 

@@ -84,7 +84,7 @@ def test_an_interruption_keeps_what_is_done(command, quality, tmp_path: Path, ca
         (("--data", "tyni"), "There is no protocol 'tyni'; did you mean `tiny`"),
         (("--detectors", "rigde"), "There is no detector 'rigde'; did you mean `ridge`"),
         (("--detectors", "ridge", "--set", "lag=1"), "There is no setting `lag`"),
-        (("--detectors", "ridge:paper"), "ridge has no preset 'paper'"),
+        (("--detectors", "ridge:paper"), "A preset is default, the only one here, but got 'paper'"),
         (("--seeds", "one"), "--seeds takes report, choose or whole numbers"),
         (("--table",), "There is no folder"),
     ],

@@ -59,6 +59,43 @@ def test_options_reach_the_model(history: tuple[Path, Path], tmp_path: Path) -> 
     assert (made["scoring"]["masks"], made["training"]["batch"], made["training"]["epochs"]) == (3, 8, 1)
 
 
+@pytest.mark.parametrize("name", ["ridge", "views"])
+def test_any_detector_can_be_fitted_by_name(history: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+    faulty().to_csv(tmp_path / "left.csv", index=False)
+    model = tmp_path / "model"
+    answer = tsadc("fit", *history, "--out", model, "--detector", name, "--length", "40")
+    assert answer.code == 0
+    assert "Trained on 30 observations of 40 rows, 4 variables, 2 entities.\n" in answer.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["left.csv", "model"]
+    assert type(load(model)) is find(name)
+    assert tsadc("info", model).out.splitlines()[0].split()[:2] == ["model", f"{name},"]
+    found = tsadc(
+        "detect", tmp_path / "left.csv", "--model", model, "--out", tmp_path / "found", "--report", tmp_path / "r.html"
+    )
+    assert found.code == 0
+    worst = pd.read_csv(tmp_path / "found" / "intervals.csv").sort_values("score").iloc[-1]
+    assert worst["start"] < "2026-01-01 05:29" < "2026-01-01 05:30" <= worst["end"]
+    assert worst["variables"].startswith("b")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ("--detector gdnn", "There is no detector 'gdnn'; did you mean `gdn`"),
+        ("--detector ridge --preset paper", "A preset is default, the only one here, but got 'paper'."),
+        ("--detector ridge --epochs 3", "There is no setting `training`"),
+        ("--detector ridge --set head=paper", "There is no setting `head`"),
+    ],
+)
+def test_what_a_detector_does_not_have_is_told(
+    history: tuple[Path, Path], tmp_path: Path, words: str, complaint: str
+) -> None:
+    answer = tsadc("fit", *history, "--out", tmp_path / "model", *words.split())
+    assert answer.code == 2
+    assert complaint in answer.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_contamination_is_stated_or_estimated(history: tuple[Path, Path], tmp_path: Path) -> None:
     for words, asked in ((("--contamination", "auto"), "auto"), (("--contamination", "0.2"), 0.2)):
         out = tmp_path / f"model-{asked}"

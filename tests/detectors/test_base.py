@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tsadc.detectors.base import Common, Detector, Scored, _set_aside
+from tsadc.detectors.base import Detector, Scored, _set_aside
 from tsadc.detectors.result import Evidence
+from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Contamination, Normal, Threshold, choose
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.scale import Scaler

@@ -97,6 +97,15 @@ def test_the_methods_own_steps_are_pooled_by_their_mean():
     assert Examined((cells,)).own.tolist() == [2.5, 9.0]
 
 
+def test_a_wild_value_has_a_finite_score_by_the_papers_pooling():
+    detector = Levels(length=LENGTH, config=update(Config(), {"head": "paper"})).fit(history())
+    new = history(2, 1)
+    new[1, 3, 2] = 1e200
+    scores = detector.decision_function(new)
+    assert np.isfinite(scores).all()
+    assert scores.argmax() == 1
+
+
 def test_the_network_learns_from_the_ordinary_part_alone():
     data = history(40)
     data[:6] += np.random.default_rng(3).normal(size=(6, LENGTH, VARIABLES)) * 8 + 30

@@ -27,7 +27,8 @@ from tsadc.bench.protocols import Answers, Task
 from tsadc.config import to_mapping, update
 from tsadc.data.packs import open_pack
 from tsadc.detectors import find
-from tsadc.detectors.base import Common, Detector
+from tsadc.detectors.base import Detector
+from tsadc.detectors.settings import Common
 from tsadc.errors import ConfigError, DataError
 from tsadc.evaluate.bootstrap import Interval, intervals
 from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision, cut, oracle_f1
@@ -63,10 +64,7 @@ class Cell:
 
     def config(self) -> Common:
         """Every setting; of these the data set decides the length only."""
-        cls = find(self.detector).Config
-        if self.preset != "default" and not hasattr(cls, "preset"):
-            raise ConfigError(f"{self.detector} has no preset {self.preset!r}, only default.")
-        base = cls() if self.preset == "default" else cls.preset(self.preset)  # type: ignore[attr-defined]
+        base = find(self.detector).Config.preset(self.preset)
         given = {"length": protocols.find(self.data).length, "seed": self.seed}
         taken = sorted(set(given) & set(self.overrides))
         if taken:

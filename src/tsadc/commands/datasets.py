@@ -12,7 +12,7 @@ from tsadc.data import CATALOGUE, prepare
 from tsadc.data.counts import compare, reasons
 from tsadc.data.prepared import ARRAYS, Prepared
 from tsadc.data.shift import shift_table, shifts
-from tsadc.detectors.base import Common
+from tsadc.detectors.settings import Common
 from tsadc.report.words import count
 
 

@@ -11,10 +11,11 @@ import pandas as pd
 
 from tsadc.commands.console import FIRST
 from tsadc.config import merge, parse_assignments, read_toml, update
+from tsadc.detectors import find
 from tsadc.detectors.base import Detector
 from tsadc.detectors.result import Result, worst
+from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import daily, explain
-from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.errors import ConfigError, OutputError
 from tsadc.io.folders import new_folder
 from tsadc.report import write as write_report
@@ -23,49 +24,56 @@ from tsadc.report.words import count, evidence, number, severity
 from tsadc.series import Series
 
 
-def settings(preset: str, file: Path | None, assignments: Sequence[str], given: Mapping[str, Any]) -> Config:
-    """Preset, then the TOML file, then --set, then the options of their own name: the later wins."""
+def settings(
+    preset: str, file: Path | None, assignments: Sequence[str], given: Mapping[str, Any], detector: str = "tsadc"
+) -> Common:
+    """Of the detector: preset, then the TOML file, then --set, then the options of their own name: the later wins."""
     chosen: dict[str, Any] = read_toml(file) if file else {}
     chosen = merge(chosen, parse_assignments(assignments))
     chosen = merge(chosen, _without_none(given))
-    config: Config = update(Config.preset(preset), chosen)
+    config: Common = update(find(detector).Config.preset(preset), chosen)
     return config
 
 
 def fit_model(
     series: tuple[Series, ...],
-    config: Config,
+    config: Common,
     out: Path,
     *,
+    name: str = "tsadc",
     resume: bool = False,
     progress: Callable[[Any], None] | None = None,
 ) -> str:
-    """Train and save; the unfinished run lives in `OUT.partial` until then. Returns a verdict."""
+    """Train the detector `name` and save it; an unfinished run lives in `OUT.partial`. Returns a verdict."""
     if out.exists():
         raise OutputError(f"{out} exists already; choose another name or remove it.")
     partial = out.with_name(out.name + ".partial")
     checkpoint = partial / "training.safetensors"
     if checkpoint.exists() and not resume and FIRST:
         raise OutputError(f"{partial} holds an unfinished run: go on with --resume, or remove it to start anew.")
-    detector = TSADC(config=config)
+    detector = find(name)(config=config)
     try:
         detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume)
         if FIRST:
             detector.save(out)
-            checkpoint.unlink()
+            checkpoint.unlink(missing_ok=True)
     finally:
         with contextlib.suppress(OSError):  # it is not empty: there is something to resume
             partial.rmdir()
-    history, data = detector.history_, detector.provenance_["data"]
+    data, training = detector.provenance_["data"], detector.provenance_.get("training")
+    epochs = _epochs(training) if training else ""
     return (
         f"Trained on {data['observations']} observations of {data['length']} rows, {data['variables']} variables, "
-        f"{count(data['entities'], 'entity', 'entities')}: {count(len(history.epochs), 'epoch', 'epochs')}, the best "
-        f"was {history.best.number}.\n"
+        f"{count(data['entities'], 'entity', 'entities')}{epochs}.\n"
         f"Contamination {detector.contamination_}.\n"
         f"Threshold {detector.threshold_:.3f} {how(detector)}. {int(detector.labels_.sum())} training observations lie "
         "above it.\n"
         f"The model is in {out}."
     )
+
+
+def _epochs(training: Mapping[str, Any]) -> str:
+    return f": {count(len(training['epochs']), 'epoch', 'epochs')}, the best was {training['best_epoch']}"
 
 
 def detect_to(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
 from tsadc.config import nearest
 from tsadc.errors import ConfigError
@@ -13,6 +14,18 @@ if TYPE_CHECKING:
 
 REGISTRY = {
     "tsadc": "tsadc.detectors.tsadc.detector:TSADC",
+    "usad": "tsadc.detectors.usad:USAD",
+    "lstm-ae": "tsadc.detectors.lstm_ae:LSTMAE",
+    "s4-ae": "tsadc.detectors.s4_ae:S4AE",
+    "dcdetector": "tsadc.detectors.dcdetector:DCdetector",
+    "gae": "tsadc.detectors.gae:GAE",
+    "interfusion": "tsadc.detectors.interfusion:InterFusion",
+    "dvgcrn": "tsadc.detectors.dvgcrn:DVGCRN",
+    "graphs4mer": "tsadc.detectors.graphs4mer:GraphS4mer",
+    "imdiffusion": "tsadc.detectors.imdiffusion:IMDiffusion",
+    "gdn": "tsadc.detectors.gdn:GDN",
+    "gru-gnn": "tsadc.detectors.gru_gnn:GRUGNN",
+    "eeg-cgs": "tsadc.detectors.eeg_cgs:EEGCGS",
     "views": "tsadc.detectors.views.fused:Views",
     "robust-z": "tsadc.detectors.robust_z:RobustZ",
     "robust-z-rmse": "tsadc.detectors.robust_z:RobustZRMSE",
@@ -28,10 +41,43 @@ REGISTRY = {
 }
 
 
+GROUP = "tsadc.detectors"  # of entry points: what other packages add
+
+
+def names() -> list[str]:
+    """Of all detectors, those of other packages included."""
+    return [*REGISTRY, *(name for name in _others() if name not in REGISTRY)]
+
+
 def find(name: str) -> type[Detector]:
     """The detector class called `name`."""
-    if name not in REGISTRY:
-        raise ConfigError(f"There is no detector {name!r}{nearest(name, list(REGISTRY))}.")
-    module, _, cls = REGISTRY[name].partition(":")
-    found: type[Detector] = getattr(importlib.import_module(module), cls)
+    from tsadc.detectors.base import Detector
+
+    place = REGISTRY.get(name) or _others().get(name)
+    if place is None:
+        raise ConfigError(f"There is no detector {name!r}{nearest(name, names())}.")
+    module, _, cls = place.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), cls)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"The detector {name!r} is {place}, which cannot be loaded: {error}.") from error
+    if not (isinstance(found, type) and issubclass(found, Detector)) or found.name != name:
+        raise ConfigError(f"{place} must be a Detector called {name!r}; see docs/guides/add-a-detector.md.")
     return found
+
+
+def _others() -> dict[str, str]:
+    return {one.name: one.value for one in entry_points(group=GROUP)}
+
+
+def __getattr__(name: str) -> Any:
+    """`tsadc.detectors.GDN` and all the others, each loaded when it is first asked for."""
+    for place in REGISTRY.values():
+        module, _, cls = place.partition(":")
+        if cls == name:
+            return getattr(importlib.import_module(module), cls)
+    raise AttributeError(f"module 'tsadc.detectors' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *(place.partition(":")[2] for place in REGISTRY.values())])

@@ -13,14 +13,16 @@ from typing import Any, ClassVar, Literal, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.config import require, to_mapping, update
+from tsadc.config import to_mapping, update
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, assemble
-from tsadc.detectors.threshold import CUSTOMARY, Threshold, calibrate, check, choose
+from tsadc.detectors.settings import Common
+from tsadc.detectors.threshold import Threshold, calibrate, check, choose
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.io.frames import as_series
 from tsadc.io.reading import Reading, same_step, spell
+from tsadc.nn.blas import without_threads
 from tsadc.scale import Scaler
 from tsadc.series import Clock, Floats, Observations, Series
 from tsadc.variables import match
@@ -28,34 +30,6 @@ from tsadc.windows import Cut, cut, section
 
 LEAST_OBSERVATIONS = 5
 MOST_CELLS = 2**22  # of a part of a large request: some 100 MB of values, scores and expectations
-
-
-@dataclass(frozen=True)
-class Common:
-    """The settings that every detector has. `contamination`: the share of anomalous training data, "auto": estimated.
-    `validation`: the share of observations set aside. `coverage`: the share of its rows an observation needs to be
-    used; lower it for records that are padded to one length."""
-
-    length: int = 600
-    contamination: float | Literal["auto"] = "auto"
-    seed: int = 0
-    validation: float = 0.2
-    coverage: float = 0.5
-    scaler: Scaler.Config = field(default_factory=Scaler.Config)
-    threshold: Threshold.Config = field(default_factory=Threshold.Config)
-
-    def __post_init__(self) -> None:
-        require(self.length >= 8, "length", "at least 8 time steps", self.length)
-        allowed = self.contamination == "auto" or 0 < self.contamination < 0.5
-        require(allowed, "contamination", "between 0 and 0.5, both excluded, or auto", self.contamination)
-        require(0 <= self.seed < 2**63, "seed", "a whole number from 0", self.seed)
-        require(0 < self.validation <= 0.5, "validation", "above 0 and at most 0.5", self.validation)
-        require(0 < self.coverage <= 1, "coverage", "above 0 and at most 1", self.coverage)
-
-    @property
-    def assumed_contamination(self) -> float:
-        """For what needs a number before there are scores to estimate one from."""
-        return CUSTOMARY if self.contamination == "auto" else self.contamination
 
 
 @dataclass(frozen=True)
@@ -173,7 +147,8 @@ class Detector(Parameters, ABC):
         self.provenance_ = provenance(self.name, every)
         fingerprint = {"history": self.provenance_["data"], "validation": describe(held)}
         fitting = Fitting(progress, Path(checkpoint) if checkpoint is not None else None, resume, fingerprint)
-        self._fit(train.scaled(scaler), held.scaled(scaler), fitting)
+        with without_threads():
+            self._fit(train.scaled(scaler), held.scaled(scaler), fitting)
         self.decision_scores_ = self._scores(every, progress)
         self.validation_scores_ = self._scores(held, progress) if chosen is None else self.decision_scores_[chosen]
         self._calibrate()
@@ -234,13 +209,14 @@ class Detector(Parameters, ABC):
         return np.array([found.score for found in self._evidence(observations, progress)], dtype=np.float64)
 
     def _evidence(self, observations: Observations, progress: Callable[[Any], None] | None) -> Iterator[Evidence]:
-        for i, found in enumerate(self._score(observations.scaled(self.scaler_))):
-            if progress is not None:
-                progress(Scored(i + 1, len(observations)))
-            if found.expected is not None:
-                raw = self.scaler_.undo(observations.entity(i), found.expected.T).T
-                found = replace(found, expected=raw.astype(np.float32))
-            yield found
+        with without_threads():
+            for i, found in enumerate(self._score(observations.scaled(self.scaler_))):
+                if progress is not None:
+                    progress(Scored(i + 1, len(observations)))
+                if found.expected is not None:
+                    raw = self.scaler_.undo(observations.entity(i), found.expected.T).T
+                    found = replace(found, expected=raw.astype(np.float32))
+                yield found
 
     @final
     def detect(self, X: Any, *, progress: Callable[[Any], None] | None = None) -> Result:
@@ -321,7 +297,8 @@ class Detector(Parameters, ABC):
                 )
         self.scaler_.adapt(series)
         pieces = cut(series, self.settings.length, self.settings.coverage)
-        self._adapt(pieces.observations.scaled(self.scaler_))
+        with without_threads():
+            self._adapt(pieces.observations.scaled(self.scaler_))
         return self
 
     @final

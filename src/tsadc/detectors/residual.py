@@ -11,25 +11,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tsadc.config import require, to_mapping, update
-from tsadc.detectors.base import Common, Detector, Fitting, Scored
+from tsadc.config import require, to_mapping
+from tsadc.detectors.base import Detector, Fitting, Scored
 from tsadc.detectors.head.head import Config as HeadConfig
 from tsadc.detectors.head.head import Head, Model, Residuals, names_of
 from tsadc.detectors.head.neighbours import lowest
 from tsadc.detectors.result import Evidence
-from tsadc.errors import ConfigError
+from tsadc.detectors.settings import Common
 from tsadc.nn.objective import derive
 from tsadc.nn.threads import spread
 from tsadc.nn.train import Training, train
 from tsadc.series import Floats, Observations
 
 WEIGHTS = "network."
+LARGEST = 1e30  # of a score: the square of a wild value would not be finite in single precision
 LATER = ("training", "seed", "threshold")
 
 
@@ -72,20 +73,6 @@ class ResidualConfig(Common):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(0 < self.selected <= 1, "selected", "above 0 and at most 1", self.selected)
-
-    @classmethod
-    def preset(cls, name: str) -> Self:
-        """The settings called `name`."""
-        if name not in ("default", *cls.presets):
-            raise ConfigError(f"A preset is one of {', '.join(('default', *cls.presets))}, but got {name!r}.")
-        made: Self = cls() if name == "default" else getattr(cls, name)()
-        return made
-
-    @classmethod
-    def with_settings(cls, **settings: Any) -> Self:
-        """The defaults with some settings replaced, nested ones included."""
-        changed: Self = update(cls(), settings)
-        return changed
 
 
 class ResidualDetector(Detector, ABC):
@@ -178,7 +165,7 @@ class ResidualDetector(Detector, ABC):
 
     def _pooled(self, z: Floats, found: Examined) -> Evidence:
         """The mean of the method's own scores of steps, which every step then has."""
-        score = float(np.float32(found.own.mean(dtype=np.float64))) if len(found.own) else 0.0
+        score = float(min(found.own.mean(dtype=np.float64), LARGEST)) if len(found.own) else 0.0
         return pooled(z, dict.fromkeys(self._names(), score), score, found.residuals, found.expected)
 
     def _build(self, variables: int) -> Any:

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.config import require
-from tsadc.detectors.base import Common, Detector, Fitting
+from tsadc.detectors.base import Detector, Fitting
 from tsadc.detectors.pooling import top_mean
 from tsadc.detectors.result import Evidence
+from tsadc.detectors.settings import Common
 from tsadc.series import Floats, Observations
 
 LARGEST = 30.0  # z beyond this says no more, and must not rule the regression

@@ -17,6 +17,8 @@ from typing import TypeVar
 
 import torch
 
+from tsadc.nn.blas import without_threads
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -50,11 +52,12 @@ def spread(work: Callable[[T], R], items: Iterable[T], ahead: int = 1) -> Iterat
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """No threads inside operations."""
+    """No threads inside operations, neither torch's nor those of numpy's products."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with without_threads():
+            yield
     finally:
         torch.set_num_threads(before)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tsadc.detectors.head.features import Energy, Features
 from tsadc.detectors.head.standard import Standard
-from tsadc.detectors.views.window import WindowDetector
+from tsadc.detectors.window import WindowDetector
 from tsadc.series import Floats, Observations
 
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from sklearn.ensemble import IsolationForest
 
 from tsadc.config import require
-from tsadc.detectors.base import Common
 from tsadc.detectors.head.features import Extent, Features
 from tsadc.detectors.head.standard import Standard
-from tsadc.detectors.views.window import WindowDetector
+from tsadc.detectors.settings import Common
+from tsadc.detectors.window import WindowDetector
 from tsadc.series import Floats, Observations
 
 PARTS = ("feature", "cut", "left", "right", "path", "usual")

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from tsadc.detectors.base import Common, Detector, Fitting
+from tsadc.detectors.base import Detector, Fitting
 from tsadc.detectors.head import head
 from tsadc.detectors.head.head import Head
 from tsadc.detectors.result import Evidence
+from tsadc.detectors.settings import Common
 from tsadc.series import Observations
 
 

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from tsadc.config import require
-from tsadc.detectors.base import Common
 from tsadc.detectors.head.convolutions import Convolutions
 from tsadc.detectors.head.features import Features
 from tsadc.detectors.head.neighbours import Neighbours
-from tsadc.detectors.views.window import WindowDetector
+from tsadc.detectors.settings import Common
+from tsadc.detectors.window import WindowDetector
 from tsadc.series import Floats, Observations
 
 

@@ -1,0 +1,325 @@
+"""DVGCRN: layers of latents over a recurrent network whose graph comes from embeddings of variables and latents; both
+what it cannot reconstruct and what it did not foresee is anomalous.
+
+Chen, Tian, Chen, Dai, Duan, Zhou: Deep Variational Graph Convolutional Recurrent Network for Multivariate Time Series
+Anomaly Detection, ICML 2022.
+
+    name         paper       meaning
+    nodes[l]     alpha^l     (node, embedding): of the variables (l = 0) and of the latents of layer l
+    units[l]     beta^l      (unit, embedding): of the recurrent units of layer l
+    adjacency    A^l         softmax(relu(cosine)) among nodes[l - 1] and nodes[l]: whom a node listens to
+    mixing       Phi^l       softmax(nodes . units), softmax(nodes . nodes above): how means are made from above
+    latent       z^l_t       (batch, node) of layer l at time t
+    state        h^l_t       (batch, unit) of layer l after time t; it has heard A^l [z^{l-1}_t, z^l_t], z^0 = x
+
+    p(z^l_t) = N(mixed h^l_{t-1} + mixed z^{l+1}_t, .)     p(x_t) = N(mixed h^1_{t-1} + mixed z^1_t, .)
+    q(z^l_t) upward from x_t through h_{t-1} of layers 1 .. l, then downward through z^{l+1}_t
+    forecast of x_t: the mean of p(x_t) when every latent is at the mean of its prior, which only knows the past
+
+Deviations. The mixed means reach a variable through a gain and an offset of its own, since values are not scaled to
+[-1, 1]; they enter as asinh(z), where probabilities and forecasts are taken. The weight of the KL terms rises linearly.
+Scores take latents at their posterior means. Windows overlap in scoring, and each judges its last `hop` steps, so that
+every step has a past; with `hop` = 1 that is the paper's sliding window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tsadc.config import require
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.train import Training
+from tsadc.series import Floats
+
+LARGEST = 12.0  # asinh of 8e4 robust standard deviations
+LOWEST, HIGHEST = -5.0, 2.0  # of the logarithm of any standard deviation
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class Config(ResidualConfig):
+    """`window`: steps of a window. `hop`: the last steps of a window that it is asked about when scoring. `latents`,
+    `units`: sizes of the layers, from the lowest. `embedding`: size of a node's embedding. `anneal`: the share of
+    epochs over which the weight of the KL terms rises to 1. `forecast`: weight of the forecast in the paper's score."""
+
+    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+    window: int = 20
+    hop: int = 5
+    latents: tuple[int, ...] = (15, 8)
+    units: tuple[int, ...] = (32, 16)
+    embedding: int = 32
+    anneal: float = 0.3
+    forecast: float = 1.0
+    training: Training = field(
+        default_factory=lambda: Training(
+            epochs=15, batch=8, learning_rate=5e-3, weight_decay=1e-4, warmup_epochs=1, patience=8, ema=0.99
+        )
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.window >= 2, "window", "at least 2", self.window)
+        require(1 <= self.hop < self.window, "hop", f"from 1 to below the window ({self.window})", self.hop)
+        require(len(self.latents) >= 1 and min(self.latents) >= 1, "latents", "sizes from 1", self.latents)
+        fitting = len(self.units) == len(self.latents) and min(self.units) >= 1
+        require(fitting, "units", "sizes from 1, as many as latents", self.units)
+        require(self.embedding >= 1, "embedding", "at least 1", self.embedding)
+        require(0 <= self.anneal <= 1, "anneal", "from 0 to 1", self.anneal)
+        require(self.forecast >= 0, "forecast", "zero or more", self.forecast)
+
+    @classmethod
+    def published(cls) -> Self:
+        """Sizes and optimiser of the authors' repository (methods/trainer.py): 60 epochs on batches of 512 windows,
+        here 17 observations of 600 steps. Its weight of KL reaches 1 after about a fifth of the epochs; the weight of
+        the forecast in the score is not given there."""
+        return cls.with_settings(
+            head="paper",
+            window=20,
+            hop=1,
+            latents=(15, 10, 5),
+            units=(20, 15, 10),
+            embedding=256,
+            anneal=0.2,
+            training=asdict(
+                Training(epochs=60, batch=17, learning_rate=2e-4, weight_decay=0, warmup_epochs=0, patience=0, clip=0)
+            ),
+        )
+
+    @classmethod
+    def tiny(cls) -> Self:
+        """The default's method on a network that trains in seconds: for trying things out, not for results."""
+        return cls.with_settings(
+            window=12,
+            hop=4,
+            latents=(4, 2),
+            units=(8, 4),
+            embedding=8,
+            training={"epochs": 5, "learning_rate": 2e-2, "batch": 4},
+        )
+
+
+class Gaussian(NamedTuple):
+    """Independent normal distributions; `log_std` lies in [LOWEST, HIGHEST]."""
+
+    mean: Tensor
+    log_std: Tensor
+
+    @classmethod
+    def of(cls, mean: Tensor, log_std: Tensor) -> Gaussian:
+        return cls(mean, log_std.clamp(LOWEST, HIGHEST))
+
+    def at(self, noise: Tensor) -> Tensor:
+        return torch.addcmul(self.mean, self.log_std.exp(), noise)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return -0.5 * ((value - self.mean) * (-self.log_std).exp()).square() - self.log_std - HALF_LOG_2PI
+
+    def divergence(self, other: Gaussian) -> Tensor:
+        """KL of this from `other`, element by element."""
+        apart = (self.mean - other.mean) * (-other.log_std).exp()
+        growth = self.log_std - other.log_std
+        return ((2 * growth).exp() + apart.square() - 1) / 2 - growth
+
+
+class Seen(NamedTuple):
+    """What a pass over a window leaves: latents with their posteriors, and the states *before* each step; each a list
+    over layers of (window, time, size)."""
+
+    latents: list[Tensor]
+    posteriors: list[Gaussian]
+    states: list[Tensor]
+
+
+class Network(nn.Module):
+    """The generative model and its inference, for windows (window, time, variable)."""
+
+    def __init__(self, config: Config, variables: int) -> None:
+        super().__init__()
+        self.config = config
+        sizes, units, width = (variables, *config.latents), config.units, config.embedding
+        near = width**-0.25  # inner products of embeddings then scatter by about 1
+        self.nodes = nn.ParameterList(near * torch.randn(size, width) for size in sizes)
+        self.units = nn.ParameterList(near * torch.randn(size, width) for size in units)
+        below = (variables, *units)
+        above = (*sizes[2:], 0)
+        self.upward = nn.ModuleList(nn.Linear(below[i] + unit, unit) for i, unit in enumerate(units))
+        self.posterior = nn.ModuleList(nn.Linear(unit + above[i], 2 * sizes[i + 1]) for i, unit in enumerate(units))
+        self.hear = nn.ModuleList(nn.Linear(sizes[i] + sizes[i + 1], 2 * unit) for i, unit in enumerate(units))
+        self.remember = nn.ModuleList(
+            nn.LSTMCell(2 * unit + (units[i - 1] if i else 0), unit) for i, unit in enumerate(units)
+        )
+        # Of p(x) and of the priors, from the lowest.
+        knows = (units[0] + sizes[1], *(unit + above[i] for i, unit in enumerate(units)))
+        self.spread = nn.ModuleList(nn.Linear(knows[i], size) for i, size in enumerate(sizes))
+        self.gain = nn.Parameter(torch.ones(variables))
+        self.offset = nn.Parameter(torch.zeros(variables))
+        self.rising = max(1.0, config.anneal * config.training.epochs)
+        self.weight = 1.0
+
+    def begin_epoch(self, number: int) -> None:
+        self.weight = min(1.0, (number - 1) / self.rising)
+
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        size = self.config.window
+        windows = cut(torch.where(observed, torch.asinh(x), 0.0), size, size)
+        shape = (*windows.shape[:3], sum(self.config.latents))
+        noise = torch.randn(shape, generator=generator, device=x.device)
+        return {"x": windows, "observed": cut(observed, size, size), "noise": noise}
+
+    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Minus the evidence lower bound and the squared error of the forecast, per cell. Validation takes the KL terms
+        in full."""
+        batch, count, time, variables = drawn["x"].shape
+        x, observed, noise = (drawn[name].flatten(0, 1) for name in ("x", "observed", "noise"))
+        seen = self.infer(x, noise)
+        unlikely = torch.where(observed, -self.likelihood(seen).log_prob(x), 0.0)
+        missed = torch.where(observed, (x - self.forecast(seen)).square(), 0.0)
+        apart = [
+            posterior.divergence(self.prior(layer, seen.states[layer], above)).sum(-1)
+            for layer, (posterior, above) in enumerate(zip(seen.posteriors, (*seen.latents[1:], None), strict=True))
+        ]
+
+        def per_observation(values: Tensor) -> Tensor:
+            return values.reshape(batch, -1).sum(1) / (count * time * variables)
+
+        weight = self.weight if self.training else 1.0
+        return {
+            "reconstruction": per_observation(unlikely),
+            "forecast": per_observation(missed),
+            "latents": weight * per_observation(torch.stack(apart, 1)),
+        }
+
+    def adjacency(self, layer: int) -> Tensor:
+        """A among the nodes below and the latents of `layer` (from 0)."""
+        direction = F.normalize(torch.cat([self.nodes[layer], self.nodes[layer + 1]]), dim=-1)
+        return torch.softmax((direction @ direction.mT).relu(), dim=-1)
+
+    def infer(self, x: Tensor, noise: Tensor) -> Seen:
+        """x (window, time, variable); noise (window, time, all latents)."""
+        config, layers = self.config, range(len(self.config.units))
+        heard = [self.hear[i].weight @ self.adjacency(i) for i in layers]  # type: ignore[operator]
+        states = [(x.new_zeros(len(x), unit), x.new_zeros(len(x), unit)) for unit in config.units]
+        latents: list[list[Tensor]] = [[] for _ in layers]
+        posteriors: list[list[Gaussian]] = [[] for _ in layers]
+        before: list[list[Tensor]] = [[] for _ in layers]
+        for now, draws in zip(x.unbind(1), noise.unbind(1), strict=True):
+            upward, features = now, []
+            for i in layers:
+                before[i].append(states[i][0])
+                upward = self.upward[i](torch.cat([upward, states[i][0]], -1)).relu()
+                features.append(upward)
+            values = self.downward(features, draws.split(config.latents, -1), posteriors)
+            below: Tensor = now
+            lower: list[Tensor] = []
+            for i in layers:
+                latents[i].append(values[i])
+                told = F.softplus(F.linear(torch.cat([below, values[i]], -1), heard[i], self.hear[i].bias))  # type: ignore[arg-type]
+                states[i] = self.remember[i](torch.cat([told, *lower], -1), states[i])
+                below, lower = values[i], [states[i][0]]
+        stacked = [Gaussian(*(torch.stack(part, 1) for part in zip(*one, strict=True))) for one in posteriors]
+        return Seen([torch.stack(one, 1) for one in latents], stacked, [torch.stack(one, 1) for one in before])
+
+    def downward(
+        self, features: list[Tensor], draws: tuple[Tensor, ...], posteriors: list[list[Gaussian]]
+    ) -> list[Tensor]:
+        """A sample of every layer's latents at one step, lowest first; adds their distributions to `posteriors`."""
+        values: list[Tensor] = []
+        for i in reversed(range(len(features))):
+            found = Gaussian.of(*self.posterior[i](torch.cat([features[i], *values[:1]], -1)).chunk(2, -1))
+            posteriors[i].append(found)
+            values.insert(0, found.at(draws[i]))
+        return values
+
+    def mixed(self, node: int, state: Tensor, above: Tensor | None) -> Tensor:
+        """What nodes[node] take from the recurrent units of their layer, and from the latents above."""
+        own, units = self.nodes[node], self.units[max(node - 1, 0)]
+        total = state @ torch.softmax(own @ units.mT, dim=-1).mT
+        if above is None:
+            return total
+        return total + above @ torch.softmax(own @ self.nodes[node + 1].mT, dim=-1).mT
+
+    def prior(self, layer: int, state: Tensor, above: Tensor | None) -> Gaussian:
+        """p(z^{layer + 1}_t) given the states before t and the latents above."""
+        known = state if above is None else torch.cat([state, above], -1)
+        return Gaussian.of(F.leaky_relu(self.mixed(layer + 1, state, above)), self.spread[layer + 1](known))
+
+    def likelihood(self, seen: Seen) -> Gaussian:
+        """p(x_t) of every step, (window, time, variable)."""
+        state, latent = seen.states[0], seen.latents[0]
+        mean = self.gain * self.mixed(0, state, latent) + self.offset
+        return Gaussian.of(mean, self.spread[0](torch.cat([state, latent], -1)))
+
+    def forecast(self, seen: Seen) -> Tensor:
+        """The mean of every step by what was known before it."""
+        above = None
+        for layer in reversed(range(len(seen.states))):
+            above = self.prior(layer, seen.states[layer], above).mean
+        return self.gain * self.mixed(0, seen.states[0], above) + self.offset
+
+
+class DVGCRN(ResidualDetector):
+    """Judges an observation by what its latents cannot reconstruct and by what they did not foresee."""
+
+    name: ClassVar[str] = "dvgcrn"
+    Config: ClassVar[type[Config]] = Config
+
+    def _names(self) -> tuple[str, ...]:
+        return ("reconstruction", "forecast")
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables)
+
+    def _examiner(self) -> Callable[[Floats], Examined]:
+        network, settings = self.network_, self.settings
+        hop, size = settings.hop, settings.window
+
+        def examine(z: Floats) -> Examined:
+            values = torch.from_numpy(np.asarray(z, dtype=np.float32))
+            measured = torch.isfinite(values)
+            x = torch.where(measured, torch.asinh(values), 0.0)
+            windows = cut(x[None], size, hop)[0]
+            seen = network.infer(windows, windows.new_zeros(*windows.shape[:2], sum(settings.latents)))
+            likelihood = network.likelihood(seen)
+            improbable = join(-likelihood.log_prob(windows), z.shape[1], hop)
+            expected = join(likelihood.mean, z.shape[1], hop)
+            foreseen = join(network.forecast(seen), z.shape[1], hop)
+            missed = torch.where(measured, (x - foreseen).square(), 0.0)
+            missed[:, 0] = 0.0  # before it there was nothing to foresee it from
+            both = torch.where(measured, improbable, 0.0) + settings.forecast * missed
+            steps = both.double().sum(0) / (1 + settings.forecast) / measured.sum(0)  # NaN where nothing was measured
+            expected, foreseen = (torch.sinh(one.clamp(-LARGEST, LARGEST)) for one in (expected, foreseen))
+            residuals = [(values - one).abs() for one in (expected, foreseen)]
+            residuals[1][:, 0] = torch.nan
+            return Examined(tuple(one.numpy() for one in residuals), expected.numpy(), steps.numpy())
+
+        return examine
+
+
+def starts(time: int, size: int, hop: int) -> list[int]:
+    """Of windows every `hop` steps, the last of which ends with the observation."""
+    return [*range(0, time - size, hop), time - size]
+
+
+def cut(x: Tensor, window: int, hop: int) -> Tensor:
+    """(batch, variable, time) -> (batch, window, time, variable)."""
+    size = min(window, x.shape[-1])
+    pieces = [x[..., first : first + size] for first in starts(x.shape[-1], size, hop)]
+    return torch.stack(pieces, dim=1).mT
+
+
+def join(windows: Tensor, time: int, hop: int) -> Tensor:
+    """(window, time, variable) -> (variable, time): of each window the steps that the one before did not reach."""
+    size = windows.shape[1]
+    first = starts(time, size, hop)
+    new = [size, *(here - before for before, here in pairwise(first))]
+    return torch.cat([window[size - count :] for window, count in zip(windows, new, strict=True)]).mT

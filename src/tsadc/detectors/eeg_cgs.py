@@ -1,0 +1,319 @@
+"""EEG-CGS: does a variable belong where it is in the graph of correlations, and do its neighbours tell what it does?
+
+    name         paper       meaning
+    x            X           (batch, piece, variable, window): pieces of an observation; a variable's features are its
+                             values
+    adjacency    A           |correlation| of two variables in a piece, if one is among the `neighbours` of the other;
+                             1 with itself
+    signs        -           of the correlation; 1 throughout where variables are not `turned`
+    members      subgraph    whom a random walk with restart from a variable meets first, and that variable, `subgraph`
+                             together
+    view         -           each variable has two subgraphs
+    masked       target      the variable itself, of which its subgraph knows nothing
+    alone        h           embedding of a variable by itself
+    summary      g           mean embedding of a subgraph
+    contrast     s_con       sigma(D(h_i, g_other)) - sigma(D(h_i, g_i)): D is to tell a variable's own subgraph from
+                             that of another
+    generation   s_gen       distance of a variable from what its subgraph makes of it
+    share        lambda      of the contrastive part in loss and score
+
+T. K. K. Ho, N. Armanfard: Self-supervised learning for anomalous channel detection in EEG graphs: application to
+seizure analysis. AAAI 2023. One graph convolution encodes subgraphs, another one decodes the masked variable, a
+bilinear form per view compares; the two losses and the two scores are weighed by lambda.
+
+Deviations. Features are values under asinh, not spectra. The graph convolution of a subgraph averages (rows sum to 1)
+where the authors' code adds up, and the decoder is linear: z has both signs. A negative subgraph is that of another
+variable of the same piece. By default members of a subgraph that run against its variable are turned over (`turned`;
+not in the preset `published`): electrodes mostly move together, other sensors need not. Reconstructions are averaged
+over rounds and views, not their distances. The two scores are brought to one scale by quantiles of the training data
+(1 % -> 0, 99 % -> 1), not by the extremes of the data that is judged.
+
+Two residuals: `contrast` + 1, from 0 to 2, the same for all steps of a piece, which is no difference in z units: the
+project's head takes logarithms of its largest values. And `generation`, in z units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import embedding, prelu, softplus
+
+from tsadc.config import require
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.objective import derive
+from tsadc.nn.threads import spread
+from tsadc.nn.train import Training
+from tsadc.series import Floats, Observations
+
+VIEWS = 2
+GIVEN = ("x", "adjacency", "signs", "members", "other")  # of what is drawn, what the network sees
+RESTART = 0.5  # share of steps at which a walk returns to where it began
+LARGEST = 12.0  # asinh of 8e4 robust standard deviations
+MOST_OBSERVATIONS = 256  # of the training data, evenly spread, tell what scores are usual
+
+
+@dataclass(frozen=True)
+class Config(ResidualConfig):
+    """`window`: steps of a piece, with a graph of its own. `features`: of an embedding. `neighbours`: edges of a
+    variable. `subgraph`: its variables. `share`: of the contrastive part. `rounds`: subgraphs that a score is over.
+    `turned`: what a variable's subgraph knows of one that is correlated with it negatively is its negative."""
+
+    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+    window: int = 60
+    features: int = 32
+    neighbours: int = 3
+    subgraph: int = 4
+    share: float = 0.6
+    rounds: int = 4
+    turned: bool = True
+    training: Training = field(
+        default_factory=lambda: Training(
+            epochs=20, batch=8, learning_rate=1e-2, warmup_epochs=1, patience=10, weight_decay=0.0
+        )
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least in {"window": 2, "features": 1, "neighbours": 1, "subgraph": 2, "rounds": 1}.items():
+            require(getattr(self, name) >= least, name, f"at least {least}", getattr(self, name))
+        require(0 <= self.share <= 1, "share", "from 0 to 1", self.share)
+
+    @classmethod
+    def published(cls) -> Self:
+        """As in the authors' code: one graph per recording of 60 s, subgraphs of 4, 256 features, lambda 0.6, 80
+        rounds, Adam with 1e-3 over 55 epochs; a batch of theirs holds the channels of 15 recordings."""
+        return cls.with_settings(
+            head="paper",
+            window=600,
+            features=256,
+            rounds=80,
+            turned=False,
+            training={"epochs": 55, "batch": 15, "learning_rate": 1e-3, "warmup_epochs": 0, "patience": 0},
+        )
+
+    @classmethod
+    def tiny(cls) -> Self:
+        """Trains in seconds: for trying things out, not for results."""
+        return cls.with_settings(window=16, features=8, rounds=2, training={"epochs": 5})
+
+
+class Found(NamedTuple):
+    """logits of D for own and other subgraphs (batch, piece, variable), and what each view makes of a variable (batch,
+    view, piece, variable, window)."""
+
+    own: Tensor
+    other: Tensor
+    generated: Tensor
+
+
+class Network(nn.Module):
+    """Encoder, decoder and the discriminators of the two views."""
+
+    def __init__(self, config: Config, window: int) -> None:
+        super().__init__()
+        features = config.features
+        self.window, self.neighbours = window, config.neighbours
+        self.members, self.share, self.turned = config.subgraph - 1, config.share, config.turned
+        self.encode = nn.Linear(window, features, bias=False)
+        self.bias = nn.Parameter(torch.zeros(features))
+        self.slope = nn.Parameter(torch.full((1,), 0.25))
+        self.decode = nn.Linear(features, window)
+        self.compare = nn.Parameter(torch.randn(VIEWS, features, features) / features)
+        self.offset = nn.Parameter(torch.zeros(VIEWS))
+
+    def activate(self, mixed: Tensor) -> Tensor:
+        return prelu(mixed + self.bias, self.slope)
+
+    def forward(self, x: Tensor, adjacency: Tensor, signs: Tensor, members: Tensor, other: Tensor) -> Found:
+        """`members` (batch, view, piece, variable, member): which variables, -1 for none; `other` (batch, view, piece,
+        variable): whose subgraph is the negative one."""
+        encoded = self.encode(x)
+        target = torch.arange(x.shape[2], device=x.device).expand(members.shape[:-1]).unsqueeze(-1)
+        inside = torch.cat([members, target], dim=-1)  # the masked one comes last
+        mixing, present = subgraphs(adjacency, inside)
+        heard = members.clamp_min(0)  # what is absent weighs nothing in `mixing`
+        turns = signs.unsqueeze(1).expand(-1, VIEWS, -1, -1, -1).gather(-1, heard)
+        # By `embedding`: the gradient of an index into an array is far slower.
+        graph = torch.arange(x.shape[0] * x.shape[1], device=x.device).view(x.shape[0], 1, x.shape[1], 1, 1)
+        visible = embedding(graph * x.shape[2] + heard, encoded.flatten(0, 2)) * turns.unsqueeze(-1)
+        embedded = self.activate(mixing[..., :-1] @ visible)
+        generated = self.decode((mixing[..., -1:, :] @ embedded).squeeze(-2))
+        summary = (embedded * present.unsqueeze(-1)).sum(-2) / present.sum(-1, keepdim=True)
+        alone = torch.einsum("bpkf,vfg->bvpkg", self.activate(encoded), self.compare)
+        negative = summary.gather(3, other.unsqueeze(-1).expand(summary.shape))
+        own, others = (((alone * one).sum(-1) + self.offset.view(1, -1, 1, 1)).mean(1) for one in (summary, negative))
+        return Found(own, others, generated)
+
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        chance = torch.rand(self.chances(len(x), *x.shape[1:]), generator=generator, device=x.device)
+        return self.sample(x, observed, chance)
+
+    def chances(self, batch: int, variables: int, time: int) -> tuple[int, ...]:
+        """The shape of the random numbers from 0 to 1 that `sample` needs."""
+        return (batch, VIEWS, -(-time // self.window), variables, 1 + 4 * (self.members + 1))
+
+    def sample(self, x: Tensor, observed: Tensor, chance: Tensor) -> dict[str, Tensor]:
+        """Graphs of the pieces of x (batch, variable, time), in z units, and subgraphs by `chance`."""
+        cut, known = pieces(x.asinh(), self.window), pieces(observed, self.window)
+        adjacency, signs, nearest = correlations(cut, known, self.neighbours)
+        met = walk(nearest.unsqueeze(1).expand(-1, VIEWS, -1, -1, -1), chance[..., 1:])
+        count = x.shape[1]
+        shift = 1 + (chance[..., 0] * (count - 1)).long().clamp_max(count - 2)
+        other = (torch.arange(count, device=x.device) + shift) % count
+        graph = {"adjacency": adjacency, "signs": signs if self.turned else torch.ones_like(signs)}
+        return {"x": cut, "known": known, **graph, "members": first(met, self.members), "other": other}
+
+    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        x, known = drawn["x"], drawn["known"]
+        found = self(*(drawn[name] for name in GIVEN))
+        seen = known.any(-1)
+        entropy = torch.where(seen, softplus(-found.own) + softplus(found.other), 0.0) / 2
+        error = torch.where(known.unsqueeze(1), found.generated - x.unsqueeze(1), 0.0).square() / VIEWS
+        contrast = entropy.sum((1, 2)) / seen.sum((1, 2)).clamp_min(1)
+        generation = error.sum((1, 2, 3, 4)) / known.sum((1, 2, 3)).clamp_min(1)
+        return {"contrast": self.share * contrast, "generation": (1 - self.share) * generation}
+
+
+def correlations(x: Tensor, known: Tensor, neighbours: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of x (batch, piece, variable, window): A and the signs of the correlations, both (batch, piece, variable,
+    variable), and each variable's nearest (batch, piece, variable, neighbour), the nearest first. A variable that
+    stands still is as near to all."""
+    middle = torch.where(known, x, 0.0).sum(-1, keepdim=True) / known.sum(-1, keepdim=True).clamp_min(1)
+    apart = torch.where(known, x - middle, 0.0)
+    size = torch.linalg.vector_norm(apart, dim=-1, keepdim=True)
+    direction = apart / torch.where(size > 1e-6, size, torch.inf)
+    correlation = direction @ direction.mT
+    strength = correlation.abs()
+    own = torch.eye(x.shape[2], dtype=torch.bool, device=x.device)
+    nearest = strength.masked_fill(own, -1.0).topk(min(neighbours, x.shape[2] - 1), dim=-1).indices
+    chosen = torch.zeros_like(strength).scatter(-1, nearest, 1.0)
+    adjacency = torch.where(own, 1.0, strength * torch.maximum(chosen, chosen.mT))
+    return adjacency, torch.where(correlation < 0, -1.0, 1.0), nearest
+
+
+def walk(nearest: Tensor, chance: Tensor) -> Tensor:
+    """Random walks with restart, one from each variable: nearest (..., variable, neighbour), chance (..., variable,
+    step) -> the variable at each step (..., variable, step), -1 where that is where it began."""
+    *_, count, neighbours = nearest.shape
+    start = torch.arange(count, device=nearest.device).expand(nearest.shape[:-1])
+    at, places = start, []
+    for one in chance.unbind(-1):
+        turn = ((one - RESTART) / (1 - RESTART) * neighbours).long().clamp(0, neighbours - 1)
+        following = nearest.flatten(-2).gather(-1, at * neighbours + turn)
+        at = torch.where(one < RESTART, start, following)
+        places.append(torch.where(at == start, -1, at))
+    return torch.stack(places, dim=-1)
+
+
+def first(met: Tensor, count: int) -> Tensor:
+    """The first `count` different ones of (..., step), -1 for none."""
+    again = (met.unsqueeze(-1) == met.unsqueeze(-2)).tril(-1).any(-1) | (met < 0)
+    order = again.to(torch.int8).sort(dim=-1, stable=True)
+    return torch.where(order.values > 0, -1, met.gather(-1, order.indices))[..., :count]
+
+
+def subgraphs(adjacency: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
+    """A of the variables `inside` (batch, view, piece, variable, member), rows made to sum to 1, and which of the
+    members are there."""
+    count, present = adjacency.shape[-1], inside >= 0
+    place = inside.clamp_min(0)
+    pairs = place.unsqueeze(-1) * count + place.unsqueeze(-2)
+    both = present.unsqueeze(-1) & present.unsqueeze(-2)
+    graphs = adjacency.flatten(-2).unsqueeze(1).expand(-1, inside.shape[1], -1, -1)
+    found = torch.where(both, graphs.gather(-1, pairs.flatten(3)).view(pairs.shape), 0.0)
+    return found / found.sum(-1, keepdim=True).clamp_min(1e-6), present
+
+
+def pieces(x: Tensor, window: int) -> Tensor:
+    """x (batch, variable, time) in windows (batch, piece, variable, window), the last one ending where x ends, and so
+    overlapping the one before where the length is no multiple."""
+    time = x.shape[-1]
+    starts = torch.arange(-(-time // window), device=x.device) * window
+    places = starts.clamp_max(time - window)[:, None] + torch.arange(window, device=x.device)
+    return x[:, :, places].transpose(1, 2)
+
+
+def joined(found: Tensor, time: int) -> Tensor:
+    """The inverse of `pieces` for one observation (piece, variable, window); of an overlap, what the last one adds."""
+    count, _, window = found.shape
+    rest = time - (count - 1) * window
+    return torch.cat([found[:-1].transpose(0, 1).flatten(1), found[-1, :, window - rest :]], dim=-1)
+
+
+class EEGCGS(ResidualDetector):
+    """Variables that do not fit the subgraphs they are in."""
+
+    name: ClassVar[str] = "eeg-cgs"
+    Config: ClassVar[type[Config]] = Config
+
+    def _names(self) -> tuple[str, ...]:
+        return ("contrast", "generation")
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, min(self.settings.window, self.settings.length))
+
+    def _looker(self) -> Callable[[Floats], tuple[Floats, Floats, Floats]]:
+        """Gives contrast, distance and expectation of an observation, each (variable, time)."""
+        settings, network = self.settings, self.network_
+        generator = torch.Generator().manual_seed(derive(settings.seed, 1))
+        shape = network.chances(settings.rounds, len(self.variables_), settings.length)
+        chance = torch.rand(shape, generator=generator)
+
+        def look(z: Floats) -> tuple[Floats, Floats, Floats]:
+            values = torch.from_numpy(np.asarray(z, dtype=np.float32))
+            known = torch.isfinite(values)
+            x = torch.where(known, values, 0.0)
+            drawn = network.sample(*(one.expand(settings.rounds, -1, -1) for one in (x, known)), chance)
+            found = network(*(drawn[name] for name in GIVEN))
+            contrast = (found.other.sigmoid() - found.own.sigmoid()).mean(0)
+            expected = found.generated.mean((0, 1)).clamp(-LARGEST, LARGEST).sinh()
+            apart = torch.where(known, values, torch.nan).double()[None]
+            square = (pieces(apart, network.window)[0] - expected).square()
+            distance = square.nanmean(-1).sqrt()
+            whole = [one.unsqueeze(-1).expand(expected.shape) for one in (contrast + 1, distance)]
+            return tuple(joined(one, z.shape[1]).numpy() for one in (*whole, expected))  # type: ignore[return-value]
+
+        return look
+
+    def _settle(self, train_part: Observations, validation: Observations) -> None:
+        every = [part.read(i) for part in (train_part, validation) for i in _evenly(len(part))]
+        found = list(spread(torch.no_grad()(self._looker()), every))
+        measured = np.stack([np.isfinite(z) for z in every])
+        each = (np.stack(one)[measured] for one in list(zip(*found, strict=True))[:2])
+        self.scale_ = np.array([np.quantile(one, (0.01, 0.99)) for one in each], dtype=np.float64)
+
+    def _learnt(self) -> dict[str, NDArray[Any]]:
+        return {"scores.scale": self.scale_}
+
+    def _relearn(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.scale_ = state["scores.scale"]
+
+    def _examiner(self) -> Callable[[Floats], Examined]:
+        look, share = self._looker(), self.settings.share
+
+        def examine(z: Floats) -> Examined:
+            contrast, distance, expected = look(z)
+            known = np.isfinite(z)
+            scaled = [
+                (one - low) / max(high - low, 1e-6)
+                for one, (low, high) in zip((contrast, distance), self.scale_, strict=True)
+            ]
+            both = np.where(known, share * scaled[0] + (1 - share) * np.nan_to_num(scaled[1]), 0.0)
+            count = known.sum(axis=0)
+            steps = np.where(count > 0, both.sum(axis=0) / np.maximum(count, 1), np.nan)
+            cells = np.where(known, contrast, np.nan), np.abs(z - expected)
+            return Examined(cells, expected, steps)
+
+        return examine
+
+
+def _evenly(count: int) -> NDArray[np.int64]:
+    """At most half of `MOST_OBSERVATIONS` places."""
+    return np.unique(np.linspace(0, count - 1, min(count, MOST_OBSERVATIONS // 2)).round().astype(np.int64))

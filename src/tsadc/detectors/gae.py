@@ -1,0 +1,151 @@
+"""GAE: an autoencoder of graph convolutions, over a graph of the variables that is learnt with it.
+
+    name         paper    meaning
+    nodes        X        (batch, piece, variable, feature): what is known of each variable; at first its `window`
+                          values in a piece of the observation, at the bottleneck `widths[-1]` numbers
+    adjacency    A        (variable, variable), rows sum to 1: half of it the variable itself, half the learnt graph
+    listens,     -        (variable, feature): learnt; A = (I + softmax(listens heard^T)) / 2
+    heard
+    convolve     -        f(A X W + b): each variable's features mixed with those of the variables it listens to
+
+X. Du, J. Yu, Z. Chu, L. Jin, J. Chen: Graph autoencoder-based unsupervised outlier detection. Information Sciences 608,
+2022. An encoder and a decoder of graph convolutions reconstruct what each node is like; the error is the score.
+
+Deviations. The paper's nodes are the rows of a table, in a graph of nearest neighbours that is given; here they are the
+variables of a window, as in the comparison that the TSAD-C paper makes, and the graph is learnt. The target is the
+window itself and not what the graph makes of it, so that an error belongs to a variable and a step. AdamW instead of
+gradient descent with its own step rule. The network sees asinh(z). The score of a step is the mean square over the
+variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+
+from tsadc.config import require
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.train import Training
+from tsadc.series import Floats
+
+SLOPE = 0.25  # of the leaky ReLU below 0, as in the published code
+LARGEST = 12.0  # asinh of 8e4 robust standard deviations
+
+
+@dataclass(frozen=True)
+class Config(ResidualConfig):
+    """`window`: steps of a piece of the observation. `widths`: features of a variable after each layer of the encoder;
+    the decoder has them in reverse. `embedding`: numbers by which a variable finds those it listens to."""
+
+    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+    window: int = 30
+    widths: tuple[int, ...] = (32, 8)
+    embedding: int = 16
+    training: Training = field(
+        default_factory=lambda: Training(
+            epochs=30, batch=16, learning_rate=3e-3, warmup_epochs=2, patience=10, weight_decay=1e-3
+        )
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.window >= 2, "window", "at least 2 steps", self.window)
+        require(len(self.widths) > 0 and min(self.widths) >= 1, "widths", "one or more, from 1", self.widths)
+        require(self.embedding >= 1, "embedding", "at least 1", self.embedding)
+
+    @classmethod
+    def published(cls) -> Self:
+        """The sizes of the code that the authors published: a single hidden layer of 2 units, 100 passes. Their tables
+        have no windows, and their learning rate belongs to another optimiser: both are the default's."""
+        return cls.with_settings(head="paper", widths=(2,), training={"epochs": 100, "patience": 0})
+
+    @classmethod
+    def tiny(cls) -> Self:
+        """Trains in seconds: for trying things out, not for results."""
+        return cls.with_settings(window=12, widths=(8, 4), embedding=4, training={"epochs": 5})
+
+
+class Network(nn.Module):
+    """Graph convolutions down to a bottleneck and back, on windows of the observation."""
+
+    def __init__(self, config: Config, variables: int, window: int) -> None:
+        super().__init__()
+        sizes = (window, *config.widths, *config.widths[-2::-1], window)
+        self.window = window
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        # Small: every variable begins by listening to all others alike.
+        self.listens = nn.Parameter(0.3 * torch.randn(variables, config.embedding))
+        self.heard = nn.Parameter(0.3 * torch.randn(variables, config.embedding))
+
+    def adjacency(self) -> Tensor:
+        """(variable, variable): row i holds the weights with which i listens, to itself with one half or more."""
+        learnt = torch.softmax(self.listens @ self.heard.T, dim=-1)
+        return (torch.eye(len(learnt), device=learnt.device) + learnt) / 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The reconstruction of x (batch, variable, time), in the units of x."""
+        nodes, adjacency = pieces(x, self.window), self.adjacency()
+        for i, layer in enumerate(self.layers):
+            nodes = convolve(adjacency, nodes, layer)
+            if i < len(self.layers) - 1:
+                nodes = leaky_relu(nodes, SLOPE)
+        return joined(nodes, x.shape[-1])
+
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        return {"x": torch.asinh(x), "observed": observed}
+
+    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        x, observed = drawn["x"], drawn["observed"]
+        error = torch.where(observed, self(x) - x, 0.0).square().sum((1, 2))
+        return {"reconstruction": error / observed.sum((1, 2)).clamp_min(1)}
+
+
+def convolve(adjacency: Tensor, nodes: Tensor, layer: nn.Module) -> Tensor:
+    """A X W + b, on nodes (batch, piece, variable, feature)."""
+    mixed: Tensor = layer(torch.einsum("ij,bpjf->bpif", adjacency, nodes))
+    return mixed
+
+
+def pieces(x: Tensor, window: int) -> Tensor:
+    """x (batch, variable, time) in windows (batch, piece, variable, window), the last one ending where x ends, and so
+    overlapping the one before where the length is no multiple."""
+    time = x.shape[-1]
+    starts = torch.arange(-(-time // window), device=x.device) * window
+    places = starts.clamp_max(time - window)[:, None] + torch.arange(window, device=x.device)
+    return x[:, :, places].transpose(1, 2)
+
+
+def joined(found: Tensor, time: int) -> Tensor:
+    """The inverse of `pieces`; of an overlap, what the last one adds."""
+    *_, count, _, window = found.shape
+    rest = time - (count - 1) * window
+    whole = found[:, :-1].transpose(1, 2).flatten(2)
+    return torch.cat([whole, found[:, -1, :, window - rest :]], dim=-1)
+
+
+class GAE(ResidualDetector):
+    """What a bottleneck of graph convolutions over a learnt graph cannot reconstruct."""
+
+    name: ClassVar[str] = "gae"
+    Config: ClassVar[type[Config]] = Config
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables, min(self.settings.window, self.settings.length))
+
+    def _examiner(self) -> Callable[[Floats], Examined]:
+        def examine(z: Floats) -> Examined:
+            values = torch.from_numpy(np.asarray(z, dtype=np.float32))
+            measured = torch.isfinite(values)
+            reconstruction = self.network_(torch.where(measured, values, 0.0).asinh()[None])[0]
+            expected = reconstruction.clamp(-LARGEST, LARGEST).sinh()
+            return Examined(((values - expected).abs().numpy(),), expected.numpy())
+
+        return examine

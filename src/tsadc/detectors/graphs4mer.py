@@ -1,0 +1,189 @@
+"""GraphS4mer: S4 along time for each variable, a learned graph between the variables of each window, a GNN over it.
+
+Tang, Dunnmon, Qu, Saab, Baykaner, Lee-Messer, Rubin: Modeling Multivariate Biosignals With Graph Neural
+Networks and Structured State Space Models, CHIL 2023.
+
+    name        paper        meaning
+    embedding   H            (batch, variable, feature, time): S4's view of each variable, weights shared
+    window      r            time steps of a graph (its resolution)
+    nodes       h^(t)        (batch, variable, feature, window): mean of the embedding over each window
+    adjacency   W^(t)        zeta kNN + (1 - zeta) attention, made symmetric, weak edges cut
+    zeta        epsilon      share of the kNN graph, the prior
+    prune       kappa        weights below this are no edges
+    weights     alpha, beta, gamma   of the regularisers: smoothness, degree, sparsity
+
+Deviations. The paper classifies: its GNN reads a window's pooled nodes, which are pooled once more over variables and
+windows for a label. Here a linear layer reads each window's steps from its nodes instead, so that pooling is the
+bottleneck of a reconstruction. Values enter as asinh(z), so that an extreme one is large but not huge, and the
+reconstruction error is taken there too. A node takes no place among its own neighbours (see `tsadc.nn.graph`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tsadc.config import require
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
+from tsadc.nn.pointwise import Pointwise
+from tsadc.nn.s4 import S4, KernelName, ssm_parameters
+from tsadc.nn.train import Training, parameter_groups
+from tsadc.series import Floats
+
+LARGEST = 12.0  # asinh of 8e4 robust standard deviations
+
+
+@dataclass(frozen=True)
+class Config(ResidualConfig):
+    """`window`: steps of a graph, at most: an observation is cut into windows that are equal but for one step."""
+
+    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+    features: int = 24
+    layers: int = 1
+    state: int = 32
+    kernel: KernelName = "diagonal"
+    bidirectional: bool = True
+    dropout: float = 0.0
+    window: int = 20
+    neighbours: int = 2
+    zeta: float = 0.6
+    prune: float = 0.02
+    gin_layers: int = 1
+    weights: Weights = field(default_factory=lambda: Weights(smooth=0.05, sparse=0.05, connect=0.05))
+    training: Training = field(
+        default_factory=lambda: Training(
+            epochs=12, batch=8, learning_rate=4e-3, ssm_learning_rate=1e-3, warmup_epochs=1, patience=8, ema=0.99
+        )
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("features", "layers", "window", "neighbours", "gin_layers"):
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        require(self.state >= 2 and self.state % 2 == 0, "state", "an even number from 2", self.state)
+        require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
+        require(0 <= self.zeta < 1, "zeta", "from 0 to below 1", self.zeta)
+        require(0 <= self.prune < 1, "prune", "from 0 to below 1", self.prune)
+
+    @classmethod
+    def published(cls) -> Self:
+        """Widths, graph and optimiser of the authors' run on the TUSZ corpus (scripts/run_tuh.sh of their repository).
+        Its graphs are 2000 of 12000 steps long, and so are these: a sixth of an observation of 600."""
+        return cls.with_settings(
+            head="paper",
+            scaler={"method": "standard", "scope": "pooled"},
+            features=128,
+            layers=4,
+            state=64,
+            kernel="dplr",
+            bidirectional=False,
+            dropout=0.1,
+            window=100,
+            neighbours=2,
+            zeta=0.6,
+            prune=0.1,
+            gin_layers=1,
+            weights={"smooth": 0.05, "sparse": 0.05, "connect": 0.05},
+            training=asdict(Training(micro_batch=1)),  # AdamW at 8e-4, decay 5e-3, batch 4, a cosine of 100 epochs
+        )
+
+    @classmethod
+    def tiny(cls) -> Self:
+        """The default's method on a network that trains in seconds: for trying things out, not for results."""
+        return cls.with_settings(features=8, state=8, window=8, training={"epochs": 5, "learning_rate": 1e-2})
+
+
+class Network(nn.Module):
+    """Reconstructs the steps of each window from its nodes."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        features = config.features
+        self.lift = Pointwise(1, features)
+        self.layers = nn.ModuleList(
+            S4(
+                features,
+                state=config.state,
+                kernel=config.kernel,
+                dropout=config.dropout,
+                bidirectional=config.bidirectional,
+            )
+            for _ in range(config.layers)
+        )
+        self.graph = AttentionGraph(features, config.zeta, config.neighbours, symmetric=True)
+        self.gin = GIN(features, config.gin_layers, config.dropout)
+        self.leave = Pointwise(features, config.window)
+
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        return {"x": torch.where(observed, torch.asinh(x), 0.0), "observed": observed}
+
+    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Mean squared error of what was measured, and the regulariser of the graphs."""
+        x, observed = drawn["x"], drawn["observed"]
+        reconstruction, nodes, adjacency = self(x)
+        error = torch.where(observed, (x - reconstruction).square(), 0.0).sum((1, 2))
+        graphs = nodes.permute(0, 3, 1, 2).flatten(0, 1)
+        penalty = regulariser(graphs, adjacency.flatten(0, 1), self.config.weights).view(len(x), -1).mean(1)
+        return {"reconstruction": error / observed.sum((1, 2)).clamp_min(1), "graph": penalty}
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x (batch, variable, time) -> reconstruction like x, nodes (batch, variable, feature, window), adjacency
+        (batch, window, variable, variable)."""
+        batch, variables, time = x.shape
+        count = -(-time // min(self.config.window, time))
+        pieces = windows_of(self.embed(x), count)
+        nodes = torch.stack([piece.mean(-1) for piece in pieces], dim=-1)
+        adjacency = self.adjacency(nodes)
+        hidden = F.leaky_relu(self.gin(nodes, adjacency)) + nodes
+        steps = self.leave(hidden.flatten(0, 1)).view(batch, variables, -1, count)
+        # Windows differ by a step where they cannot all be equal: the shorter ones leave their last step out.
+        parts = [steps[..., : piece.shape[-1], i] for i, piece in enumerate(pieces)]
+        return torch.cat(parts, dim=-1), nodes, adjacency
+
+    def embed(self, x: Tensor) -> Tensor:
+        """x (batch, variable, time) -> (batch, variable, feature, time), each variable by itself."""
+        hidden: Tensor = self.lift(x.flatten(0, 1).unsqueeze(1))
+        for layer in self.layers:
+            hidden = layer(hidden)
+        return hidden.reshape(*x.shape[:2], -1, x.shape[-1])
+
+    def adjacency(self, nodes: Tensor) -> Tensor:
+        """nodes (batch, variable, feature, window) -> one graph for each window, symmetric and pruned."""
+        batch, _, _, count = nodes.shape
+        dense: Tensor = self.graph(nodes.permute(0, 3, 1, 2).flatten(0, 1))
+        return torch.where(dense >= self.config.prune, dense, 0.0).view(batch, count, *dense.shape[1:])
+
+    def parameter_groups(self, config: Training) -> list[dict[str, Any]]:
+        return parameter_groups(self, config, ssm_parameters(self))
+
+
+class GraphS4mer(ResidualDetector):
+    """Judges an observation by what cannot be told of its windows from their nodes and their graphs."""
+
+    name: ClassVar[str] = "graphs4mer"
+    Config: ClassVar[type[Config]] = Config
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings)
+
+    def _examiner(self) -> Callable[[Floats], Examined]:
+        network = self.network_
+
+        def examine(z: Floats) -> Examined:
+            values = torch.from_numpy(np.asarray(z, dtype=np.float32))
+            x = torch.where(torch.isfinite(values), torch.asinh(values), 0.0)
+            reconstruction = network(x[None])[0][0]
+            expected = torch.sinh(reconstruction.clamp(-LARGEST, LARGEST))
+            # NaN wherever the observation is.
+            return Examined(((values - expected).abs().numpy(),), expected.numpy())
+
+        return examine

@@ -1,0 +1,171 @@
+"""GRU-GNN: a recurrent network reads each variable by itself, a graph network reconstructs it from the others.
+
+    name             paper     meaning
+    embedding        H         (batch, variable, feature, time): states of a GRU that all variables share
+    graphs           n_d       windows of the observation, one graph each
+    nodes            -         mean of the embedding over a window
+    adjacency        W         zeta kNN(nodes) + (1 - zeta) softmax(Q K^T / sqrt(feature)), made symmetric
+    graph loss       L_reg     smoothness, sparsity and connectivity of the graphs (`tsadc.nn.graph`)
+    reconstruction   x-hat     graph isomorphism layers over the embedding, one graph per window, and a linear layer
+
+S. Tang, J. A. Dunnmon, L. Qu, K. K. Saab, T. Baykaner, C. Lee-Messer, D. L. Rubin: Modeling multivariate biosignals
+with graph neural networks and structured state space models. CHIL 2023. It is GraphS4mer with a GRU where that has S4.
+
+Deviations. The paper classifies recordings; here the graph network's output is read as a reconstruction, step by step,
+as in the comparison that the TSAD-C paper makes. Weak edges are not cut off. By default a variable is reconstructed
+from its neighbours alone (`own`), so that copying the input is no way out, and known by name (`identity`): its features
+are weighed before others hear them, and what it hears is read, with weights of its own. The preset `published` has
+neither. The network sees asinh(z). The score of a step is the mean square over the variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tsadc.config import require
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.dropout import Dropout
+from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
+from tsadc.nn.train import Training
+from tsadc.series import Floats
+
+LARGEST = 12.0  # asinh of 8e4 robust standard deviations
+LOUDNESS = 3.0  # of a variable among others: the states of a GRU are small at first
+
+
+@dataclass(frozen=True)
+class Config(ResidualConfig):
+    """`features`, `layers`: of the GRU. `graphs`: windows with a graph each. `neighbours`, `zeta`: of the kNN graph,
+    and its share. `own`: a variable may be reconstructed from itself. `identity`: the network knows which one it is."""
+
+    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+    features: int = 16
+    layers: int = 1
+    dropout: float = 0.0
+    graphs: int = 6
+    neighbours: int = 3
+    zeta: float = 0.1
+    gin_layers: int = 2
+    own: bool = False
+    identity: bool = True
+    weights: Weights = field(default_factory=lambda: Weights(0.05, 0.05, 0.05))
+    training: Training = field(
+        default_factory=lambda: Training(
+            epochs=10, batch=8, learning_rate=1e-2, warmup_epochs=1, patience=8, weight_decay=1e-3
+        )
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("features", "layers", "graphs", "neighbours", "gin_layers"):
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
+        require(0 <= self.zeta < 1, "zeta", "from 0 to below 1", self.zeta)
+
+    @classmethod
+    def published(cls) -> Self:
+        """GraphS4mer's for the EEG of TUSZ, as in the authors' scripts, with as many GRU layers as S4 layers, and the
+        six graphs of the TSAD-C paper."""
+        return cls.with_settings(
+            head="paper",
+            features=128,
+            layers=4,
+            dropout=0.1,
+            neighbours=2,
+            zeta=0.6,
+            gin_layers=1,
+            own=True,
+            identity=False,
+            training={
+                "epochs": 100,
+                "batch": 4,
+                "learning_rate": 8e-4,
+                "weight_decay": 5e-3,
+                "warmup_epochs": 5,
+                "patience": 20,
+            },
+        )
+
+    @classmethod
+    def tiny(cls) -> Self:
+        """Trains in seconds: for trying things out, not for results."""
+        return cls.with_settings(features=8, graphs=2, gin_layers=1, training={"epochs": 5})
+
+
+class Network(nn.Module):
+    """A GRU over the steps of each variable, then a graph over the variables of each window."""
+
+    def __init__(self, config: Config, variables: int) -> None:
+        super().__init__()
+        features = config.features
+        self.graphs, self.weights = config.graphs, config.weights
+        self.gru = nn.GRU(1, features, config.layers, batch_first=True)
+        self.dropout = Dropout(config.dropout)
+        self.identity = nn.Parameter(0.3 * torch.randn(variables, features, 1)) if config.identity else None
+        self.graph = AttentionGraph(features, config.zeta, config.neighbours, symmetric=True)
+        self.gin = GIN(features, config.gin_layers, config.dropout, config.own)
+        readers = variables if config.identity else 1
+        self.leave_weight = nn.Parameter(torch.randn(readers, features) / features**0.5)
+        self.leave_bias = nn.Parameter(torch.zeros(readers))
+
+    def embed(self, x: Tensor) -> Tensor:
+        """x (batch, variable, time) -> (batch, variable, feature, time), each variable by itself."""
+        states, _ = self.gru(x.flatten(0, 1).unsqueeze(-1))
+        embedding: Tensor = self.dropout(states).mT.unflatten(0, x.shape[:2])
+        return embedding
+
+    def named(self, embedding: Tensor) -> Tensor:
+        """As others hear it. A graph's rows sum to about 1: its mean over K variables that differ is 1 / sqrt(K) as
+        large as each of them, and without that root learning takes long to begin."""
+        if self.identity is None:
+            return embedding
+        gain = LOUDNESS * float(embedding.shape[1] ** 0.5)
+        return embedding * (gain * self.identity)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """x (batch, variable, time) -> reconstruction like x, and the graph loss (batch,)."""
+        batch, variables, time = x.shape
+        embedding = self.embed(x)
+        windows = windows_of(embedding, min(self.graphs, time))
+        nodes = torch.cat([window.mean(-1) for window in windows])
+        adjacency = self.graph(nodes)
+        penalty = regulariser(nodes, adjacency, self.weights).view(-1, batch).mean(0)
+        weight, bias = self.leave_weight.expand(variables, -1), self.leave_bias.expand(variables)
+        by_window = adjacency.unflatten(0, (-1, batch)).transpose(0, 1)
+        return self.gin.read(self.named(embedding), by_window, weight, bias), penalty
+
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        return {"x": torch.asinh(x), "observed": observed}
+
+    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        x, observed = drawn["x"], drawn["observed"]
+        reconstruction, penalty = self(x)
+        error = torch.where(observed, reconstruction - x, 0.0).square().sum((1, 2))
+        return {"reconstruction": error / observed.sum((1, 2)).clamp_min(1), "graph": penalty}
+
+
+class GRUGNN(ResidualDetector):
+    """What a variable's neighbours, each with its own past, do not tell of it."""
+
+    name: ClassVar[str] = "gru-gnn"
+    Config: ClassVar[type[Config]] = Config
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables)
+
+    def _examiner(self) -> Callable[[Floats], Examined]:
+        def examine(z: Floats) -> Examined:
+            values = torch.from_numpy(np.asarray(z, dtype=np.float32))
+            measured = torch.isfinite(values)
+            reconstruction, _ = self.network_(torch.where(measured, values, 0.0).asinh()[None])
+            expected = reconstruction[0].clamp(-LARGEST, LARGEST).sinh()
+            return Examined(((values - expected).abs().numpy(),), expected.numpy())
+
+        return examine

@@ -1,0 +1,323 @@
+"""ImDiffusion: hides every other stripe of a window, imputes it by diffusion from the rest, and lets the steps of the
+denoising vote on what came out wrong.
+
+Chen, Zhang, Ma, Liu, Ding, Li, He, Rajmohan, Lin, Zhang: ImDiffusion: Imputed Diffusion Models for Multivariate Time
+Series Anomaly Detection, PVLDB 17(3), 2023.
+
+    name        paper      meaning
+    hidden      M_0, M_1   grating masks: policy p hides the stripes of a window whose number is p modulo 2
+    noisy       X_t        the window at diffusion step t, cells that are shown included ("unconditional")
+    errors      E_t        (voter, time): mean |sample at step t - x| over the variables
+    tau         tau_t      a step of the series is voted for if E_t is above it
+    share       tau_T      share of the last denoising step's errors, the highest, that are votes
+
+    share_t = share * mean E_0 / mean E_t        tau_t: quantile 1 - share_t of E_t        score: mean of E_t > tau_t
+
+Deviations. tau is learnt from training data, not from the data under test. The step score is the share of votes, and
+not whether they exceed a number. A token is a patch of steps of a variable, in the published preset one step. The mask
+is told cell by cell, so that it can also say what was not measured, in place of an embedding of the policy. The noise
+schedule is linear, and ends with as little signal as the published quadratic one. By default the network predicts the
+clean window and the chain takes a few steps by DDIM; published: the noise, and all steps. No dropout. Values enter as
+asinh(z).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tsadc.config import require
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.diffusion import Diffusion
+from tsadc.nn.objective import derive
+from tsadc.nn.threads import spread
+from tsadc.nn.train import Training
+from tsadc.series import Floats, Observations
+
+LARGEST = 12.0  # asinh of 8e4 robust standard deviations
+SETTLED = 32  # observations that tau is learnt from
+
+
+@dataclass(frozen=True)
+class Config(ResidualConfig):
+    """`window`: steps of a window, in `stripes`. `chain`: steps of the denoising by DDIM, 0: all of them, ancestral.
+    Every `stride`-th sample of the last share `voting` of the denoising votes."""
+
+    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+    window: int = 100
+    stripes: int = 10
+    patch: int = 5
+    channels: int = 16
+    blocks: int = 2
+    heads: int = 2
+    diffusion: Diffusion.Config = field(
+        default_factory=lambda: Diffusion.Config(steps=50, beta_start=1e-4, beta_end=0.35, target="start")
+    )
+    chain: int = 6
+    voting: float = 0.6
+    stride: int = 1
+    share: float = 0.02
+    training: Training = field(
+        default_factory=lambda: Training(
+            epochs=12, batch=8, learning_rate=4e-3, weight_decay=1e-4, warmup_epochs=1, patience=8, ema=0.99
+        )
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("window", "stripes"):
+            require(getattr(self, name) >= 2, name, "at least 2", getattr(self, name))
+        for name in ("patch", "blocks", "heads", "stride"):
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        fitting = self.channels >= 2 and self.channels % 2 == 0 and self.channels % self.heads == 0
+        require(fitting, "channels", f"an even multiple of heads ({self.heads})", self.channels)
+        most = self.diffusion.steps
+        require(0 <= self.chain <= most, "chain", f"from 0 to diffusion.steps ({most})", self.chain)
+        require(0 < self.voting <= 1, "voting", "above 0 and at most 1", self.voting)
+        require(0 < self.share < 1, "share", "between 0 and 1, both excluded", self.share)
+
+    @classmethod
+    def published(cls) -> Self:
+        """config/base.yaml, exe_machine.py and ensemble_proper.py of the authors' repository: 4 blocks of 64 channels
+        and 8 heads, 50 steps, every third of the last 30 votes; 100 epochs on batches of 12 windows, here 2
+        observations of 600 steps."""
+        return cls.with_settings(
+            head="paper",
+            patch=1,
+            channels=64,
+            blocks=4,
+            heads=8,
+            diffusion={"target": "noise"},
+            chain=0,
+            stride=3,
+            training={"epochs": 100, "batch": 2, "learning_rate": 1e-3, "warmup_epochs": 0, "patience": 0, "ema": 0.0},
+        )
+
+    @classmethod
+    def tiny(cls) -> Self:
+        """The default's method on a network that trains in seconds: for trying things out, not for results."""
+        return cls.with_settings(
+            window=16, stripes=4, patch=2, channels=8, blocks=1, chain=4, training={"epochs": 5, "learning_rate": 1e-2}
+        )
+
+
+class Attention(nn.Module):
+    """A transformer layer along one axis: attention, then two dense layers, each added to what it reads."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before, self.between = nn.LayerNorm(channels), nn.LayerNorm(channels)
+        self.ask, self.answer = nn.Linear(channels, 3 * channels), nn.Linear(channels, channels)
+        self.dense = nn.Sequential(nn.Linear(channels, 2 * channels), nn.GELU(), nn.Linear(2 * channels, channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (sequence, token, channel) -> the same."""
+        asked = self.ask(self.before(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        heard = F.scaled_dot_product_attention(*asked.unbind(0)).transpose(1, 2).flatten(2)
+        x = x + self.answer(heard)
+        out: Tensor = x + self.dense(self.between(x))
+        return out
+
+
+class Block(nn.Module):
+    """Attention over time, then over variables; a gate; out to the next block and to the end."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.at_step = nn.Linear(2 * channels, channels)
+        self.along_time, self.along_variables = Attention(channels, heads), Attention(channels, heads)
+        self.know = nn.Linear(channels, 2 * channels)
+        self.widen, self.narrow = nn.Linear(channels, 2 * channels), nn.Linear(channels, 2 * channels)
+
+    def forward(self, x: Tensor, step: Tensor, side: Tensor) -> tuple[Tensor, Tensor]:
+        """x (batch, variable, token, channel), step (batch, feature), side (variable, token, channel)."""
+        shape = x.shape
+        hidden = (x + self.at_step(step)[:, None, None]).flatten(0, 1)
+        hidden = self.along_time(hidden).view(shape).transpose(1, 2).flatten(0, 1)
+        hidden = self.along_variables(hidden).view(shape[0], shape[2], shape[1], shape[3]).transpose(1, 2)
+        filtered, gate = (self.widen(hidden) + self.know(side)).chunk(2, -1)
+        residual, skip = self.narrow(torch.tanh(filtered) * torch.sigmoid(gate)).chunk(2, -1)
+        return (x + residual) / math.sqrt(2.0), skip
+
+
+class Network(nn.Module):
+    """What noise, or what clean window, is behind a noisy one of which half the stripes are shown, noisy as well."""
+
+    def __init__(self, config: Config, variables: int) -> None:
+        super().__init__()
+        self.config, channels = config, config.channels
+        self.diffusion = Diffusion(config.diffusion)
+        self.enter = nn.Linear(2 * config.patch, channels)
+        self.variable = nn.Parameter(torch.randn(variables, channels))
+        self.step = nn.Sequential(nn.Linear(channels, 2 * channels), nn.SiLU(), nn.Linear(2 * channels, 2 * channels))
+        self.blocks = nn.ModuleList(Block(channels, config.heads) for _ in range(config.blocks))
+        self.leave = nn.Sequential(nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, config.patch))
+        for parameter in self.leave[-1].parameters():
+            nn.init.zeros_(parameter)
+
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        windows = cut(torch.where(observed, torch.asinh(x), 0.0), self.config.window)
+        shape, device = windows.shape[:2], x.device
+        return {
+            "x": windows,
+            "observed": cut(observed, self.config.window),
+            "policy": torch.randint(2, shape, generator=generator, device=device),
+            "step": torch.randint(1, self.diffusion.steps + 1, shape, generator=generator, device=device),
+            "noise": torch.randn(windows.shape, generator=generator, device=device),
+        }
+
+    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Mean squared error of the prediction where cells are hidden and were measured."""
+        batch = len(drawn["x"])
+        x, observed, policy, step, noise = (
+            drawn[name].flatten(0, 1) for name in ("x", "observed", "policy", "step", "noise")
+        )
+        hidden = grating(x.shape[-1], self.config.stripes).to(x.device)[policy].unsqueeze(1) & observed
+        prediction = self(self.diffusion.noise(x, step, noise), observed & ~hidden, step)
+        target = noise if self.diffusion.target == "noise" else x
+        error = torch.where(hidden, (prediction - target).square(), 0.0).view(batch, -1).sum(1)
+        return {"imputation": error / hidden.view(batch, -1).sum(1).clamp_min(1)}
+
+    def forward(self, noisy: Tensor, shown: Tensor, step: Tensor) -> Tensor:
+        """noisy, shown (batch, variable, time), step (batch,) -> prediction like noisy."""
+        time, patch = noisy.shape[-1], self.config.patch
+        lacking = -time % patch
+        cells = F.pad(torch.stack([noisy, shown.to(noisy.dtype)], -1), (0, 0, 0, lacking))
+        hidden = self.enter(cells.unflatten(2, (-1, patch)).flatten(3))
+        places = waves(torch.arange(hidden.shape[2], device=noisy.device), self.config.channels)
+        side = places + self.variable[:, None]
+        embedded = self.step(waves(step, self.config.channels))
+        skips: Tensor | float = 0.0
+        for block in self.blocks:
+            hidden, skip = block(hidden, embedded, side)
+            skips = skips + skip
+        out: Tensor = self.leave(skips / math.sqrt(len(self.blocks))).flatten(2)
+        return out[..., :time]
+
+
+class Imputer:
+    """Imputes both halves of every window of an observation, with noise that is the same for every observation."""
+
+    def __init__(self, network: Network, config: Config, variables: int, length: int) -> None:
+        self.network, self.config = network, config
+        generator = torch.Generator().manual_seed(derive(config.seed, 1))
+        count, _, size = cut(torch.empty(1, variables, length), config.window).shape[1:]
+        self.hidden = grating(size, config.stripes)[:, None, None].expand(2, count, variables, size)
+        self.known, self.begin = (torch.randn(2 * count, variables, size, generator=generator) for _ in range(2))
+
+    def __call__(self, x: Tensor, measured: Tensor) -> list[Tensor]:
+        """x, measured (variable, time) -> the samples that vote, each like x, the last one of the denoising first."""
+        config, diffusion, time = self.config, self.network.diffusion, x.shape[-1]
+        windows = cut(x[None], config.window)[0].expand(self.hidden.shape).flatten(0, 1)
+        shown = (cut(measured[None], config.window)[0] & ~self.hidden).flatten(0, 1)
+        samples: list[Tensor] = []
+
+        def keep(noisy: Tensor, step: int) -> Tensor:
+            if step < config.voting * diffusion.steps:
+                both = noisy.view(self.hidden.shape)
+                samples.insert(0, join(torch.where(self.hidden[0], both[0], both[1]), time))
+            return torch.where(shown, diffusion.noise(windows, step, self.known) if step else windows, noisy)
+
+        diffusion.sample(
+            lambda noisy, step: self.network(noisy, shown, step),
+            self.begin,
+            method="ddim" if config.chain else "ancestral",
+            steps=config.chain or None,
+            keep=keep,
+            generator=torch.Generator().manual_seed(derive(config.seed, 2)),
+        )
+        return samples[:: config.stride]
+
+
+class IMDiffusion(ResidualDetector):
+    """Judges an observation by how far it is from what each half of its stripes tells of the other half."""
+
+    name: ClassVar[str] = "imdiffusion"
+    Config: ClassVar[type[Config]] = Config
+    tau_: Floats
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables)
+
+    def _imputer(self) -> Callable[[Floats], tuple[Floats, Tensor]]:
+        """z (variable, time) -> errors (voter, time), NaN where nothing was measured; and the last sample."""
+        imputer = Imputer(self.network_, self.settings, len(self.variables_), self.settings.length)
+
+        def impute(z: Floats) -> tuple[Floats, Tensor]:
+            values = torch.from_numpy(np.asarray(z, dtype=np.float32))
+            measured = torch.isfinite(values)
+            x = torch.where(measured, torch.asinh(values), 0.0)
+            with torch.no_grad():
+                samples = imputer(x, measured)
+            apart = torch.where(measured, (torch.stack(samples) - x).abs(), 0.0)
+            errors: Floats = (apart.double().sum(1) / measured.sum(0)).numpy()
+            return errors, samples[0]
+
+        return impute
+
+    def _settle(self, train_part: Observations, validation: Observations) -> None:
+        some = np.linspace(0, len(train_part) - 1, min(SETTLED, len(train_part))).round().astype(int)
+        impute = self._imputer()
+        errors = np.concatenate([one for one, _ in spread(lambda i: impute(train_part.read(int(i))), some)], axis=1)
+        self.tau_ = ballot(errors[:, np.isfinite(errors[0])], self.settings.share)
+
+    def _learnt(self) -> dict[str, NDArray[Any]]:
+        return {"tau": self.tau_}
+
+    def _relearn(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.tau_ = state["tau"]
+
+    def _examiner(self) -> Callable[[Floats], Examined]:
+        impute, tau = self._imputer(), self.tau_[:, None]
+
+        def examine(z: Floats) -> Examined:
+            errors, imputed = impute(z)
+            expected = torch.sinh(imputed.clamp(-LARGEST, LARGEST)).numpy()
+            votes = np.where(np.isfinite(errors[0]), (errors > tau).mean(axis=0), np.nan)
+            return Examined((np.abs(z - expected),), expected, votes)
+
+        return examine
+
+
+def ballot(errors: Floats, share: float) -> Floats:
+    """tau (voter,) from errors (voter, step), the last denoising step first: where errors are larger on the whole, a
+    smaller share of them is a vote."""
+    means = np.maximum(errors.mean(axis=1), np.finfo(np.float64).tiny)
+    shares = np.minimum(share * means[0] / means, 1.0)
+    return np.array([np.quantile(one, 1 - part) for one, part in zip(errors, shares, strict=True)])
+
+
+def grating(time: int, stripes: int) -> Tensor:
+    """`hidden` (policy, time): of `stripes` equal stripes every other one, by policy 1 those that policy 0 shows."""
+    number = torch.arange(time) * min(stripes, time) // time
+    return number % 2 == torch.arange(2)[:, None]
+
+
+def waves(place: Tensor, channels: int) -> Tensor:
+    """Sines and cosines (..., channel) of a place, from one turn in 6 to one in 60000."""
+    frequency = 1e4 ** -torch.linspace(0, 1, channels // 2, device=place.device)
+    angle = place[..., None] * frequency
+    return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+def cut(x: Tensor, window: int) -> Tensor:
+    """(batch, variable, time) -> (batch, window, variable, time): side by side, but the last one ends with x."""
+    time, size = x.shape[-1], min(window, x.shape[-1])
+    starts = [min(first, time - size) for first in range(0, time, size)]
+    return torch.stack([x[..., first : first + size] for first in starts], dim=1)
+
+
+def join(windows: Tensor, time: int) -> Tensor:
+    """The inverse of `cut` for one observation; of steps that lie in two windows, as the first one has them."""
+    last = time - (len(windows) - 1) * windows.shape[-1]
+    return torch.cat([*windows[:-1], windows[-1][:, -last:]], dim=-1)

@@ -1,0 +1,139 @@
+"""S4-AE: an autoencoder of state-space layers, with a code that is coarser in time and narrower than the data.
+
+A. Gu, K. Goel, C. Ré: "Efficiently Modeling Long Sequences with Structured State Spaces", ICLR 2022, is the layer; the
+autoencoder is the natural one around it. There is no paper of its own: TSAD-C's names the layer, and says no more.
+
+    name       meaning
+    channels   H of S4: features per step inside encoder and decoder
+    state      N of S4
+    code       (batch, latent, time / factor): the bottleneck
+    factor     steps that share one column of the code, by their mean
+
+Deviations: none can be told. The network sees asinh(z). The whole observation is one sequence: no windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tsadc.config import require
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.cells import cell_mean, squash, unsquash
+from tsadc.nn.pointwise import Pointwise
+from tsadc.nn.s4 import S4, KernelName, ssm_parameters
+from tsadc.nn.train import Training, parameter_groups
+from tsadc.series import Floats
+
+
+@dataclass(frozen=True)
+class Config(ResidualConfig):
+    """`layers` S4 layers on either side of a code of `latent` numbers for every `factor` steps."""
+
+    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+    channels: int = 48
+    layers: int = 2
+    state: int = 32
+    kernel: KernelName = "diagonal"
+    dropout: float = 0.0
+    latent: int = 8
+    factor: int = 4
+    training: Training = field(
+        default_factory=lambda: Training(epochs=15, batch=8, learning_rate=3e-3, warmup_epochs=1, patience=5)
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("channels", "layers", "latent", "factor"):
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        require(self.state >= 2 and self.state % 2 == 0, "state", "an even number from 2", self.state)
+        require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
+
+    @classmethod
+    def published(cls) -> Self:
+        """Kernel, state and rate of S4's own experiments, at the width and depth at which TSAD-C's authors use the
+        layer; the size of the code is ours."""
+        return cls.with_settings(
+            channels=128,
+            layers=4,
+            state=64,
+            kernel="dplr",
+            dropout=0.1,
+            latent=8,
+            factor=4,
+            training={"epochs": 100, "learning_rate": 1e-3, "weight_decay": 5e-3, "warmup_epochs": 5, "patience": 20},
+        )
+
+    @classmethod
+    def tiny(cls) -> Self:
+        """Trains in seconds: for trying things out, not for results."""
+        return cls.with_settings(channels=12, layers=1, state=8, latent=2, training={"epochs": 5})
+
+
+class Network(nn.Module):
+    def __init__(self, config: Config, variables: int) -> None:
+        super().__init__()
+        self.factor = config.factor
+
+        def layers() -> list[nn.Module]:
+            options: dict[str, Any] = {"state": config.state, "kernel": config.kernel, "dropout": config.dropout}
+            return [S4(config.channels, bidirectional=True, **options) for _ in range(config.layers)]
+
+        self.encoder = nn.Sequential(Pointwise(variables, config.channels), *layers())
+        self.narrow = Pointwise(config.channels, config.latent)
+        self.decoder = nn.Sequential(
+            Pointwise(config.latent, config.channels), *layers(), Pointwise(config.channels, variables)
+        )
+
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        return {"x": squash(x), "observed": observed}
+
+    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        x = torch.where(drawn["observed"], drawn["x"], 0.0)
+        return {"reconstruction": cell_mean((x - self.decode(self.encode(x), x.shape[2])).square(), drawn["observed"])}
+
+    def encode(self, x: Tensor) -> Tensor:
+        """x (batch, variable, time) -> code (batch, latent, time / factor); the last column may stand for fewer."""
+        hidden: Tensor = self.encoder(x)
+        pooled = F.avg_pool1d(hidden, self.factor, ceil_mode=True, count_include_pad=False)
+        code: Tensor = self.narrow(pooled)
+        return code
+
+    def decode(self, code: Tensor, time: int) -> Tensor:
+        out: Tensor = self.decoder(code.repeat_interleave(self.factor, dim=-1)[..., :time])
+        return out
+
+    def forward(self, z: Tensor) -> Tensor:
+        """z (batch, variable, time) as reconstructed, in z units."""
+        return unsquash(self.decode(self.encode(squash(z)), z.shape[2]))
+
+    def parameter_groups(self, config: Training) -> list[dict[str, Any]]:
+        return parameter_groups(self, config, ssm_parameters(self))
+
+
+class S4AE(ResidualDetector):
+    """Squeezes an observation through few channels, long memory included."""
+
+    name: ClassVar[str] = "s4-ae"
+    Config: ClassVar[type[Config]] = Config
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables)
+
+    def _examiner(self) -> Callable[[Floats], Examined]:
+        network = self.network_
+
+        def examine(z: Floats) -> Examined:
+            values = torch.from_numpy(z)
+            measured = torch.isfinite(values)
+            expected = network(torch.where(measured, values, 0.0).unsqueeze(0))[0]
+            residual = torch.where(measured, (values - expected).abs(), torch.nan)
+            return Examined((residual.numpy(),), expected.numpy())
+
+        return examine

@@ -1,0 +1,53 @@
+"""Cells of observations, (variable, time), of which some were not measured: what networks see of them, and what counts.
+
+A robust z can be in the thousands. Networks see asinh(z), on which an extreme value is large but not huge.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+LARGEST = 12.0  # asinh of 8e4 robust standard deviations
+
+
+def squash(z: Tensor) -> Tensor:
+    """From z units to what a network sees."""
+    return torch.asinh(z)
+
+
+def unsquash(x: Tensor) -> Tensor:
+    """Back to z units; whatever a network says, the result is finite."""
+    return torch.sinh(x.clamp(-LARGEST, LARGEST))
+
+
+def cell_mean(values: Tensor, cells: Tensor) -> Tensor:
+    """Mean of `values` (batch, ...) over `cells`, per observation (batch,); 0 where there are none."""
+    return torch.where(cells, values, 0.0).flatten(1).sum(1) / cells.flatten(1).sum(1).clamp_min(1)
+
+
+class Sliding(nn.Module):
+    """Windows of `size` steps inside observations of `length`, every `stride` steps; the last one ends with the
+    observation, so that every step is in a window as long as `stride` is at most `size`."""
+
+    index: Tensor  # (window, size): which steps
+    count: Tensor  # (time,): in how many windows a step is
+
+    def __init__(self, length: int, size: int, stride: int) -> None:
+        super().__init__()
+        self.length, self.size = length, min(size, length)
+        last = length - self.size
+        starts = torch.tensor(sorted({*range(0, last + 1, stride), last}))
+        index = starts.unsqueeze(1) + torch.arange(self.size)
+        self.register_buffer("index", index, persistent=False)
+        self.register_buffer("count", torch.bincount(index.flatten(), minlength=length), persistent=False)
+
+    def cut(self, x: Tensor) -> Tensor:
+        """x (..., time) -> (..., window, size)."""
+        return x[..., self.index]
+
+    def join(self, windows: Tensor) -> Tensor:
+        """windows (..., window, size) -> (..., time): of each step the mean over the windows that it is in."""
+        total = windows.new_zeros(*windows.shape[:-2], self.length)
+        total = total.index_add(-1, self.index.flatten(), windows.flatten(-2))
+        return total / self.count.clamp_min(1)

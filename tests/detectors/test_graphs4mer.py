@@ -1,0 +1,139 @@
+"""GraphS4mer: graphs over windows, pooling as the bottleneck, and the detector around it."""
+
+import numpy as np
+import pytest
+import torch
+
+from tsadc.config import update
+from tsadc.detectors.graphs4mer import Config, GraphS4mer, Network
+from tsadc.detectors.store import load
+from tsadc.errors import ConfigError
+
+LENGTH, VARIABLES = 32, 4
+
+
+def waves(count: int, seed: int) -> np.ndarray:
+    """(observation, time, variable): sines that follow one another, and noise."""
+    rng = np.random.default_rng(seed)
+    time = np.arange(count * LENGTH)[:, None] / 6 + np.arange(VARIABLES) / 3
+    return (np.sin(time) + 0.05 * rng.normal(size=time.shape)).reshape(count, LENGTH, VARIABLES)
+
+
+def network(**settings) -> Network:
+    torch.manual_seed(0)
+    return Network(update(Config.tiny(), settings)).eval()
+
+
+def drawn(net: Network, count: int = 3) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(count, VARIABLES, LENGTH, generator=generator)
+    observed = torch.rand(x.shape, generator=generator) < 0.9
+    return net.draw(torch.where(observed, x, 0.0), observed, generator)
+
+
+def slow_adjacency(nodes: np.ndarray, query: np.ndarray, key: np.ndarray, zeta: float, k: int, prune: float):
+    """One graph, entry by entry: nodes (variable, feature)."""
+    count, features = nodes.shape
+    mixed = np.zeros((count, count))
+    for i in range(count):
+        cosine = [nodes[i] @ nodes[j] / np.linalg.norm(nodes[i]) / np.linalg.norm(nodes[j]) for j in range(count)]
+        others = sorted((j for j in range(count) if j != i), key=lambda j: -cosine[j])[:k]
+        attention = np.array([np.exp((query @ nodes[i]) @ (key @ nodes[j]) / np.sqrt(features)) for j in range(count)])
+        for j in range(count):
+            prior = max(cosine[j], 0.0) if j in others else 0.0
+            mixed[i, j] = zeta * prior + (1 - zeta) * attention[j] / attention.sum()
+    mixed = (mixed + mixed.T) / 2
+    return np.where(mixed >= prune, mixed, 0.0)
+
+
+def test_each_window_has_a_graph_of_a_knn_prior_and_attention_without_weak_edges():
+    net = network(zeta=0.3, neighbours=2, prune=0.15)
+    nodes = torch.randn(2, VARIABLES, 8, 3)
+    with torch.no_grad():
+        found = net.adjacency(nodes)
+        query, key = net.graph.query.weight.numpy(), net.graph.key.weight.numpy()
+    assert found.shape == (2, 3, VARIABLES, VARIABLES)
+    for i in range(2):
+        for m in range(3):
+            expected = slow_adjacency(nodes[i, :, :, m].numpy(), query, key, 0.3, 2, 0.15)
+            np.testing.assert_allclose(found[i, m].numpy(), expected, atol=1e-5)
+    assert (found == 0).any()
+
+
+def test_nodes_are_means_of_windows_and_a_window_is_read_from_its_own_nodes():
+    net = network(window=8)
+    x = drawn(net)["x"][:, :, :30]  # windows of 8, 8, 7 and 7 steps
+    with torch.no_grad():
+        reconstruction, nodes, _ = net(x)
+        embedding = net.embed(x)
+        assert reconstruction.shape == x.shape
+        for i, (first, last) in enumerate([(0, 8), (8, 16), (16, 23), (23, 30)]):
+            torch.testing.assert_close(nodes[..., i], embedding[..., first:last].mean(-1))
+        # Without the GNN's part a window is a linear function of its nodes, the same for every variable.
+        for parameter in net.gin.mlps[-1][-1].parameters():
+            parameter.zero_()
+        weight, bias = net.leave.weight.squeeze(-1), net.leave.bias
+        found = net(x)[0]
+        torch.testing.assert_close(found[1, 2, 16:23], (weight @ nodes[1, 2, :, 2] + bias)[:7])
+
+
+def test_variables_talk_through_the_graph_alone():
+    net = network(prune=0.0)
+    x = drawn(net)["x"]
+    other = x.clone()
+    other[:, 3] += 1
+    with torch.no_grad():
+        assert not torch.equal(net(x)[0][:, 0], net(other)[0][:, 0])
+        net.adjacency = lambda nodes: torch.zeros(len(nodes), nodes.shape[-1], VARIABLES, VARIABLES)
+        torch.testing.assert_close(net(x)[0][:, :3], net(other)[0][:, :3])
+
+
+def test_losses_of_a_batch_are_those_of_its_observations_and_know_only_what_was_measured():
+    net = network()
+    given = drawn(net)
+    with torch.no_grad():
+        together = net.losses(given)
+        for i in range(3):
+            alone = net.losses({name: value[i : i + 1] for name, value in given.items()})
+            for name in together:
+                torch.testing.assert_close(together[name][i : i + 1], alone[name])
+        x = torch.randn(1, VARIABLES, LENGTH)
+        observed = torch.ones_like(x, dtype=torch.bool)
+        observed[:, 1, 5:9] = False
+        first, second = (
+            net.losses(net.draw(torch.where(observed, x, fill), observed, torch.Generator())) for fill in (0.0, 50.0)
+        )
+    assert first == second
+
+
+@pytest.mark.parametrize("head", ["tsadc", "paper"])
+def test_it_learns_and_finds_a_planted_anomaly(head, tmp_path):
+    config = update(Config.tiny(), {"head": head, "training": {"epochs": 8}})
+    detector = GraphS4mer(length=LENGTH, config=config).fit(waves(40, 0))
+    losses = [epoch.parts["reconstruction"] for epoch in detector.history_.epochs]
+    assert losses[-1] < 0.6 * losses[0]
+    new = waves(6, 1)
+    new[4, 10:14, 2] += 6
+    result = detector.detect(new)
+    assert result.observations["score"].argmax() == 4
+    assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_2"
+    detector.save(tmp_path / "model")
+    again = load(tmp_path / "model").detect(new)
+    assert again.observations["score"].to_numpy().tobytes() == result.observations["score"].to_numpy().tobytes()
+    assert again.variables.to_numpy().tobytes() == result.variables.to_numpy().tobytes()
+
+
+def test_presets_and_settings_out_of_range():
+    assert Config.preset("published").features == 128
+    assert Config.preset("published").head == "paper"
+    assert Config.preset("tiny") == Config.tiny()
+    for setting, message in [
+        ({"features": 0}, "`features` must be at least 1"),
+        ({"window": 0}, "`window` must be at least 1"),
+        ({"state": 3}, "`state` must be an even number from 2"),
+        ({"zeta": 1.0}, "`zeta` must be from 0 to below 1"),
+        ({"prune": -0.1}, "`prune` must be from 0 to below 1"),
+        ({"dropout": 1.0}, "`dropout` must be from 0 to below 1"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            update(Config(), setting)

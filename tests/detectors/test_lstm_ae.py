@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+import torch
+
+from tsadc.config import update
+from tsadc.detectors.lstm_ae import LSTMAE, Config, Network
+from tsadc.detectors.store import load
+from tsadc.errors import ConfigError
+
+LENGTH, VARIABLES = 24, 4
+
+
+def waves(count: int = 30, seed: int = 0) -> np.ndarray:
+    """Observations (observation, time, variable) of waves at random phases."""
+    rng = np.random.default_rng(seed)
+    time = np.arange(LENGTH) / 3 + rng.uniform(0, 6, size=(count, 1))
+    values = np.stack([np.sin(time + k) for k in range(VARIABLES)], axis=2)
+    return values + 0.05 * rng.normal(size=values.shape)
+
+
+def network(**settings: object) -> Network:
+    torch.manual_seed(1)
+    return Network(update(Config.tiny(), settings), VARIABLES, LENGTH).double()
+
+
+def cell(x, h, c, weights):
+    """One step of an LSTM, in its textbook form."""
+    w_ih, w_hh, b_ih, b_hh = weights
+    i, f, g, o = (w_ih @ x + b_ih + w_hh @ h + b_hh).chunk(4)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+@pytest.mark.parametrize("forced", [True, False])
+def test_the_encoder_reads_forwards_and_the_decoder_tells_backwards(forced):
+    net = network()
+    encoder, decoder = list(net.encoder.parameters()), list(net.decoder.parameters())
+    x = torch.randn(2, VARIABLES, 2, 12, dtype=torch.float64)
+    found = net.through(x, forced=forced)
+    assert found.shape == x.shape
+    for one, two in ((0, 0), (1, 1)):
+        window = x[one, :, two]
+        h = c = torch.zeros(12, dtype=torch.float64)
+        for step in range(12):
+            h, c = cell(window[:, step], h, c, encoder)
+        for step in reversed(range(12)):
+            told = net.tell.weight @ h + net.tell.bias
+            torch.testing.assert_close(found[one, :, two, step], told)
+            h, c = cell(window[:, step] if forced else told, h, c, decoder)
+
+
+def test_the_decoder_has_the_truth_in_training_alone():
+    net = network(forcing=True)
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(3, VARIABLES, LENGTH, generator=generator).double()
+    drawn = net.draw(x, torch.ones_like(x, dtype=torch.bool), generator)
+    squashed = torch.asinh(x).unflatten(2, (2, 12))
+    for training, forced in ((True, True), (False, False)):
+        expected = (squashed - net.through(squashed, forced=forced)).square().flatten(1).mean(1)
+        torch.testing.assert_close(net.train(training).losses(drawn)["reconstruction"], expected)
+
+
+def test_an_observation_s_loss_is_its_own_and_hidden_values_do_not_matter():
+    net, generator = network(), torch.Generator().manual_seed(3)
+    x = torch.randn(4, VARIABLES, LENGTH, generator=generator).double()
+    observed = torch.rand(x.shape, generator=generator) > 0.2
+    drawn = net.draw(x, observed, generator)
+    together = net.losses(drawn)["reconstruction"]
+    for i in range(4):
+        alone = net.losses({name: tensor[i : i + 1] for name, tensor in drawn.items()})["reconstruction"]
+        torch.testing.assert_close(alone, together[i : i + 1])
+    other = net.losses(net.draw(torch.where(observed, x, 1e6), observed, generator))
+    assert torch.equal(other["reconstruction"], together)
+
+
+def test_residuals_are_the_error_in_z_units():
+    detector = LSTMAE(length=LENGTH, config=update(Config.tiny(), {"head": "paper"})).fit(waves())
+    z = waves(1, seed=7)[0].T.astype(np.float32)
+    z[1, 3:6] = np.nan
+    with torch.no_grad():
+        found = detector._examiner()(z)
+        inside = torch.asinh(torch.from_numpy(np.nan_to_num(z))).reshape(1, VARIABLES, 2, 12)
+        told = torch.sinh(detector.network_.through(inside, forced=False)).reshape(VARIABLES, LENGTH).numpy()
+    np.testing.assert_allclose(found.expected, told, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.residuals[0], np.abs(z - told), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.own, np.nanmean(np.square(z - told), axis=0), rtol=1e-4)
+
+
+@pytest.mark.parametrize("head", ["paper", "tsadc"])
+def test_it_learns_and_finds_a_planted_anomaly(head, tmp_path):
+    training = {"epochs": 12, "learning_rate": 1e-2}
+    detector = LSTMAE(length=LENGTH, config=update(Config.tiny(), {"head": head, "training": training}))
+    detector.fit(waves())
+    history = detector.history_
+    assert history.best.loss < 0.7 * history.epochs[0].loss
+    assert history.best.validation < 0.8 * history.epochs[0].validation
+    new = waves(5, seed=5)
+    new[3, 10:14, 2] += 6
+    result = detector.detect(new)
+    assert result.observations["score"].argmax() == 3
+    assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_2"
+    detector.save(tmp_path / "model")
+    assert load(tmp_path / "model").decision_function(new).tobytes() == detector.decision_function(new).tobytes()
+
+
+def test_settings():
+    for name, wrong in {"window": 1, "hidden": 0}.items():
+        with pytest.raises(ConfigError, match=f"`{name}` must be"):
+            update(Config(), {name: wrong})
+    published = Config.preset("published")
+    assert (published.window, published.hidden, published.forcing) == (208, 45, True)

@@ -1,0 +1,40 @@
+import math
+
+import pytest
+import torch
+
+from tsadc.nn.cells import LARGEST, Sliding, cell_mean, squash, unsquash
+
+
+def test_there_and_back():
+    z = torch.tensor([0.0, -2.5, 300.0, 7e4])
+    torch.testing.assert_close(unsquash(squash(z)), z)
+    assert squash(torch.tensor(1e30)) < 71
+    assert unsquash(torch.tensor([1e9, -1e9])).tolist() == pytest.approx([math.sinh(LARGEST), -math.sinh(LARGEST)])
+
+
+def test_a_mean_over_what_was_measured():
+    values = torch.tensor([[[1.0, 2.0], [6.0, float("nan")]], [[1.0, 1.0], [1.0, 1.0]]])
+    cells = torch.tensor([[[True, False], [True, False]], [[False, False], [False, False]]])
+    assert cell_mean(values, cells).tolist() == [3.5, 0.0]
+
+
+@pytest.mark.parametrize(("length", "size", "stride"), [(10, 4, 4), (10, 4, 1), (8, 4, 4), (5, 9, 3), (7, 3, 2)])
+def test_windows_cover_every_step_and_come_back_as_they_were(length, size, stride):
+    sliding = Sliding(length, size, stride)
+    x = torch.randn(2, 3, length)
+    windows = sliding.cut(x)
+    size = min(size, length)
+    assert windows.shape[:2] == (2, 3)
+    assert windows.shape[3] == size
+    torch.testing.assert_close(windows[:, :, 0], x[..., :size])
+    torch.testing.assert_close(windows[:, :, -1], x[..., -size:])
+    assert (sliding.count >= 1).all()
+    torch.testing.assert_close(sliding.join(windows), x)
+
+
+def test_where_windows_overlap_the_mean_counts():
+    sliding = Sliding(5, 3, 2)
+    windows = torch.tensor([[1.0, 1.0, 1.0], [3.0, 3.0, 3.0]])
+    assert sliding.join(windows).tolist() == [1, 1, 2, 3, 3]
+    assert not sliding.state_dict()
