@@ -4,7 +4,7 @@ READY := $(VENV)/.ready
 # Real data for the tests that need some; they skip where it is absent.
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: demo test check format clean bench-plant bench-quality bench-speed
+.PHONY: demo test check format clean bench-quality bench-speed
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -21,9 +21,6 @@ check: $(READY)
 format: $(READY)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
-
-bench-plant: $(READY)
-	$(VENV)/bin/python benchmarks/plant.py
 
 bench-speed: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/speed.py

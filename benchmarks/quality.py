@@ -22,6 +22,8 @@ from tsadc.bench.records import Store, load
 from tsadc.bench.run import run_all
 from tsadc.config import parse_assignments
 from tsadc.detectors import REGISTRY
+from tsadc.detectors import find as registered
+from tsadc.detectors.residual import ResidualDetector
 from tsadc.errors import ConfigError, TsadcError
 
 HERE = Path(__file__).parent
@@ -49,11 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+def trained(name: str) -> bool:
+    return issubclass(registered(name), ResidualDetector)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     data = os.environ.get("TSADC_DATA") or "."
     parser.add_argument("--data", help=f"protocols, separated by commas, of {', '.join(PROTOCOLS)}; default: all")
-    parser.add_argument("--detectors", help="names, or name:preset, separated by commas; default: all there are")
+    parser.add_argument(
+        "--detectors", help="names, or name:preset, by commas; default: tsadc and all without a network"
+    )
     parser.add_argument("--seeds", default="report", help="report, choose, or numbers separated by commas")
     parser.add_argument("--set", action="append", default=[], metavar="A.B=C", help="a setting of the detectors")
     parser.add_argument("--raw", type=Path, default=Path(data), help="the folder with the packs; default: TSADC_DATA")
@@ -72,7 +80,7 @@ def plan(given: argparse.Namespace) -> tuple[list[Cell], list[str]]:
     """The cells that are asked for, checked, and the protocols whose data is not there."""
     names = _listed(given.data) or list(PROTOCOLS)
     absent = [] if given.data else [name for name in names if not present(find(name), given.raw)]
-    detectors = _listed(given.detectors) or list(REGISTRY)
+    detectors = _listed(given.detectors) or [name for name in REGISTRY if name == "tsadc" or not trained(name)]
     overrides = parse_assignments(given.set)
     cells = [
         Cell(name, detector.partition(":")[0], seed, detector.partition(":")[2] or "default", overrides)

@@ -1,30 +1,17 @@
 """Figures in the documents are those of the committed records."""
 
 import importlib.util
-import json
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-RECORDS = sorted((ROOT / "benchmarks" / "results" / "plant").glob("seed-*.json"))
 
 
-def benchmark(name="plant"):
+def benchmark(name):
     spec = importlib.util.spec_from_file_location(f"{name}_benchmark", ROOT / "benchmarks" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def test_the_tables_of_the_results_are_made_from_the_records():
-    records = [json.loads(file.read_text()) for file in RECORDS]
-    assert [record["seed"] for record in records] == [0, 1, 2, 3, 4]
-    assert benchmark().summarise(records) in (ROOT / "docs" / "results.md").read_text()
-
-
-def test_the_records_are_of_the_default_configuration():
-    for seed, file in enumerate(RECORDS):
-        assert benchmark().current(file, seed), f"{file.name} was made with other settings: run make bench-plant"
 
 
 def test_the_readme_quotes_the_results():

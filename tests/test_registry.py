@@ -1,10 +1,13 @@
+import re
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
 import tsadc.detectors
 from tsadc.detectors import REGISTRY, find, names
 from tsadc.detectors.base import Detector
+from tsadc.detectors.residual import ResidualDetector
 from tsadc.errors import ConfigError
 
 
@@ -28,6 +31,18 @@ def test_every_detector_is_found_by_name_and_by_class(name: str) -> None:
     assert cls.__name__ in dir(tsadc.detectors)
     assert cls.__doc__
     assert cls.Config.preset("default") == cls.Config()
+
+
+def test_the_page_lists_every_detector_once() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "detectors.md").read_text(encoding="utf-8")
+    first, rest = page.split("## Deviations from the papers")
+    deviations, cheap = rest.split("## Without a network")
+    listed = [
+        name for text in (first, cheap) for row in re.findall(r"^\| (`.*?) \|", text, re.M) for name in row.split(", ")
+    ]
+    assert sorted(name.strip("`") for name in listed) == sorted(REGISTRY)
+    trained = [name for name in REGISTRY if issubclass(find(name), ResidualDetector) and name != "tsadc"]
+    assert sorted(re.findall(r"^\| `(.*?)` \|", deviations, re.M)) == sorted(trained)
 
 
 def test_a_name_that_is_nearly_right() -> None:
