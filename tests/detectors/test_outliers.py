@@ -48,14 +48,14 @@ def test_an_outlier_detector_of_scikit_learn(wrapped: type[Outliers], tmp_path) 
 
 
 def test_an_outlier_detector_of_pyod() -> None:
-    hbos = pytest.importorskip("pyod.models.hbos", reason="PyOD is not installed").HBOS
+    knn = pytest.importorskip("pyod.models.knn", reason="PyOD is not installed").KNN
 
-    class Histogram(Outliers):
-        name = "hbos"
+    class Distance(Outliers):
+        name = "knn"
 
         def _estimator(self, seed: int) -> Any:
-            return hbos()
+            return knn()
 
     new = data(6, 1)
     new[3, 5:9, 2] += 9
-    assert Histogram(length=LENGTH).fit(data(60, 0)).decision_function(new).argmax() == 3
+    assert Distance(length=LENGTH).fit(data(60, 0)).decision_function(new).argmax() == 3
