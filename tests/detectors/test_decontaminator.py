@@ -4,8 +4,9 @@ import math
 import pytest
 import torch
 
-from tsadc.detectors.tsadc.decontaminator import Decontaminator, StepEmbedding, cell_mean
+from tsadc.detectors.tsadc.decontaminator import Decontaminator, StepEmbedding
 from tsadc.errors import ConfigError
+from tsadc.nn.cells import cell_mean
 from tsadc.nn.diffusion import Diffusion
 
 VARIABLES, LENGTH, BATCH, STEPS = 3, 12, 2, 6

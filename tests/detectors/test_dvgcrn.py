@@ -6,7 +6,7 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 from tsadc.config import update
-from tsadc.detectors.dvgcrn import DVGCRN, Config, Network, cut, join
+from tsadc.detectors.dvgcrn import DVGCRN, Config, Network
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError
 
@@ -127,17 +127,6 @@ def test_the_weight_of_the_latents_rises_in_training_and_is_one_in_validation():
             torch.testing.assert_close(net.losses(given)["latents"], weight * full)
         net.begin_epoch(1)
         torch.testing.assert_close(net.eval().losses(given)["latents"], full)
-
-
-def test_each_window_is_asked_about_what_the_one_before_did_not_reach():
-    x = torch.arange(2 * 30.0).view(1, 2, 30)
-    windows = cut(x, 12, 5)[0]
-    assert windows.shape == (5, 12, 2)
-    assert windows[:, 0, 0].tolist() == [0, 5, 10, 15, 18]
-    for size, hop in ((12, 5), (12, 12), (30, 7), (50, 7), (2, 1)):
-        assert torch.equal(join(cut(x, size, hop)[0], 30, hop), x[0])
-    marked = torch.arange(5.0)[:, None, None].expand(5, 12, 1)
-    assert join(marked, 30, 5)[0].tolist() == [0] * 12 + [1] * 5 + [2] * 5 + [3] * 5 + [4] * 3
 
 
 def test_losses_of_a_batch_are_those_of_its_observations_and_know_only_what_was_measured():

@@ -10,8 +10,6 @@ from tsadc.detectors.eeg_cgs import (
     Network,
     correlations,
     first,
-    joined,
-    pieces,
     subgraphs,
     walk,
 )
@@ -158,12 +156,6 @@ def test_the_losses_are_cross_entropy_and_square_of_what_was_measured():
     torch.testing.assert_close(together["contrast"][1], 0.7 * entropy)
     squares = [(one - drawn["x"][1])[known].square().mean() for one in found.generated[1]]
     torch.testing.assert_close(together["generation"][1], 0.3 * sum(squares) / 2)
-
-
-@pytest.mark.parametrize("window", [2, 7, 16, 40])
-def test_windows_are_put_back_where_they_were(window):
-    x = torch.arange(3 * 40.0).view(1, 3, 40)
-    assert torch.equal(joined(pieces(x, window)[0], 40), x[0])
 
 
 @pytest.mark.parametrize("head", ["tsadc", "paper"])

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from tsadc.config import update
-from tsadc.detectors.gae import GAE, Config, Network, convolve, joined, pieces
+from tsadc.detectors.gae import GAE, Config, Network, convolve
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError
 
@@ -67,14 +67,6 @@ def test_the_whole_network_is_a_loop_over_windows_and_layers():
                 expected[one, :, start + skip : start + 12] = hidden[:, skip:]
         torch.testing.assert_close(made(x), expected)
     assert [tuple(layer.weight.shape) for layer in made.layers] == [(8, 12), (4, 8), (8, 4), (12, 8)]
-
-
-@pytest.mark.parametrize("window", [2, 7, 12, 40])
-def test_windows_are_put_back_where_they_were(window):
-    x = torch.arange(2 * 3 * 40.0).view(2, 3, 40)
-    cut = pieces(x, window)
-    assert cut.shape == (2, -(-40 // window), 3, window)
-    assert torch.equal(joined(cut, 40), x)
 
 
 def test_a_loss_is_of_its_own_observation_and_of_what_was_measured():

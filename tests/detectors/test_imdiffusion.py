@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from tsadc.config import update
-from tsadc.detectors.imdiffusion import Config, IMDiffusion, Imputer, Network, ballot, cut, grating, join
+from tsadc.detectors.imdiffusion import Config, IMDiffusion, Imputer, Network, ballot, grating
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError
+from tsadc.nn.cells import joined
 
 LENGTH, VARIABLES = 40, 4
 
@@ -39,13 +40,6 @@ def test_the_two_gratings_hide_every_other_stripe_and_together_everything_once()
     hidden = grating(100, 10)
     assert torch.equal(hidden[0], ~hidden[1])
     assert torch.equal(hidden[0], torch.arange(100) // 10 % 2 == 0)
-
-
-def test_windows_cover_an_observation_and_come_together_again():
-    x = torch.arange(2 * 40.0).view(1, 2, 40)
-    assert cut(x, 16)[0, :, 0, 0].tolist() == [0, 16, 24]
-    for size in (16, 20, 40, 60):
-        assert torch.equal(join(cut(x, size)[0], 40), x[0])
 
 
 def test_the_share_of_votes_falls_as_the_errors_of_a_step_grow():
@@ -134,7 +128,7 @@ def test_the_last_samples_of_the_denoising_vote_the_very_last_first(settings, st
         left = [float((1 - net.diffusion.alpha_bar[step]) ** 0.5) for step in steps]
         spread = [float(one.std()) for one in found]
         first = float((1 - net.diffusion.alpha_bar[10]) ** 0.5)
-        began = float(join(torch.where(imputer.hidden[0], *imputer.begin.view(imputer.hidden.shape)), LENGTH).std())
+        began = float(joined(torch.where(imputer.hidden[0], *imputer.begin.view(imputer.hidden.shape)), LENGTH).std())
         np.testing.assert_allclose(spread, [one / first * began for one in left], rtol=1e-4, atol=1e-6)
 
 

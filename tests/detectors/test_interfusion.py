@@ -8,7 +8,7 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 from tsadc.config import update
-from tsadc.detectors.interfusion import Config, Flow, InterFusion, Network, Squeezer, cut, join, refined
+from tsadc.detectors.interfusion import Config, Flow, InterFusion, Network, Squeezer, refined
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError
 
@@ -45,14 +45,6 @@ def test_one_latent_is_short_in_time_and_one_is_narrow_in_variables():
         encoded = squeezer.encode(torch.randn(2, VARIABLES, time))
         assert encoded.mean.shape == (2, VARIABLES, 4)
         assert squeezer.decode(encoded.mean, time).shape == (2, VARIABLES, time)
-
-
-def test_windows_cover_an_observation_and_come_together_again():
-    x = torch.arange(2 * 40.0).view(1, 2, 40)
-    windows = cut(x, 16)[0]
-    assert [int(one[0, 0]) for one in windows] == [0, 16, 24]
-    for size in (16, 20, 40, 60):
-        assert torch.equal(join(cut(x, size)[0], 40), x[0])
 
 
 def test_the_flow_says_by_how_much_it_stretches_space():

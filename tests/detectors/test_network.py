@@ -3,7 +3,8 @@ import torch
 
 from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
-from tsadc.detectors.tsadc.network import LARGEST, Network
+from tsadc.detectors.tsadc.network import Network
+from tsadc.nn.cells import LARGEST
 from tsadc.nn.diffusion import Diffusion
 from tsadc.nn.s4 import ssm_parameters
 from tsadc.nn.train import Training

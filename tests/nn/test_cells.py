@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from tsadc.nn.cells import LARGEST, Sliding, cell_mean, squash, unsquash
+from tsadc.nn.cells import LARGEST, Sliding, cell_mean, joined, pieces, squash, unsquash
 
 
 def test_there_and_back():
@@ -38,3 +38,21 @@ def test_where_windows_overlap_the_mean_counts():
     windows = torch.tensor([[1.0, 1.0, 1.0], [3.0, 3.0, 3.0]])
     assert sliding.join(windows).tolist() == [1, 1, 2, 3, 3]
     assert not sliding.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("size", "hop"), [(12, 5), (12, None), (16, None), (40, 7), (60, 7), (60, None), (2, 1), (40, None)]
+)
+def test_pieces_are_put_back_where_they_were(size: int, hop: int | None) -> None:
+    x = torch.arange(2 * 3 * 40.0).view(2, 3, 40)
+    assert torch.equal(joined(pieces(x, size, hop), 40, hop), x)
+    assert torch.equal(joined(pieces(x[0] > 7, size, hop), 40, hop), x[0] > 7)
+
+
+def test_the_last_piece_ends_with_the_observation_and_adds_what_the_one_before_did_not_reach() -> None:
+    x = torch.arange(2 * 40.0).view(2, 40)
+    assert pieces(x, 16)[:, 0, 0].tolist() == [0, 16, 24]
+    assert pieces(x, 16)[2, 1].tolist() == list(range(64, 80))
+    assert pieces(x[:, :30], 12, 5)[:, 0, 0].tolist() == [0, 5, 10, 15, 18]
+    marked = torch.arange(5.0)[:, None, None].expand(5, 1, 12)
+    assert joined(marked, 30, 5)[0].tolist() == [0] * 12 + [1] * 5 + [2] * 5 + [3] * 5 + [4] * 3

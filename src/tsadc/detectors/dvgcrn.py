@@ -27,7 +27,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import pairwise
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -37,10 +36,10 @@ from torch.nn import functional as F
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.cells import joined, pieces, squash, unsquash
 from tsadc.nn.train import Training
 from tsadc.series import Floats
 
-LARGEST = 12.0  # asinh of 8e4 robust standard deviations
 LOWEST, HIGHEST = -5.0, 2.0  # of the logarithm of any standard deviation
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -171,10 +170,10 @@ class Network(nn.Module):
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         size = self.config.window
-        windows = cut(torch.where(observed, torch.asinh(x), 0.0), size, size)
+        windows = pieces(torch.where(observed, squash(x), 0.0), size).mT
         shape = (*windows.shape[:3], sum(self.config.latents))
         noise = torch.randn(shape, generator=generator, device=x.device)
-        return {"x": windows, "observed": cut(observed, size, size), "noise": noise}
+        return {"x": windows, "observed": pieces(observed, size).mT, "noise": noise}
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Minus the evidence lower bound and the squared error of the forecast, per cell. Validation takes the KL terms
@@ -286,40 +285,20 @@ class DVGCRN(ResidualDetector):
         def examine(z: Floats) -> Examined:
             values = torch.from_numpy(np.asarray(z, dtype=np.float32))
             measured = torch.isfinite(values)
-            x = torch.where(measured, torch.asinh(values), 0.0)
-            windows = cut(x[None], size, hop)[0]
+            x = torch.where(measured, squash(values), 0.0)
+            windows = pieces(x, size, hop).mT
             seen = network.infer(windows, windows.new_zeros(*windows.shape[:2], sum(settings.latents)))
             likelihood = network.likelihood(seen)
-            improbable = join(-likelihood.log_prob(windows), z.shape[1], hop)
-            expected = join(likelihood.mean, z.shape[1], hop)
-            foreseen = join(network.forecast(seen), z.shape[1], hop)
+            improbable = joined(-likelihood.log_prob(windows).mT, z.shape[1], hop)
+            expected = joined(likelihood.mean.mT, z.shape[1], hop)
+            foreseen = joined(network.forecast(seen).mT, z.shape[1], hop)
             missed = torch.where(measured, (x - foreseen).square(), 0.0)
             missed[:, 0] = 0.0  # before it there was nothing to foresee it from
             both = torch.where(measured, improbable, 0.0) + settings.forecast * missed
             steps = both.double().sum(0) / (1 + settings.forecast) / measured.sum(0)  # NaN where nothing was measured
-            expected, foreseen = (torch.sinh(one.clamp(-LARGEST, LARGEST)) for one in (expected, foreseen))
+            expected, foreseen = (unsquash(one) for one in (expected, foreseen))
             residuals = [(values - one).abs() for one in (expected, foreseen)]
             residuals[1][:, 0] = torch.nan
             return Examined(tuple(one.numpy() for one in residuals), expected.numpy(), steps.numpy())
 
         return examine
-
-
-def starts(time: int, size: int, hop: int) -> list[int]:
-    """Of windows every `hop` steps, the last of which ends with the observation."""
-    return [*range(0, time - size, hop), time - size]
-
-
-def cut(x: Tensor, window: int, hop: int) -> Tensor:
-    """(batch, variable, time) -> (batch, window, time, variable)."""
-    size = min(window, x.shape[-1])
-    pieces = [x[..., first : first + size] for first in starts(x.shape[-1], size, hop)]
-    return torch.stack(pieces, dim=1).mT
-
-
-def join(windows: Tensor, time: int, hop: int) -> Tensor:
-    """(window, time, variable) -> (variable, time): of each window the steps that the one before did not reach."""
-    size = windows.shape[1]
-    first = starts(time, size, hop)
-    new = [size, *(here - before for before, here in pairwise(first))]
-    return torch.cat([window[size - count :] for window, count in zip(windows, new, strict=True)]).mT

@@ -46,6 +46,7 @@ from torch.nn.functional import embedding, prelu, softplus
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.cells import joined, pieces, squash, unsquash
 from tsadc.nn.objective import derive
 from tsadc.nn.threads import spread
 from tsadc.nn.train import Training
@@ -54,7 +55,6 @@ from tsadc.series import Floats, Observations
 VIEWS = 2
 GIVEN = ("x", "adjacency", "signs", "members", "other")  # of what is drawn, what the network sees
 RESTART = 0.5  # share of steps at which a walk returns to where it began
-LARGEST = 12.0  # asinh of 8e4 robust standard deviations
 MOST_OBSERVATIONS = 256  # of the training data, evenly spread, tell what scores are usual
 
 
@@ -161,7 +161,7 @@ class Network(nn.Module):
 
     def sample(self, x: Tensor, observed: Tensor, chance: Tensor) -> dict[str, Tensor]:
         """Graphs of the pieces of x (batch, variable, time), in z units, and subgraphs by `chance`."""
-        cut, known = pieces(x.asinh(), self.window), pieces(observed, self.window)
+        cut, known = pieces(squash(x), self.window), pieces(observed, self.window)
         adjacency, signs, nearest = correlations(cut, known, self.neighbours)
         met = walk(nearest.unsqueeze(1).expand(-1, VIEWS, -1, -1, -1), chance[..., 1:])
         count = x.shape[1]
@@ -231,22 +231,6 @@ def subgraphs(adjacency: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
     return found / found.sum(-1, keepdim=True).clamp_min(1e-6), present
 
 
-def pieces(x: Tensor, window: int) -> Tensor:
-    """x (batch, variable, time) in windows (batch, piece, variable, window), the last one ending where x ends, and so
-    overlapping the one before where the length is no multiple."""
-    time = x.shape[-1]
-    starts = torch.arange(-(-time // window), device=x.device) * window
-    places = starts.clamp_max(time - window)[:, None] + torch.arange(window, device=x.device)
-    return x[:, :, places].transpose(1, 2)
-
-
-def joined(found: Tensor, time: int) -> Tensor:
-    """The inverse of `pieces` for one observation (piece, variable, window); of an overlap, what the last one adds."""
-    count, _, window = found.shape
-    rest = time - (count - 1) * window
-    return torch.cat([found[:-1].transpose(0, 1).flatten(1), found[-1, :, window - rest :]], dim=-1)
-
-
 class EEGCGS(ResidualDetector):
     """Variables that do not fit the subgraphs they are in."""
 
@@ -273,7 +257,7 @@ class EEGCGS(ResidualDetector):
             drawn = network.sample(*(one.expand(settings.rounds, -1, -1) for one in (x, known)), chance)
             found = network(*(drawn[name] for name in GIVEN))
             contrast = (found.other.sigmoid() - found.own.sigmoid()).mean(0)
-            expected = found.generated.mean((0, 1)).clamp(-LARGEST, LARGEST).sinh()
+            expected = unsquash(found.generated.mean((0, 1)))
             apart = torch.where(known, values, torch.nan).double()[None]
             square = (pieces(apart, network.window)[0] - expected).square()
             distance = square.nanmean(-1).sqrt()

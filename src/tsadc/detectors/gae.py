@@ -32,11 +32,11 @@ from torch.nn.functional import leaky_relu
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.cells import joined, pieces, squash, unsquash
 from tsadc.nn.train import Training
 from tsadc.series import Floats
 
 SLOPE = 0.25  # of the leaky ReLU below 0, as in the published code
-LARGEST = 12.0  # asinh of 8e4 robust standard deviations
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Network(nn.Module):
         return joined(nodes, x.shape[-1])
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": torch.asinh(x), "observed": observed}
+        return {"x": squash(x), "observed": observed}
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
         x, observed = drawn["x"], drawn["observed"]
@@ -112,23 +112,6 @@ def convolve(adjacency: Tensor, nodes: Tensor, layer: nn.Module) -> Tensor:
     """A X W + b, on nodes (batch, piece, variable, feature)."""
     mixed: Tensor = layer(torch.einsum("ij,bpjf->bpif", adjacency, nodes))
     return mixed
-
-
-def pieces(x: Tensor, window: int) -> Tensor:
-    """x (batch, variable, time) in windows (batch, piece, variable, window), the last one ending where x ends, and so
-    overlapping the one before where the length is no multiple."""
-    time = x.shape[-1]
-    starts = torch.arange(-(-time // window), device=x.device) * window
-    places = starts.clamp_max(time - window)[:, None] + torch.arange(window, device=x.device)
-    return x[:, :, places].transpose(1, 2)
-
-
-def joined(found: Tensor, time: int) -> Tensor:
-    """The inverse of `pieces`; of an overlap, what the last one adds."""
-    *_, count, _, window = found.shape
-    rest = time - (count - 1) * window
-    whole = found[:, :-1].transpose(1, 2).flatten(2)
-    return torch.cat([whole, found[:, -1, :, window - rest :]], dim=-1)
 
 
 class GAE(ResidualDetector):
@@ -144,8 +127,8 @@ class GAE(ResidualDetector):
         def examine(z: Floats) -> Examined:
             values = torch.from_numpy(np.asarray(z, dtype=np.float32))
             measured = torch.isfinite(values)
-            reconstruction = self.network_(torch.where(measured, values, 0.0).asinh()[None])[0]
-            expected = reconstruction.clamp(-LARGEST, LARGEST).sinh()
+            reconstruction = self.network_(squash(torch.where(measured, values, 0.0))[None])[0]
+            expected = unsquash(reconstruction)
             return Examined(((values - expected).abs().numpy(),), expected.numpy())
 
         return examine

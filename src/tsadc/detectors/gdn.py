@@ -40,13 +40,13 @@ from torch.nn.functional import leaky_relu, normalize
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.cells import squash, unsquash
 from tsadc.nn.dropout import Dropout
 from tsadc.nn.threads import spread
 from tsadc.nn.train import Training
 from tsadc.series import Floats, Observations
 
 SLOPE = 0.2  # of the leaky ReLU below 0
-LARGEST = 12.0  # asinh of 8e4 robust standard deviations
 LEAST_RANGE = 0.05  # in z units, added to the range: forecasts that are better say no more
 BEFORE = 3  # steps that the moving average looks back
 MOST_OBSERVATIONS = 256  # of the training data, evenly spread, tell what errors are usual
@@ -142,7 +142,7 @@ class Network(nn.Module):
         stride = min(self.stride, time - self.window)
         late = torch.randint(stride, (batch, 1), generator=generator, device=x.device)
         first = late + stride * torch.arange((time - self.window) // stride, device=x.device)
-        filled = carried(x.asinh(), observed).unfold(-1, self.window + 1, 1)
+        filled = carried(squash(x), observed).unfold(-1, self.window + 1, 1)
         places = first[:, None, :].expand(-1, x.shape[1], -1)
         chosen = filled.gather(2, places.unsqueeze(-1).expand(-1, -1, -1, self.window + 1)).transpose(1, 2)
         known = observed[:, :, self.window :].gather(2, places).transpose(1, 2)
@@ -189,12 +189,12 @@ class GDN(ResidualDetector):
         network: Network = self.network_
         values = torch.from_numpy(np.asarray(z, dtype=np.float32))
         measured = torch.isfinite(values)
-        filled = carried(torch.where(measured, values, 0.0).asinh(), measured)
+        filled = carried(squash(torch.where(measured, values, 0.0)), measured)
         # Before the observation nothing was measured: its first steps are forecast from less, and not judged.
         before = torch.cat([filled.new_zeros(len(filled), network.window), filled[:, :-1]], dim=-1)
         history = before.unfold(-1, network.window, 1).transpose(0, 1)
         parts = history.split(max(1, MOST_SCORES // len(filled) ** 2))
-        forecast = torch.cat([network(part) for part in parts]).T.clamp(-LARGEST, LARGEST).sinh().numpy()
+        forecast = unsquash(torch.cat([network(part) for part in parts]).T).numpy()
         error = np.abs(np.asarray(z, dtype=np.float64) - forecast)
         error[:, : network.window] = np.nan
         return error, forecast

@@ -31,13 +31,12 @@ from torch.nn import functional as F
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.cells import squash, unsquash
 from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
 from tsadc.nn.pointwise import Pointwise
 from tsadc.nn.s4 import S4, KernelName, ssm_parameters
 from tsadc.nn.train import Training, parameter_groups
 from tsadc.series import Floats
-
-LARGEST = 12.0  # asinh of 8e4 robust standard deviations
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class Network(nn.Module):
         self.leave = Pointwise(features, config.window)
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": torch.where(observed, torch.asinh(x), 0.0), "observed": observed}
+        return {"x": torch.where(observed, squash(x), 0.0), "observed": observed}
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Mean squared error of what was measured, and the regulariser of the graphs."""
@@ -180,9 +179,9 @@ class GraphS4mer(ResidualDetector):
 
         def examine(z: Floats) -> Examined:
             values = torch.from_numpy(np.asarray(z, dtype=np.float32))
-            x = torch.where(torch.isfinite(values), torch.asinh(values), 0.0)
+            x = torch.where(torch.isfinite(values), squash(values), 0.0)
             reconstruction = network(x[None])[0][0]
-            expected = torch.sinh(reconstruction.clamp(-LARGEST, LARGEST))
+            expected = unsquash(reconstruction)
             # NaN wherever the observation is.
             return Examined(((values - expected).abs().numpy(),), expected.numpy())
 

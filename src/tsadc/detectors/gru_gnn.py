@@ -30,12 +30,12 @@ from torch import Tensor, nn
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.cells import squash, unsquash
 from tsadc.nn.dropout import Dropout
 from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
 from tsadc.nn.train import Training
 from tsadc.series import Floats
 
-LARGEST = 12.0  # asinh of 8e4 robust standard deviations
 LOUDNESS = 3.0  # of a variable among others: the states of a GRU are small at first
 
 
@@ -142,7 +142,7 @@ class Network(nn.Module):
         return self.gin.read(self.named(embedding), by_window, weight, bias), penalty
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": torch.asinh(x), "observed": observed}
+        return {"x": squash(x), "observed": observed}
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
         x, observed = drawn["x"], drawn["observed"]
@@ -164,8 +164,8 @@ class GRUGNN(ResidualDetector):
         def examine(z: Floats) -> Examined:
             values = torch.from_numpy(np.asarray(z, dtype=np.float32))
             measured = torch.isfinite(values)
-            reconstruction, _ = self.network_(torch.where(measured, values, 0.0).asinh()[None])
-            expected = reconstruction[0].clamp(-LARGEST, LARGEST).sinh()
+            reconstruction, _ = self.network_(squash(torch.where(measured, values, 0.0))[None])
+            expected = unsquash(reconstruction[0])
             return Examined(((values - expected).abs().numpy(),), expected.numpy())
 
         return examine

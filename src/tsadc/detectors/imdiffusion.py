@@ -36,13 +36,13 @@ from torch.nn import functional as F
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.cells import joined, pieces, squash, unsquash
 from tsadc.nn.diffusion import Diffusion
 from tsadc.nn.objective import derive
 from tsadc.nn.threads import spread
 from tsadc.nn.train import Training
 from tsadc.series import Floats, Observations
 
-LARGEST = 12.0  # asinh of 8e4 robust standard deviations
 SETTLED = 32  # observations that tau is learnt from
 
 
@@ -166,11 +166,11 @@ class Network(nn.Module):
             nn.init.zeros_(parameter)
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        windows = cut(torch.where(observed, torch.asinh(x), 0.0), self.config.window)
+        windows = pieces(torch.where(observed, squash(x), 0.0), self.config.window)
         shape, device = windows.shape[:2], x.device
         return {
             "x": windows,
-            "observed": cut(observed, self.config.window),
+            "observed": pieces(observed, self.config.window),
             "policy": torch.randint(2, shape, generator=generator, device=device),
             "step": torch.randint(1, self.diffusion.steps + 1, shape, generator=generator, device=device),
             "noise": torch.randn(windows.shape, generator=generator, device=device),
@@ -211,21 +211,21 @@ class Imputer:
     def __init__(self, network: Network, config: Config, variables: int, length: int) -> None:
         self.network, self.config = network, config
         generator = torch.Generator().manual_seed(derive(config.seed, 1))
-        count, _, size = cut(torch.empty(1, variables, length), config.window).shape[1:]
+        count, _, size = pieces(torch.empty(variables, length), config.window).shape
         self.hidden = grating(size, config.stripes)[:, None, None].expand(2, count, variables, size)
         self.known, self.begin = (torch.randn(2 * count, variables, size, generator=generator) for _ in range(2))
 
     def __call__(self, x: Tensor, measured: Tensor) -> list[Tensor]:
         """x, measured (variable, time) -> the samples that vote, each like x, the last one of the denoising first."""
         config, diffusion, time = self.config, self.network.diffusion, x.shape[-1]
-        windows = cut(x[None], config.window)[0].expand(self.hidden.shape).flatten(0, 1)
-        shown = (cut(measured[None], config.window)[0] & ~self.hidden).flatten(0, 1)
+        windows = pieces(x, config.window).expand(self.hidden.shape).flatten(0, 1)
+        shown = (pieces(measured, config.window) & ~self.hidden).flatten(0, 1)
         samples: list[Tensor] = []
 
         def keep(noisy: Tensor, step: int) -> Tensor:
             if step < config.voting * diffusion.steps:
                 both = noisy.view(self.hidden.shape)
-                samples.insert(0, join(torch.where(self.hidden[0], both[0], both[1]), time))
+                samples.insert(0, joined(torch.where(self.hidden[0], both[0], both[1]), time))
             return torch.where(shown, diffusion.noise(windows, step, self.known) if step else windows, noisy)
 
         diffusion.sample(
@@ -256,7 +256,7 @@ class IMDiffusion(ResidualDetector):
         def impute(z: Floats) -> tuple[Floats, Tensor]:
             values = torch.from_numpy(np.asarray(z, dtype=np.float32))
             measured = torch.isfinite(values)
-            x = torch.where(measured, torch.asinh(values), 0.0)
+            x = torch.where(measured, squash(values), 0.0)
             with torch.no_grad():
                 samples = imputer(x, measured)
             apart = torch.where(measured, (torch.stack(samples) - x).abs(), 0.0)
@@ -282,7 +282,7 @@ class IMDiffusion(ResidualDetector):
 
         def examine(z: Floats) -> Examined:
             errors, imputed = impute(z)
-            expected = torch.sinh(imputed.clamp(-LARGEST, LARGEST)).numpy()
+            expected = unsquash(imputed).numpy()
             votes = np.where(np.isfinite(errors[0]), (errors > tau).mean(axis=0), np.nan)
             return Examined((np.abs(z - expected),), expected, votes)
 
@@ -308,16 +308,3 @@ def waves(place: Tensor, channels: int) -> Tensor:
     frequency = 1e4 ** -torch.linspace(0, 1, channels // 2, device=place.device)
     angle = place[..., None] * frequency
     return torch.cat([angle.sin(), angle.cos()], dim=-1)
-
-
-def cut(x: Tensor, window: int) -> Tensor:
-    """(batch, variable, time) -> (batch, window, variable, time): side by side, but the last one ends with x."""
-    time, size = x.shape[-1], min(window, x.shape[-1])
-    starts = [min(first, time - size) for first in range(0, time, size)]
-    return torch.stack([x[..., first : first + size] for first in starts], dim=1)
-
-
-def join(windows: Tensor, time: int) -> Tensor:
-    """The inverse of `cut` for one observation; of steps that lie in two windows, as the first one has them."""
-    last = time - (len(windows) - 1) * windows.shape[-1]
-    return torch.cat([*windows[:-1], windows[-1][:, -last:]], dim=-1)

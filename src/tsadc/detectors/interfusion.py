@@ -38,11 +38,11 @@ from torch.nn import functional as F
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.nn.cells import joined, pieces, squash, unsquash
 from tsadc.nn.objective import derive
 from tsadc.nn.train import Training
 from tsadc.series import Floats
 
-LARGEST = 12.0  # asinh of 8e4 robust standard deviations
 LOWEST, HIGHEST = -5.0, 2.0  # of the logarithm of any standard deviation, as published
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 NARROW = -2.0
@@ -241,9 +241,9 @@ class Network(nn.Module):
         }
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        windows = cut(torch.where(observed, torch.asinh(x), 0.0), self.config.window)
+        windows = pieces(torch.where(observed, squash(x), 0.0), self.config.window)
         noise = self.noise(tuple(windows.shape), generator)
-        return {"x": windows, "observed": cut(observed, self.config.window), **noise}
+        return {"x": windows, "observed": pieces(observed, self.config.window), **noise}
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Minus the evidence lower bound, per cell of a window. The validation loss is always that of the whole."""
@@ -321,18 +321,18 @@ class InterFusion(ResidualDetector):
     def _examiner(self) -> Callable[[Floats], Examined]:
         network, settings = self.network_, self.settings
         generator = torch.Generator().manual_seed(derive(settings.seed, 1))
-        shape = cut(torch.empty(1, len(self.variables_), settings.length), settings.window).shape[1:]
+        shape = pieces(torch.empty(len(self.variables_), settings.length), settings.window).shape
         noise = network.noise((settings.samples, *shape), generator)
 
         def examine(z: Floats) -> Examined:
             values = torch.from_numpy(np.asarray(z, dtype=np.float32))
             measured = torch.isfinite(values)
-            x = torch.where(measured, torch.asinh(values), 0.0)
-            windows = cut(x[None], settings.window)[0]
-            there = cut(measured[None], settings.window)[0]
+            x = torch.where(measured, squash(values), 0.0)
+            windows = pieces(x, settings.window)
+            there = pieces(measured, settings.window)
             improbable, mean = refined(network, windows, there, noise, settings)
-            expected = torch.sinh(join(mean, z.shape[1]).clamp(-LARGEST, LARGEST))
-            cells = torch.where(measured, join(improbable, z.shape[1]), 0.0).double()
+            expected = unsquash(joined(mean, z.shape[1]))
+            cells = torch.where(measured, joined(improbable, z.shape[1]), 0.0).double()
             steps = cells.sum(0) / measured.sum(0)  # NaN where nothing was measured
             return Examined(((values - expected).abs().numpy(),), expected.numpy(), steps.numpy())
 
@@ -352,16 +352,3 @@ def refined(
         for _ in range(settings.refine):
             improbable, mean = network.judge(torch.where(replaced, mean, windows), noise, windows)
     return improbable, mean
-
-
-def cut(x: Tensor, window: int) -> Tensor:
-    """(batch, variable, time) -> (batch, window, variable, time): side by side, but the last one ends with x."""
-    time, size = x.shape[-1], min(window, x.shape[-1])
-    starts = [min(first, time - size) for first in range(0, time, size)]
-    return torch.stack([x[..., first : first + size] for first in starts], dim=1)
-
-
-def join(windows: Tensor, time: int) -> Tensor:
-    """The inverse of `cut` for one observation; of steps that lie in two windows, as the first one has them."""
-    last = time - (len(windows) - 1) * windows.shape[-1]
-    return torch.cat([*windows[:-1], windows[-1][:, -last:]], dim=-1)

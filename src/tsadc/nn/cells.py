@@ -5,6 +5,8 @@ A robust z can be in the thousands. Networks see asinh(z), on which an extreme v
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 
@@ -23,7 +25,31 @@ def unsquash(x: Tensor) -> Tensor:
 
 def cell_mean(values: Tensor, cells: Tensor) -> Tensor:
     """Mean of `values` (batch, ...) over `cells`, per observation (batch,); 0 where there are none."""
-    return torch.where(cells, values, 0.0).flatten(1).sum(1) / cells.flatten(1).sum(1).clamp_min(1)
+    rest = tuple(range(1, values.ndim))
+    return torch.where(cells, values, 0.0).sum(rest) / cells.sum(rest).clamp_min(1)
+
+
+def starts(time: int, size: int, hop: int) -> list[int]:
+    """Of windows of `size` steps every `hop` steps; the last one ends with the observation."""
+    return [*range(0, time - size, hop), time - size]
+
+
+def pieces(x: Tensor, size: int, hop: int | None = None) -> Tensor:
+    """x (..., variable, time) in windows (..., window, variable, size), every `hop` steps or side by side."""
+    time = x.shape[-1]
+    size = min(size, time)
+    index = torch.tensor(starts(time, size, hop or size), device=x.device)[:, None] + torch.arange(
+        size, device=x.device
+    )
+    return x[..., index].transpose(-3, -2).contiguous()
+
+
+def joined(windows: Tensor, time: int, hop: int | None = None) -> Tensor:
+    """The inverse of `pieces`: of each window the steps that the one before did not reach."""
+    size = windows.shape[-1]
+    first = starts(time, size, hop or size)
+    new = [size, *(here - before for before, here in pairwise(first))]
+    return torch.cat([windows[..., i, :, size - count :] for i, count in enumerate(new)], dim=-1)
 
 
 class Sliding(nn.Module):
@@ -36,9 +62,7 @@ class Sliding(nn.Module):
     def __init__(self, length: int, size: int, stride: int) -> None:
         super().__init__()
         self.length, self.size = length, min(size, length)
-        last = length - self.size
-        starts = torch.tensor(sorted({*range(0, last + 1, stride), last}))
-        index = starts.unsqueeze(1) + torch.arange(self.size)
+        index = torch.tensor(starts(length, self.size, stride))[:, None] + torch.arange(self.size)
         self.register_buffer("index", index, persistent=False)
         self.register_buffer("count", torch.bincount(index.flatten(), minlength=length), persistent=False)
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
+from tsadc.nn.cells import cell_mean
 from tsadc.nn.diffusion import Diffusion
 from tsadc.nn.masks import Strategy
 from tsadc.nn.pointwise import Pointwise
@@ -180,8 +181,3 @@ class StepEmbedding(nn.Module):
         angle = 2 * math.pi * step[:, None].to(self.frequency.dtype) * self.frequency / 1e4
         embedded: Tensor = self.layers(torch.cat([angle.sin(), angle.cos()], dim=1))
         return embedded
-
-
-def cell_mean(values: Tensor, cells: Tensor) -> Tensor:
-    """Mean of values (batch, variable, time) over `cells`, per observation (batch,); 0 where there are none."""
-    return torch.where(cells, values, 0.0).sum((1, 2)) / cells.sum((1, 2)).clamp_min(1)

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tsadc.detectors.tsadc.decontaminator import Decontaminator, cell_mean
+from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
 from tsadc.nn import masks
+from tsadc.nn.cells import cell_mean, squash, unsquash
 from tsadc.nn.s4 import ssm_parameters
 from tsadc.nn.train import Training, parameter_groups
 
@@ -39,11 +40,11 @@ class Network(nn.Module):
 
     def enter(self, z: Tensor) -> Tensor:
         """From z units to what the networks see."""
-        return torch.asinh(z) if self.squash else z
+        return squash(z) if self.squash else z
 
     def leave(self, x: Tensor) -> Tensor:
         """Back to z units."""
-        return torch.sinh(x.clamp(-LARGEST, LARGEST)) if self.squash else x
+        return unsquash(x) if self.squash else x
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         """`observed` is what was measured; of that a mask hides some."""
@@ -90,6 +91,3 @@ class Network(nn.Module):
 
     def parameter_groups(self, config: Training) -> list[dict[str, Any]]:
         return parameter_groups(self, config, ssm_parameters(self))
-
-
-LARGEST = 12.0  # asinh of 8e4 robust standard deviations
