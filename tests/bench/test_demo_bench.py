@@ -25,7 +25,7 @@ def labels() -> Booleans:
 
 def test_it_trains_as_told_on_the_unlabelled_history(shown: Demonstration) -> None:
     settings = shown.detector.settings
-    assert (settings.length, settings.contamination, settings.seed) == (60, 0.1, 1)
+    assert (settings.length, settings.contamination, settings.seed) == (60, "auto", 1)
     assert settings.training.epochs == 1
     assert shown.detector.provenance_["data"]["rows"] == 1800
     assert [one.entity for one in shown.split.train] == ["unit-1", "unit-2"]
@@ -45,7 +45,7 @@ def test_the_table_holds_what_each_score_is_worth(shown: Demonstration, labels: 
     assert list(table.index) == ["tsadc", "ridge", "robust-z", "random", "flag everything"]
     assert list(table.columns) == ["AUROC", "AP", "F1"]
     scores = shown.result.observations["score"].to_numpy()
-    robust = find("robust-z")(length=60, contamination=0.1, seed=1).fit(shown.split.train)
+    robust = find("robust-z")(length=60, seed=1).fit(shown.split.train)
     for name, found in (("tsadc", scores), ("robust-z", robust.decision_function(shown.split.test.series))):
         assert table.loc[name, "AUROC"] == pytest.approx(auroc(labels, found))
         assert table.loc[name, "AP"] == pytest.approx(average_precision(labels, found))

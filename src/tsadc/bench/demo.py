@@ -39,7 +39,7 @@ def demonstrate(
     split = Plant(plant).split()
     labels = split.test.touched(cut_series(split.test.series, plant.length).observations)
     shorter = {} if epochs is None else {"training": {"epochs": epochs}}
-    settings: dict[str, Any] = {"length": plant.length, "contamination": plant.contamination, "seed": seed}
+    settings: dict[str, Any] = {"length": plant.length, "seed": seed}
     detector = TSADC(**settings, config=TSADC.Config.with_settings(**shorter)).fit(split.train, progress=progress)
     result = detector.detect(split.test.series, progress=progress)
     scores = result.observations["score"].to_numpy()

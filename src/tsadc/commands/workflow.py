@@ -31,7 +31,10 @@ def settings(
     chosen: dict[str, Any] = read_toml(file) if file else {}
     chosen = merge(chosen, parse_assignments(assignments))
     chosen = merge(chosen, _without_none(given))
-    config: Common = update(find(detector).Config.preset(preset), chosen)
+    base = find(detector).Config.preset(preset)
+    if "training" in chosen and not hasattr(base, "training"):
+        raise ConfigError(f"{detector} has no network to train; leave out --epochs and the settings of `training`.")
+    config: Common = update(base, chosen)
     return config
 
 
