@@ -30,6 +30,9 @@ app = typer.Typer(
 data_app = typer.Typer(help="The paper's data sets and open stand-ins.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
+bench_app = typer.Typer(help="Compare detectors on data sets, by a plan.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
+
 Data = Annotated[
     list[Path],
     typer.Argument(help="Data files or folders of them, one entity (machine, patient) per file.", readable=False),
@@ -246,6 +249,63 @@ def prepare(
     from tsadc.commands.datasets import prepare_to
 
     say(prepare_to(name, raw, out, set_ or [], skip_bad=skip_bad))
+
+
+@bench_app.command("run")
+def bench_run(
+    plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.", readable=False)],
+    out: Annotated[Path, typer.Option(help="The folder for records and scores; what is done there is not run again.")],
+    jobs: Annotated[int, typer.Option(help="Processes, each with one training at a time.", min=1)] = 1,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these cells, as data=NAME, detector=NAME, seed=N or eta=X, separated by commas."),
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="report, choose, or numbers by commas; not the plan's.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run, and how long.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Run also what is done.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Run also what failed.")] = False,
+    raw: Annotated[
+        Path | None, typer.Option(help="The folder with data sets. (default: TSADC_DATA)", readable=False)
+    ] = None,
+) -> None:
+    """Run what of a plan is not done yet; the same command goes on after an interruption."""
+    # Before torch is loaded: processes beside each other must not share their cores by threads.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from tsadc.commands.bench import Asked, run
+
+    place = raw or Path(os.environ.get("TSADC_DATA") or ".")
+    asked = Asked(plan, out, place, jobs, tuple(only or ()), seeds, dry_run, again, retry)
+    raise typer.Exit(run(asked))
+
+
+Records = Annotated[Path, typer.Argument(help="The folder that `tsadc bench run` wrote.", readable=False)]
+Choosing = Annotated[bool, typer.Option("--choosing", help="Seeds for choosing settings, instead of those to report.")]
+
+
+@bench_app.command("table")
+def bench_table(
+    folder: Records,
+    format_: Annotated[str, typer.Option("--format", help="markdown, csv or latex.")] = "markdown",
+    into: Annotated[Path | None, typer.Option(help="Also put it into this file, between the folder's marks.")] = None,
+    choosing: Choosing = False,
+) -> None:
+    """The records as a table."""
+    from tsadc.commands.bench import table
+
+    print(table(folder, format_, choosing=choosing, into=into))
+
+
+@bench_app.command("report")
+def bench_report(
+    folder: Records,
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")],
+    choosing: Choosing = False,
+) -> None:
+    """The records as one page: tables to sort and filter, ranks, curves, failures."""
+    from tsadc.commands.bench import report
+    from tsadc.commands.console import say
+
+    say(report(folder, out, choosing=choosing))
 
 
 def _read(data: list[Path], options: Options) -> tuple[Series, ...]:

@@ -1,95 +1,12 @@
-import json
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pytest
 
-from tsadc.bench import cell as cell_module
-from tsadc.bench.cell import Cell, commit, flat, identity, measure, run, source_digest
-from tsadc.bench.protocols import Answers, draw
+from tsadc.bench.cell import Cell, essential, flat, identity, source_digest
 from tsadc.detectors import find
 from tsadc.errors import ConfigError, DataError
-from tsadc.evaluate.ranking import auroc, average_precision
 
 HERE = Path(".")
-
-
-@pytest.mark.usefixtures("tiny")
-def test_a_record_holds_what_the_detector_is_worth() -> None:
-    [(cell, record, arrays)] = run([Cell("tiny", "robust-z", 1)], HERE)
-    task = draw("tiny", HERE, 1)
-    detector = find("robust-z")(length=60, seed=1).fit(task.train)
-    scores, labels = detector.decision_function(task.test), task.answers.labels
-    np.testing.assert_array_equal(arrays["score"], scores)
-    np.testing.assert_array_equal(arrays["anomalous"], labels)
-    assert record["auroc"] == pytest.approx(auroc(labels, scores), abs=1e-5)
-    assert record["ap"] == pytest.approx(average_precision(labels, scores), abs=1e-5)
-    hits = int((labels & (scores > detector.threshold_)).sum())
-    assert record["f1"] == pytest.approx(2 * hits / (labels.sum() + (scores > detector.threshold_).sum()), abs=1e-5)
-    assert (record["observations"], record["entities"], record["prevalence"]) == (20, 2, 0.4)
-    assert record["all_positive_f1"] == pytest.approx(2 * 0.4 / 1.4, abs=1e-5)
-    assert record["oracle_f1"] >= record["f1"]
-    assert record["auroc_interval"][0] <= record["auroc"] <= record["auroc_interval"][1]
-    assert record["settings"]["seed"] == cell.seed == 1
-    assert record["train"]["observations"] == 20
-    assert json.loads(json.dumps(record)) == record
-
-
-def test_parts_views_and_kinds_are_measured_on_their_own() -> None:
-    kinds = ((), ("x",), (), ("y",), ("x", "y"), ())
-    answers = Answers(kinds, tuple("aaabbb"), {"b alone": np.array([False] * 3 + [True] * 3)})
-    table = pd.DataFrame({"score": [0.0, 3.0, 2.0, 1.0, 4.0, 1.5], "left_score": [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]})
-    found = measure(table, answers, 1.8)
-    assert found["auroc"] == pytest.approx(7 / 9, abs=1e-5)
-    assert (found["precision"], found["recall"]) == (pytest.approx(2 / 3, abs=1e-5), pytest.approx(2 / 3, abs=1e-5))
-    assert found["flagged"] == 0.5
-    assert found["views"] == {"left": {"auroc": 1.0, "ap": 1.0}}
-    assert found["kinds"]["x"] == {"observations": 2, "auroc": 1.0, "ap": 1.0}
-    assert found["kinds"]["y"]["auroc"] == pytest.approx(4 / 6, abs=1e-5)
-    assert found["parts"]["b alone"]["auroc"] == 0.5
-    assert found["parts"]["b alone"]["observations"] == 3
-
-
-@pytest.mark.usefixtures("tiny")
-def test_cells_of_one_training_train_once_and_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = [record for name in ("tiny", "tiny-adapted") for _, record, _ in run([Cell(name, "robust-z", 0)], HERE)]
-    fitted = []
-    plain = cell_module._fit
-    monkeypatch.setattr(cell_module, "_fit", lambda cell, task: fitted.append(cell) or plain(cell, task))
-    cells = [Cell(name, "robust-z", 0) for name in ("tiny-adapted", "tiny")]
-    assert len({cell.training for cell in cells}) == 1
-    together = [record for _, record, _ in run(cells, HERE)]
-    assert len(fitted) == 1
-    assert [one["ap"] for one in together] == [one["ap"] for one in reversed(alone)]
-    assert alone[0]["ap"] != alone[1]["ap"]
-
-
-@pytest.mark.usefixtures("tiny")
-def test_a_failure_is_a_record_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    records = [record for _, record, _ in run([Cell(n, "random", 0) for n in ("tiny-broken", "tiny")], HERE)]
-    assert records[0]["error"]["type"] == "DataError"
-    assert "scored 20 observations, but there are answers to 19" in records[0]["error"]["message"]
-    assert "auroc" not in records[0]
-    assert "error" not in records[1]  # the training was not at fault
-
-    def fail(*_: object) -> None:
-        raise MemoryError("too much")
-
-    monkeypatch.setattr(cell_module, "_fit", fail)
-    both = list(run([Cell(n, "random", 0) for n in ("tiny", "tiny-adapted")], HERE))
-    assert [record["error"]["message"] for _, record, _ in both] == ["too much", "too much"]
-    assert [arrays for _, _, arrays in both] == [{}, {}]
-
-
-@pytest.mark.usefixtures("tiny")
-def test_an_interruption_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cell_module, "_fit", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        next(run([Cell("tiny", "random", 0)], HERE))
 
 
 @pytest.mark.usefixtures("tiny")
@@ -102,6 +19,9 @@ def test_the_hash_is_of_what_decides_the_numbers() -> None:
         Cell("tiny", "ridge", 0, overrides={"lags": 2}),
         Cell("tiny", "tsadc", 0),
         Cell("tiny", "tsadc", 0, "paper"),
+        Cell("tiny", "ridge", 0, split={"eta": 0.2}),
+        Cell("tiny", "ridge", 0, split={"eta": 0.3}),
+        Cell("tiny", "ridge", 0, observations=10),
     ]
     hashes = [identity(cell, HERE)["hash"] for cell in cells]
     assert len(set(hashes)) == len(cells)
@@ -134,11 +54,42 @@ def test_the_source_is_known_by_its_content(tmp_path: Path) -> None:
         source_digest(tmp_path, "y.npz")
 
 
-def test_the_commit_is_named_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    commit.cache_clear()
-    found = commit()
-    assert found is None or len(found.rstrip("+")) == 12
-    commit.cache_clear()
-    monkeypatch.setenv("PATH", "")
-    assert commit() is None
-    commit.cache_clear()
+@pytest.mark.usefixtures("tiny")
+def test_a_network_is_trained_alike_whatever_is_made_of_its_residuals() -> None:
+    plain = Cell("tiny", "tsadc", 0)
+    same = (
+        {"head": "paper"},
+        {"scoring": {"masks": 3}},
+        {"views": {"kernels": 8}},
+        {"threshold": {"method": "alarms"}},
+    )
+    assert {Cell("tiny", "tsadc", 0, overrides=settings).training for settings in same} == {plain.training}
+    others = [Cell("tiny", "tsadc", 0, overrides=one) for one in ({"hidden": 0.3}, {"training": {"epochs": 2}})]
+    others += [Cell("tiny", "tsadc", 1), Cell("tiny", "tsadc", 0, split={"eta": 0.2})]
+    others += [Cell("tiny", "tsadc", 0, observations=9), Cell("tiny", "usad", 0)]
+    assert len({cell.training for cell in (plain, *others)}) == 7
+    assert (
+        Cell("tiny", "ridge", 0, overrides={"threshold": {"method": "alarms"}}).training
+        != Cell("tiny", "ridge", 0).training
+    )
+
+
+@pytest.mark.usefixtures("tiny")
+def test_views_matter_where_they_choose_what_a_network_learns_from() -> None:
+    names = [set(essential("usad", find("usad").Config.with_settings(selected=share))) for share in (1.0, 0.5)]
+    assert names[1] - names[0] == {"views"}
+
+
+def test_columns_tell_splits_apart() -> None:
+    assert Cell("plant", "ridge", 0).column == "plant"
+    assert Cell("plant", "ridge", 0, split={"kappa": 2, "eta": 0.1}).column == "plant eta=0.1 kappa=2"
+
+
+@pytest.mark.usefixtures("tiny")
+def test_options_that_a_data_set_does_not_have_are_refused() -> None:
+    with pytest.raises(ConfigError, match="The data set tiny has no option `kappa`; there are `eta`"):
+        identity(Cell("tiny", "ridge", 0, split={"kappa": 1}), HERE)
+    with pytest.raises(ConfigError, match="The data set tiny-adapted has no option `eta`; it has none"):
+        identity(Cell("tiny-adapted", "ridge", 0, split={"eta": 0.1}), HERE)
+    with pytest.raises(ConfigError, match=r"`eta` of the data set tiny must be a number from 0 to 0\.4, but got 0\.5"):
+        identity(Cell("tiny", "ridge", 0, split={"eta": 0.5}), HERE)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tsadc.bench.cell import Cell, run
+from tsadc.bench.cell import Cell
+from tsadc.bench.job import run
 
 KINDS = {"decoupled": 0.90, "level shift": 0.99, "quiet": 0.91, "spike": 0.99, "stuck": 0.98, "waveform": 0.82}
 

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from tsadc.bench import protocols
-from tsadc.bench.protocols import PROTOCOLS, Answers, Task, answers, draw, find, halves, present, rotation
+from tsadc.bench.protocols import PROTOCOLS, draw, find, present, rotation
+from tsadc.bench.task import Answers, Task
 from tsadc.errors import ConfigError, DataError
-from tsadc.series import Labelled, Series, Truth
+from tsadc.series import Series
 
 MACHINES = [f"machine-1-{i}" for i in range(1, 6)]
 
@@ -82,29 +83,6 @@ def test_rotations_for_reporting_and_choosing_differ() -> None:
     assert [rotation(seed) for seed in (0, 1, 2, 3)] == [0, 1, 0, 1]
     assert [rotation(seed) for seed in (100, 101, 102)] == [2, 3, 2]
     assert all(max(one.report) < protocols.CHOOSING <= min(one.choose) for one in PROTOCOLS.values())
-
-
-def test_halves_give_every_observation_to_one_part() -> None:
-    values = np.arange(30.0)[:, None, None] * np.ones((1, 8, 2))
-    kinds = [("x",) if i % 3 else () for i in range(30)]
-    task = halves(values, kinds, 0.2, 4)
-    train, test = (given[:, 0, 0].astype(int).tolist() for given in (task.train, task.test))
-    assert sorted(train + test) == list(range(30))
-    assert sum(not kinds[i] for i in train) == 5
-    assert sum(bool(kinds[i]) for i in train) == 1  # of 6
-    assert task.answers.kinds == tuple(kinds[i] for i in test)
-    again, other = halves(values, kinds, 0.2, 4), halves(values, kinds, 0.2, 5)
-    np.testing.assert_array_equal(again.train, task.train)
-    assert not np.array_equal(other.train, task.train)
-
-
-def test_answers_are_of_the_observations_a_detector_cuts() -> None:
-    series = Series(np.zeros((25, 2)), ("a", "b"), entity="e")
-    truth = (Truth("e", 9, 11, "x", ()), Truth("e", 12, 13, "y", ()))
-    found = answers(Labelled((series,), truth), 10)
-    assert found.kinds == (("x",), ("x", "y"), ())
-    assert found.entities == ("e",) * 3
-    assert found.labels.tolist() == [True, True, False]
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:

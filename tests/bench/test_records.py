@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,3 +74,23 @@ def test_what_cannot_be_read_or_written_is_named(store: Store) -> None:
     store.file(Cell("tiny", "random", 0)).write_text("{")
     with pytest.raises(DataError, match=r"seed-0\.json is damaged; delete it"):
         load(store.out)
+
+
+def test_measures_of_rows_that_are_missing_are_made(store: Store) -> None:
+    cell = Cell("tiny", "random", 0)
+    [(_, record)] = run_and_keep([cell], HERE, store)
+    asked = replace(cell, rows=True)
+    assert store.current(asked, HERE) is None
+    [(_, more)] = run_and_keep([asked], HERE, store)
+    assert store.current(asked, HERE) == store.current(cell, HERE) == more
+    assert more["auroc"] == record["auroc"]
+
+
+def test_splits_have_folders_of_their_own(store: Store) -> None:
+    cells = [Cell("tiny", "random", 0, split=split) for split in ({}, {"eta": 0.1}, {"eta": 0.2})]
+    assert [store.file(cell).parents[1].name for cell in cells] == ["tiny", "tiny+eta=0.1", "tiny+eta=0.2"]
+    few = Cell("tiny", "random", 0, observations=9)
+    assert store.file(few).parent.name.startswith("random+")
+    for cell in (cells[1], few):
+        [(_, record)] = run_and_keep([cell], HERE, store)
+        assert cell_of(record) == cell

@@ -61,6 +61,22 @@ def test_forward_against_a_loop_over_observations_windows_and_variables(x, setti
         assert float(penalty[b]) == pytest.approx(expected_penalty, rel=1e-4)
 
 
+@pytest.mark.parametrize("identity", [True, False])
+@torch.no_grad()
+def test_without_a_graph_a_variable_is_read_from_its_own_embedding(x, identity):
+    model = make(gin_layers=0, identity=identity)
+    assert not any("graph" in name or "gin" in name for name, _ in model.named_parameters())
+    found, penalty = model(x)
+    embedding = model.embed(x)
+    for k in range(VARIABLES):
+        reader = k if identity else 0
+        expected = (model.leave_weight[reader][:, None] * embedding[:, k]).sum(1) + model.leave_bias[reader]
+        torch.testing.assert_close(found[:, k], expected, rtol=1e-4, atol=1e-5)
+        others = [i for i in range(VARIABLES) if i != k]
+        assert torch.equal(model(change(x, k))[0][:, others], found[:, others])
+    assert torch.equal(penalty, torch.zeros(BATCH))
+
+
 @pytest.mark.parametrize("length", [8, 9, 10, 11, 3, 1])
 def test_any_length_is_reconstructed_whole(length):
     x = torch.randn(BATCH, VARIABLES, length)
@@ -163,7 +179,7 @@ def test_every_parameter_learns(x):
         ("neighbours", 0),
         ("zeta", 1.0),
         ("zeta", -0.1),
-        ("gin_layers", 0),
+        ("gin_layers", -1),
     ],
 )
 def test_settings_out_of_range(name, value):

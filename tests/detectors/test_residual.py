@@ -137,3 +137,18 @@ def test_presets_and_settings():
         Config.preset("large")
     with pytest.raises(ConfigError, match="`selected` must be above 0 and at most 1"):
         update(Config(), {"selected": 0})
+
+
+def test_what_matters_after_training_only_leaves_a_checkpoint_usable(tmp_path) -> None:
+    file = tmp_path / "run"
+    first = Levels(length=LENGTH).fit(history(), checkpoint=file)
+    seen: list[object] = []
+    changed = {"head": "paper", "views": {"neighbours": 3}}
+    second = Levels(config=update(Config(length=LENGTH), changed)).fit(
+        history(), checkpoint=file, resume=True, progress=lambda now: seen.append(getattr(now, "epoch", None))
+    )
+    assert [epoch for epoch in seen if epoch is not None] == []  # nothing is trained again
+    assert torch.equal(first.network_.level, second.network_.level)
+    assert list(second._view_names()) == ["residual"]
+    with pytest.raises(ConfigError, match=r"selected|observations"):
+        Levels(config=update(Config(length=LENGTH), {"selected": 0.9})).fit(history(), checkpoint=file, resume=True)

@@ -2,9 +2,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import auc, precision_recall_curve
 
 from tsadc.errors import DataError
-from tsadc.evaluate.ranking import Cut, all_positive_f1, auroc, average_precision, cut, oracle_f1
+from tsadc.evaluate.ranking import (
+    Cut,
+    Paper,
+    all_positive_f1,
+    auroc,
+    average_precision,
+    balanced,
+    cut,
+    oracle_f1,
+    paper,
+)
 
 # Whole numbers in a small range: ties are frequent.
 ranked = st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=2, max_size=30).filter(
@@ -112,3 +123,32 @@ def test_oracle_f1_tries_every_threshold(rows: list[tuple[bool, int]]) -> None:
     labels, scores = arrays(rows)
     assert oracle_f1(labels, scores) == pytest.approx(max(cut(labels, scores >= t).f1 for t in set(scores.tolist())))
     assert oracle_f1(labels, scores) >= all_positive_f1(labels) - 1e-12
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=30).filter(lambda r: any(a for a, _ in r))
+)
+def test_paper_apr_is_the_trapezoid_under_the_curve_of_hard_verdicts(rows: list[tuple[bool, bool]]) -> None:
+    labels, flagged = (np.array(column) for column in zip(*rows, strict=True))
+    precision, recall, _ = precision_recall_curve(labels, flagged.astype(float))
+    found, plain = paper(labels, flagged), cut(labels, flagged)
+    assert found.paper_apr == pytest.approx(auc(recall, precision))
+    assert (found.paper_f1, found.paper_recall) == (plain.f1, plain.recall)
+
+
+def test_paper_by_hand() -> None:
+    """Precision and recall 1/2 at a prevalence of 2/5: (1 + 1/2) / 4 up to there, (1/2 + 2/5) / 4 beyond."""
+    labels = np.array([True, True, False, False, False])
+    flagged = np.array([True, False, True, False, False])
+    assert paper(labels, flagged) == Paper(0.5, 0.5, pytest.approx(1.5 / 4 + 0.9 / 4))
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_paper_apr_rewards_all_and_nothing_alike(flag: bool) -> None:
+    labels = np.arange(10) < 4
+    assert paper(labels, np.full(10, flag)).paper_apr == pytest.approx(0.7)
+
+
+def test_balanced() -> None:
+    assert balanced(0.5, 0.25) == Cut(0.5, 0.25, pytest.approx(1 / 3))
+    assert balanced(0.0, 0.0) == Cut(0.0, 0.0, 0.0)

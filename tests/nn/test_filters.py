@@ -7,7 +7,7 @@ import torch
 from cores import cores
 from torch import Tensor, nn
 
-from tsadc.nn import objective
+from tsadc.nn import objective, recompute
 from tsadc.nn.dropout import Dropout
 from tsadc.nn.filters import Filters
 from tsadc.nn.s4 import S4, KernelName, StateSpace
@@ -94,6 +94,20 @@ def test_an_update_makes_each_filter_once(micro_batch: int, threads: int, made: 
         with cores(threads):
             shared_gradient(network, batch(6), micro_batch)
         assert sorted(made) == wanted
+
+
+def test_a_large_filter_is_made_again_for_the_gradient_and_is_the_same(
+    made: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, drawn = Stack("dplr").double(), batch(4)
+    kept = shared_gradient(network, drawn, 2)
+    first = list(made)
+    made.clear()
+    monkeypatch.setattr(recompute, "CELLS", 2 * 10 * 3)  # the filters of 10 steps, and not that of 5
+    network.zero_grad(set_to_none=True)
+    again = shared_gradient(network, drawn, 2)
+    assert all(torch.equal(one, other) for one, other in zip(kept, again, strict=True))
+    assert sorted(made) == sorted(first + [one for one in first if one[1] == 10])
 
 
 def test_what_one_update_used_and_the_next_does_not_is_forgotten(made: list[tuple[int, int]]) -> None:

@@ -11,24 +11,32 @@ and no rotation of machines, and elsewhere no draw.
     sleep           half of the N3 epochs and ETA_SLEEP of W and REM; the rest of both is scored
     ludb, cinc      half of the normal records and about ETA_ECG of the paper's five types; the rest is scored
     plant           the simulated plant, another one for each seed
+
+Some take options (`Protocol.options`): `eta`, the share of anomalous observations in the training part, and `kappa`, of
+how many kinds they are. For one seed the test part is then the same whatever their values, and what a smaller value
+takes is among what a larger one takes; of the plant by streams of random numbers of their own, of unseen machines as
+the anomalous ones are of others, of sleep and ECG as `contaminated` sets them apart first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tsadc.bench.halves import contaminated, halves, share
+from tsadc.bench.task import Answers, Task, answers
 from tsadc.config import nearest
 from tsadc.data.cinc import PACK as CINC
 from tsadc.data.cinc import CinC
-from tsadc.data.contaminate import largest
 from tsadc.data.dataset import DataSet
 from tsadc.data.ecg import FIVE
+from tsadc.data.faults import KINDS
 from tsadc.data.ludb import PACK as LUDB
 from tsadc.data.packs import Pack, open_pack
 from tsadc.data.plant import Plant
@@ -37,7 +45,7 @@ from tsadc.data.sleepedf import SleepEDF
 from tsadc.data.smd import KIND, SMD
 from tsadc.errors import ConfigError, DataError
 from tsadc.series import Booleans, Clock, Floats, Labelled, Series, Truth
-from tsadc.windows import cut, runs
+from tsadc.windows import runs
 
 VERSION = 1  # of the draws; records of another version are made anew
 CHOOSING = 100  # the first seed for choosing settings
@@ -46,47 +54,41 @@ ETA_SMD, ETA_SLEEP, ETA_ECG = 0.125, 0.2, 0.17
 SMD19 = "smd19.npz"
 LUDB_FLAGS = dict(zip(("AF", "IAVB", "RBBB_any", "PVC", "STE_or_STEMI"), FIVE, strict=True))
 
-Data = tuple[Series, ...] | Floats  # entities, or observations (observation, time, variable)
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """Of each test observation in the order of scores: the kinds of anomaly in it (none: normal) and its entity.
-    `parts` are named subsets that are reported beside the whole."""
-
-    kinds: tuple[tuple[str, ...], ...]
-    entities: tuple[str, ...]
-    parts: Mapping[str, Booleans] = field(default_factory=dict)
-
-    @property
-    def labels(self) -> Booleans:
-        return np.array([bool(kinds) for kinds in self.kinds], dtype=bool)
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """One draw of a protocol. `history` is what `adapt` gets before scoring, if anything."""
-
-    train: Data
-    test: Data
-    answers: Answers
-    history: Data | None = None
-
 
 @dataclass(frozen=True)
 class Protocol:
     """`source` is the pack it needs, empty if it is simulated. `trains_as` names the protocol with the same training.
-    `known` is the best without a network that was measured before, `goal` what to reach: AUROC and AP, None: unsaid."""
+    `known` is the best without a network that was measured before, `goal` what to reach: AUROC and AP, None: unsaid.
+    `options` are those that `build` takes, with their largest values."""
 
     name: str
     source: str
     length: int
-    build: Callable[[Path, int], Task]
+    build: Callable[..., Task]
     report: tuple[int, ...] = (0, 1, 2, 3, 4)
     choose: tuple[int, ...] = (100, 101, 102)
     known: tuple[str, str] = ("", "")
     goal: tuple[float | None, float | None] = (None, None)
     trains_as: str = ""
+    options: Mapping[str, float] = field(default_factory=dict)
+
+    def check(self, split: Mapping[str, Any]) -> dict[str, float]:
+        """The options of a split, refused where they are unknown or out of range."""
+        return {name: self._checked(name, value) for name, value in sorted(split.items())}
+
+    def _checked(self, name: str, value: Any) -> float:
+        if name not in self.options:
+            have = nearest(name, list(self.options)) if self.options else "; it has none"
+            raise ConfigError(f"The data set {self.name} has no option `{name}`{have}.")
+        most, least = self.options[name], int(name == "kappa")
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        whole = name != "kappa" or (number and float(value).is_integer())
+        if not number or not whole or not least <= value <= most:
+            what = "a whole number" if name == "kappa" else "a number"
+            raise ConfigError(
+                f"`{name}` of the data set {self.name} must be {what} from {least} to {most:g}, but got {value!r}."
+            )
+        return int(value) if name == "kappa" else float(value)
 
 
 def find(name: str) -> Protocol:
@@ -96,22 +98,14 @@ def find(name: str) -> Protocol:
 
 
 @lru_cache(maxsize=2)
-def draw(name: str, raw: Path, seed: int) -> Task:
+def draw(name: str, raw: Path, seed: int, split: tuple[tuple[str, float], ...] = ()) -> Task:
     """The task of a protocol; the latest are kept, as several detectors want the same."""
-    return find(name).build(raw, seed)
+    return find(name).build(raw, seed, **dict(split))
 
 
 def present(protocol: Protocol, raw: Path) -> bool:
     """Whether the data is there."""
     return not protocol.source or open_pack(raw, protocol.source) is not None
-
-
-def answers(test: Labelled, length: int, parts: Mapping[str, Booleans] | None = None) -> Answers:
-    """The truth about the observations that a detector cuts from the series."""
-    observations = cut(test.series, length).observations
-    touched = {kind: test.touched(observations, kind) for kind in sorted({truth.kind for truth in test.truth})}
-    kinds = tuple(tuple(kind for kind in touched if touched[kind][i]) for i in range(len(observations)))
-    return Answers(kinds, tuple(observations.entity(i) for i in range(len(observations))), parts or {})
 
 
 def _needed(raw: Path, name: str) -> Pack:
@@ -174,7 +168,7 @@ def _scored(machines: Sequence[_Machine], chosen_on: Sequence[_Machine] = ()) ->
     used = {machine.name for machine in chosen_on}
     others = np.array([entity not in used for entity in found.entities], dtype=bool)
     parts = {f"{len(machines) - len(used)} machines not chosen on": others} if used else {}
-    return test.series, Answers(found.kinds, found.entities, parts)
+    return test.series, replace(found, parts=parts)
 
 
 def _same_machines(raw: Path, seed: int) -> tuple[list[_Machine], list[_Machine]]:
@@ -207,7 +201,7 @@ def rotation(seed: int) -> int:
     return seed % 2 + (FOLDS // 2 if seed >= CHOOSING else 0)
 
 
-def _smd_unseen(raw: Path, seed: int) -> Task:
+def _smd_unseen(raw: Path, seed: int, eta: float = ETA_SMD) -> Task:
     """The train parts count as normal, as they carry no labels; what is anomalous is drawn from all labelled
     observations of the training machines alike."""
     every = _machines(raw)
@@ -215,25 +209,11 @@ def _smd_unseen(raw: Path, seed: int) -> Task:
     others = [machine for machine in every if machine not in unseen]
     pool = [(machine, values) for machine in others for values in machine.incidents()]
     normal = sum(len(machine.train) for machine in others) // SMD.card.length
-    taken = round(ETA_SMD * largest(ETA_SMD, normal, len(pool)))
+    taken = share(eta, normal, len(pool), "smd-unseen")
     chosen = [pool[i] for i in sorted(np.random.default_rng(seed).permutation(len(pool))[:taken])]
     train = tuple(one.series(one.train, *(values for owner, values in chosen if owner is one)) for one in others)
     test, known = _scored(unseen)
     return Task(train, test, known, tuple(machine.series(machine.train) for machine in unseen))
-
-
-def halves(values: Floats, kinds: Sequence[tuple[str, ...]], eta: float, seed: int) -> Task:
-    """Half of the normal observations, rounded up, and anomalous ones for a share of `eta` train; the rest is
-    scored."""
-    normal = [i for i, kind in enumerate(kinds) if not kind]
-    anomalous = [i for i, kind in enumerate(kinds) if kind]
-    generator = np.random.default_rng(seed)
-    half = (len(normal) + 1) // 2
-    taken = round(eta * largest(eta, half, len(anomalous)))
-    train = np.sort([*generator.permutation(normal)[:half], *generator.permutation(anomalous)[:taken]])
-    test = np.setdiff1d(np.arange(len(kinds)), train)
-    known = Answers(tuple(kinds[i] for i in test), ("series",) * len(test))
-    return Task(values[train], values[test], known)
 
 
 def _observations(dataset: DataSet, raw: Path) -> tuple[Floats, list[tuple[str, ...]]]:
@@ -242,33 +222,41 @@ def _observations(dataset: DataSet, raw: Path) -> tuple[Floats, list[tuple[str, 
     return np.stack([piece.values for piece in pieces]), kinds
 
 
-def _sleep(raw: Path, seed: int) -> Task:
+def _sleep(raw: Path, seed: int, **split: Any) -> Task:
     _needed(raw, SLEEP)
-    return halves(*_observations(SleepEDF(), raw), ETA_SLEEP, seed)
+    return _divided(*_observations(SleepEDF(), raw), ETA_SLEEP, seed, split)
 
 
-def _cinc(raw: Path, seed: int) -> Task:
+def _cinc(raw: Path, seed: int, **split: Any) -> Task:
     _needed(raw, CINC)
-    return halves(*_observations(CinC(), raw), ETA_ECG, seed)
+    return _divided(*_observations(CinC(), raw), ETA_ECG, seed, split)
 
 
-def _ludb(raw: Path, seed: int) -> Task:
+def _ludb(raw: Path, seed: int, **split: Any) -> Task:
     """By the pack's own flags, which count supposed NSTEMI among the five types; `data.ludb` does not."""
     pack = _needed(raw, LUDB)
     columns = [pack.find("class_names", flag) for flag in LUDB_FLAGS]
     flags, normal = pack["y"][:, columns] == 1, pack["normal"] == 1
     kinds = [tuple(kind for kind, on in zip(LUDB_FLAGS.values(), row, strict=True) if on) for row in flags]
     used = np.flatnonzero(normal | flags.any(axis=1))
-    return halves(pack["x100"][used].astype(np.float32) / 1000, [kinds[i] for i in used], ETA_ECG, seed)
+    return _divided(pack["x100"][used].astype(np.float32) / 1000, [kinds[i] for i in used], ETA_ECG, seed, split)
 
 
-def _plant(raw: Path, seed: int) -> Task:
-    config = Plant.Config(seed=seed)
+def _divided(values: Floats, kinds: Sequence[tuple[str, ...]], eta: float, seed: int, split: Mapping[str, Any]) -> Task:
+    if not split:
+        return halves(values, kinds, eta, seed)
+    return contaminated(values, kinds, split.get("eta", eta), seed, split.get("kappa"))
+
+
+def _plant(raw: Path, seed: int, eta: float | None = None, kappa: int | None = None) -> Task:
+    given = {name: value for name, value in (("contamination", eta), ("kinds", kappa)) if value is not None}
+    config = replace(Plant.Config(seed=seed), **given)  # type: ignore[arg-type]
     split = Plant(config).split()
     return Task(split.train, split.test.series, answers(split.test, config.length))
 
 
 TEN = tuple(range(10))
+MOST = 0.4  # of eta: beyond it, what is anomalous would soon be the rule
 PROTOCOLS = {
     one.name: one
     for one in (
@@ -278,11 +266,52 @@ PROTOCOLS = {
         ),
         Protocol("smd-audit-all", SMD19, 600, _smd_audit_all, known=(".840", ".754"), goal=(0.90, 0.84)),
         Protocol(
-            "smd-unseen", SMD19, 600, _smd_unseen, (0, 1, 2, 3), (100, 101), known=(".837", ".740"), goal=(0.89, 0.82)
+            "smd-unseen",
+            SMD19,
+            600,
+            _smd_unseen,
+            (0, 1, 2, 3),
+            (100, 101),
+            known=(".837", ".740"),
+            goal=(0.89, 0.82),
+            options={"eta": MOST},
         ),
-        Protocol("sleep", SLEEP, 3000, _sleep, known=(".988", ".987"), goal=(0.995, None)),
-        Protocol("ludb", LUDB, 1000, _ludb, TEN, known=(".923", ".987"), goal=(0.96, None)),
-        Protocol("cinc", CINC, 1000, _cinc, TEN, known=(".62-.70", ".86"), goal=(0.78, None)),
-        Protocol("plant", "", Plant.Config().length, _plant, goal=(0.95, None)),
+        Protocol(
+            "sleep",
+            SLEEP,
+            3000,
+            _sleep,
+            known=(".988", ".987"),
+            goal=(0.995, None),
+            options={"eta": MOST, "kappa": 2},
+        ),
+        Protocol(
+            "ludb",
+            LUDB,
+            1000,
+            _ludb,
+            TEN,
+            known=(".923", ".987"),
+            goal=(0.96, None),
+            options={"eta": MOST, "kappa": len(FIVE)},
+        ),
+        Protocol(
+            "cinc",
+            CINC,
+            1000,
+            _cinc,
+            TEN,
+            known=(".62-.70", ".86"),
+            goal=(0.78, None),
+            options={"eta": MOST, "kappa": len(FIVE)},
+        ),
+        Protocol(
+            "plant",
+            "",
+            Plant.Config().length,
+            _plant,
+            goal=(0.95, None),
+            options={"eta": MOST, "kappa": len(KINDS)},
+        ),
     )
 }

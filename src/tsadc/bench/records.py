@@ -1,5 +1,5 @@
 """Records on disk: `OUT/DATA/ROW/seed-N.json`, one per cell, each there whole or not at all. A record is current while
-its hash is that of what would be run now; the scores lie in a cache under that hash."""
+its hash is that of what would be run now; the scores lie in a folder of their own under that hash."""
 
 from __future__ import annotations
 
@@ -14,30 +14,40 @@ from typing import Any
 
 import numpy as np
 
-from tsadc.bench.cell import Arrays, Cell, Record, identity
+from tsadc.bench.cell import Cell, Record, flat, identity
+from tsadc.bench.measure import Arrays
 from tsadc.errors import DataError, OutputError
+
+SCORES, TRAINING = "scores", ".training"
 
 
 @dataclass(frozen=True)
 class Store:
-    """Where records go, and, if anywhere, scores."""
+    """Where records go, and, if anywhere, scores. `training` holds what a killed run goes on from."""
 
     out: Path
     cache: Path | None = None
 
+    @property
+    def training(self) -> Path:
+        return self.out / TRAINING
+
     def file(self, cell: Cell) -> Path:
-        plain = Cell("", cell.detector, 0, cell.preset).row.replace(":", "-")
-        changed = hashlib.sha256(cell.row.encode()).hexdigest()[:8] if cell.overrides else ""
-        return self.out / cell.data / (f"{plain}+{changed}" if changed else plain) / f"seed-{cell.seed}.json"
+        plain = Cell("", cell.detector, 0, cell.preset).row
+        changed = f"+{hashlib.sha256(cell.row.encode()).hexdigest()[:8]}" if cell.row != plain else ""
+        data = "+".join([cell.data, *(f"{name}={value:g}" for name, value in flat(cell.split))])
+        return self.out / data / f"{plain.replace(':', '-')}{changed}" / f"seed-{cell.seed}.json"
 
     def current(self, cell: Cell, raw: Path, retry: bool = False) -> Record | None:
-        """The record of the cell as it would be run now; with `retry` a failure does not count."""
+        """The record of the cell as it would be run now; with `retry` a failure does not count, and where rows are to
+        be measured none without them."""
         try:
             record: Record = json.loads(self.file(cell).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         same = record.get("hash") == identity(cell, raw)["hash"]
-        return record if same and not (retry and "error" in record) else None
+        enough = "error" in record or "points" in record or not cell.rows
+        return record if same and enough and not (retry and "error" in record) else None
 
     def keep(self, cell: Cell, record: Record, arrays: Arrays) -> None:
         if self.cache is not None and arrays:
@@ -60,7 +70,16 @@ def load(out: Path) -> list[Record]:
 
 def cell_of(record: Mapping[str, Any]) -> Cell:
     """The cell that a record is of."""
-    return Cell(record["data"], record["detector"], record["seed"], record["preset"], record["overrides"])
+    return Cell(
+        record["data"],
+        record["detector"],
+        record["seed"],
+        record["preset"],
+        record["overrides"],
+        record.get("split", {}),
+        record.get("taken"),
+        label=record.get("label", ""),
+    )
 
 
 def _save_arrays(file: Path, arrays: Arrays) -> None:

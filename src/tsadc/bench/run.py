@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from tsadc.bench.cell import Cell, Record, run
+from tsadc.bench.cell import Cell, Record
+from tsadc.bench.job import run
 from tsadc.bench.records import Store
 
 
@@ -18,8 +19,8 @@ def run_all(cells: Sequence[Cell], raw: Path, store: Store, jobs: int = 1) -> It
         for group in groups:
             yield from run_and_keep(group, raw, store)
         return
-    # Forked after torch has started threads, a process may hang.
-    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    # Forked after torch has started threads, a process may hang. A fresh one for each training also knows its memory.
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
     try:
         for future in as_completed([pool.submit(_together, group, raw, store) for group in groups]):
             yield from future.result()
@@ -29,14 +30,14 @@ def run_all(cells: Sequence[Cell], raw: Path, store: Store, jobs: int = 1) -> It
 
 def run_and_keep(cells: Sequence[Cell], raw: Path, store: Store) -> Iterator[tuple[Cell, Record]]:
     """Cells of one training."""
-    for cell, record, arrays in run(cells, raw):
+    for cell, record, arrays in run(cells, raw, store.training):
         store.keep(cell, record, arrays)
         yield cell, record
 
 
 def trainings(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Those that share their training together."""
-    groups: dict[tuple[str, int, str], list[Cell]] = {}
+    groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cell.training, []).append(cell)
     return list(groups.values())

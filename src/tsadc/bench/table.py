@@ -8,26 +8,24 @@ from pathlib import Path
 import numpy as np
 
 from tsadc.bench.cell import Record
-from tsadc.bench.protocols import CHOOSING, PROTOCOLS
-from tsadc.bench.records import cell_of, write
+from tsadc.bench.protocols import PROTOCOLS, Protocol
+from tsadc.bench.records import write
+from tsadc.bench.summary import summarise, value_of
 from tsadc.errors import DataError
 
-Grid = Mapping[tuple[str, str], Sequence[Record]]  # (row, data) -> its records by seed
+Grid = Mapping[tuple[str, str], Sequence[Record]]  # (row, column) -> its records by seed
+ALWAYS = ("auroc", "ap", "f1")
 
 
-def markdown(records: Sequence[Record], choosing: bool = False) -> str:
-    """The tables of the seeds for reporting, or of those for choosing."""
-    kept = [one for one in records if (one["seed"] >= CHOOSING) == choosing]
-    if not kept:
-        raise DataError(f"There are no records of seeds for {'choosing' if choosing else 'reporting'}; run some first.")
-    grid: dict[tuple[str, str], list[Record]] = {}
-    for one in sorted(kept, key=lambda one: int(one["seed"])):
-        grid.setdefault((cell_of(one).row, one["data"]), []).append(one)
+def markdown(records: Sequence[Record], choosing: bool = False, metrics: Sequence[str] = ()) -> str:
+    """The tables of the seeds for reporting, or of those for choosing; `metrics` are shown beside AUROC, AP and F1."""
+    grid = {(one.row, one.column): one.records for one in summarise(records, choosing)}
     parts = [
-        _preface(kept),
+        _preface([one for some in grid.values() for one in some]),
         _ranked("AUROC", "auroc", 0, grid),
         _ranked("AP (average precision)", "ap", 1, grid),
         _thresholds(grid),
+        *(_plain(metric, grid) for metric in metrics if metric not in ALWAYS),
         _halves(grid),
         _kinds(grid),
         _details(grid),
@@ -63,15 +61,19 @@ def _preface(records: Sequence[Record]) -> str:
 
 
 def columns(grid: Grid) -> list[str]:
-    have = {data for _, data in grid}
-    return [name for name in PROTOCOLS if name in have]
+    return list(dict.fromkeys(column for _, column in grid))
 
 
 def rows(grid: Grid) -> list[str]:
     """Those with a network first, then by the mean AUROC over data sets, best first."""
-    found = {row: [data for own, data in grid if own == row] for row, _ in grid}
+    found = {row: [column for own, column in grid if own == row] for row, _ in grid}
     means = {row: _mean([one["auroc"] for data in found[row] for one in _fine(grid[row, data])]) for row in found}
     return sorted(means, key=lambda row: (not network(grid, row), -(means[row] or 0), row))
+
+
+def _protocol(column: str) -> Protocol | None:
+    """None of data of one's own."""
+    return PROTOCOLS.get(column.partition(" ")[0])
 
 
 def network(grid: Grid, row: str) -> bool:
@@ -86,12 +88,12 @@ def _ranked(title: str, key: str, place: int, grid: Grid) -> str:
     for row in rows(grid):
         cells = {data: _ranking(grid.get((row, data), ()), key) for data in have}
         body.append([row, *(f"**{cell}**" if best[data] == row else cell for data, cell in cells.items())])
-    known = [PROTOCOLS[data].known[place] or "-" for data in have]
-    goals = [PROTOCOLS[data].goal[place] for data in have]
+    found = [None if " " in data else _protocol(data) for data in have]
     prevalence = [_of_all(grid, data, "prevalence") for data in have]
     body.append(["prevalence", *(_number(value) for value in prevalence)])
-    body.append(["*known before, without a network*", *known])
-    body.append(["*goal*", *(_number(goal) for goal in goals)])
+    if any(found):
+        body.append(["*known before, without a network*", *((one and one.known[place]) or "-" for one in found)])
+        body.append(["*goal*", *(_number(one.goal[place] if one else None) for one in found)])
     return _table([title, *have], body)
 
 
@@ -111,6 +113,15 @@ def _ranking(some: Sequence[Record], key: str) -> str:
     return _number(_mean([one[key] for one in fine])) + (within if ends else "") + _failures(some)
 
 
+def _plain(metric: str, grid: Grid) -> str:
+    have = columns(grid)
+    body = []
+    for row in rows(grid):
+        values = [[value_of(one, metric) for one in _fine(grid.get((row, data), ()))] for data in have]
+        body.append([row, *(_number(_mean([value for value in some if value is not None])) for some in values)])
+    return _table([metric, *have], body)
+
+
 def _thresholds(grid: Grid) -> str:
     have = columns(grid)
     flagging = [_of_all(grid, data, "all_positive_f1") for data in have]
@@ -128,7 +139,8 @@ def _f1(some: Sequence[Record]) -> str:
 def _halves(grid: Grid) -> str:
     """The parts that choosing settings has not seen."""
     named = {(data, part) for (_, data), some in grid.items() for one in _fine(some) for part in one["parts"]}
-    order = sorted(named, key=lambda pair: list(PROTOCOLS).index(pair[0]))
+    have = columns(grid)
+    order = sorted(named, key=lambda pair: have.index(pair[0]))
     if not order:
         return ""
     body = []
@@ -144,7 +156,8 @@ def _halves(grid: Grid) -> str:
 def _kinds(grid: Grid) -> str:
     """Each kind on its own: its observations against the normal ones."""
     named = {(data, kind) for (_, data), some in grid.items() for one in _fine(some) for kind in one["kinds"]}
-    pairs = sorted(named, key=lambda pair: (list(PROTOCOLS).index(pair[0]), pair[1]))
+    have = columns(grid)
+    pairs = sorted(named, key=lambda pair: (have.index(pair[0]), pair[1]))
     several = [(data, kind) for data, kind in pairs if sum(other == data for other, _ in pairs) > 1]
     body = []
     order = rows(grid)

@@ -31,7 +31,7 @@ from tsadc.series import Floats, Observations
 
 WEIGHTS = "network."
 LARGEST = 1e30  # of a score: the square of a wild value would not be finite in single precision
-LATER = ("training", "seed", "threshold")
+LATER = ("training", "seed", "threshold", "head")  # settings without which the weights would be the same
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ class ResidualDetector(Detector, ABC):
 
     Config: ClassVar[type[ResidualConfig]] = ResidualConfig
     stops_early: ClassVar[bool] = True  # False where losses of different epochs cannot be compared
+    after_training: ClassVar[tuple[str, ...]] = ()  # settings of its own that matter only then
     network_: Any
 
     @abstractmethod
@@ -112,7 +113,8 @@ class ResidualDetector(Detector, ABC):
         settings = self.settings
         network = self._build(len(train_part.names))
         # The loop itself watches over the settings of training and the seed; the others matter after it.
-        essential = {name: value for name, value in to_mapping(settings).items() if name not in LATER}
+        later = {*LATER, *self.after_training, *(("views",) if settings.selected == 1 else ())}
+        essential = {name: value for name, value in to_mapping(settings).items() if name not in later}
         parts = (train_part, validation)
         ordinary, held = self._ordinary(parts)
         self.history_ = train(

@@ -21,6 +21,15 @@ class Cut:
     f1: float
 
 
+@dataclass(frozen=True)
+class Paper:
+    """The three figures of the TSAD-C paper, all of hard verdicts at one threshold."""
+
+    paper_f1: float
+    paper_recall: float
+    paper_apr: float
+
+
 def auroc(labels: Booleans, scores: Floats) -> float:
     """Probability that an anomaly scores above a normal observation; ties count half."""
     _check(labels, scores)
@@ -43,6 +52,12 @@ def cut(labels: Booleans, flagged: NDArray[np.generic]) -> Cut:
     return Cut(precision, recall, 2 * precision * recall / (precision + recall) if hits else 0.0)
 
 
+def balanced(precision: float, recall: float) -> Cut:
+    """With the harmonic mean of the two as F1."""
+    total = precision + recall
+    return Cut(precision, recall, 2 * precision * recall / total if total else 0.0)
+
+
 def all_positive_f1(labels: Booleans) -> float:
     """F1 of flagging everything: what a threshold has to beat to be of use."""
     return cut(labels, np.ones(len(labels), dtype=bool)).f1
@@ -53,6 +68,17 @@ def oracle_f1(labels: Booleans, scores: Floats) -> float:
     _check(labels, scores)
     precision, recall, _ = precision_recall_curve(labels, scores)
     return float(np.max(2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)))
+
+
+def paper(labels: Booleans, flagged: NDArray[np.generic]) -> Paper:
+    """What the paper's tables hold. Its APR joins (recall, precision) by lines to (0, 1) and to (1, prevalence), so
+    that flagging everything and flagging nothing both get (1 + prevalence) / 2."""
+    found = cut(labels, flagged)
+    prevalence = float(np.mean(np.asarray(labels, dtype=bool))) if len(labels) else 0.0
+    if not np.any(flagged):
+        return Paper(found.f1, found.recall, (1 + prevalence) / 2)
+    below = found.recall * (1 + found.precision) / 2
+    return Paper(found.f1, found.recall, below + (1 - found.recall) * (found.precision + prevalence) / 2)
 
 
 def _check(labels: Booleans, scores: Floats) -> None:

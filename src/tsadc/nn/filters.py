@@ -10,14 +10,16 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+from tsadc.nn import recompute
 from tsadc.nn.s4 import S4
 from tsadc.nn.threads import spread
 
 
 class _Made(NamedTuple):
-    """A filter with its history back to the parameters; without it, where gradients gather; and its spectrum."""
+    """A filter with its history back to the parameters, None where that is large and made again for the gradient;
+    without it, where gradients gather; and its spectrum."""
 
-    circle: Tensor
+    circle: Tensor | None
     leaf: Tensor
     spectrum: Tensor
 
@@ -52,11 +54,14 @@ class Filters:
                 self.layers[place].lengths.append(length)
         return self.made[place, length][1:]
 
-    @torch.enable_grad()
     def _make(self, place: int, length: int) -> None:
-        circle = self.layers[place].circle(length)
+        layer = self.layers[place]
+        # Two lags for each step: the history of a filter this long would outlast the whole update.
+        large = 2 * length * len(layer.D) >= recompute.CELLS
+        with torch.set_grad_enabled(not large):
+            circle = layer.circle(length)
         leaf = circle.detach().requires_grad_()
-        self.made[place, length] = _Made(circle, leaf, torch.fft.rfft(circle.detach()))
+        self.made[place, length] = _Made(None if large else circle, leaf, torch.fft.rfft(circle.detach()))
 
     @property
     def leaves(self) -> list[Tensor]:
@@ -67,11 +72,15 @@ class Filters:
         """From the gradients of `leaves` to those of the parameters behind them."""
 
         def back(one: tuple[tuple[int, int], Tensor]) -> list[tuple[nn.Parameter, Tensor]]:
-            key, grad = one
-            behind = [parameter for parameter in self.layers[key[0]].behind_filter() if parameter.requires_grad]
+            (place, length), grad = one
+            layer = self.layers[place]
+            behind = [parameter for parameter in layer.behind_filter() if parameter.requires_grad]
             if not behind:
                 return []
-            return list(zip(behind, torch.autograd.grad(self.made[key].circle, behind, grad), strict=True))
+            with torch.enable_grad():
+                circle = self.made[place, length].circle
+                circle = layer.circle(length) if circle is None else circle
+            return list(zip(behind, torch.autograd.grad(circle, behind, grad), strict=True))
 
         used = [(key, grad) for key, grad in zip(sorted(self.made), grads, strict=True) if grad is not None]
         for pairs in spread(back, used):

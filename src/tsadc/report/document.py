@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import importlib.metadata
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
 
 from tsadc.detectors.result import Result
-from tsadc.errors import OutputError
 from tsadc.report.blame import heat_maps, ranking
 from tsadc.report.cards import MOST, cards
 from tsadc.report.findings import Findings, read
@@ -23,6 +17,7 @@ from tsadc.report.guide import OVERVIEW, VARIABLES, guide, legend
 from tsadc.report.listing import LISTED, comparison_table, facts, intervals
 from tsadc.report.markup import Html, element, join
 from tsadc.report.overview import strips
+from tsadc.report.shell import page, write_page
 from tsadc.report.verdict import tiles, verdict
 from tsadc.series import Truth
 
@@ -49,27 +44,7 @@ def write(
     truth
         The true anomalies, where they are known; shown below the scores.
     """
-    target = Path(path)
-    if target.is_dir():
-        raise OutputError(
-            f"The report needs the name of a file, but {target} is a folder; add a name such as report.html."
-        )
-    text = render(result, title=title, about=about, comparison=comparison, truth=truth)
-    data = text.encode("utf-8", "replace")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
-    except OSError as error:
-        raise OutputError(f"The report cannot be written to {target}: {error.strerror}.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise OutputError(f"The report cannot be written to {target}: {error.strerror}.") from None
-    return target
+    return write_page(render(result, title=title, about=about, comparison=comparison, truth=truth), path)
 
 
 def render(
@@ -81,22 +56,7 @@ def render(
     truth: Sequence[Truth] = (),
 ) -> str:
     """The page as text; see `write`."""
-    findings = read(result, truth)
-    script, style = _file("page.js"), _file("page.css")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # Only this very script may run, whatever a name in the data tries.
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
-        element("style", Html(style)),
-    )
-    body = element("body", _body(findings, title, about or {}, comparison), element("script", Html(script)))
-    return "<!doctype html>\n" + element("html", head, "\n", body, lang="en") + "\n"
+    return page(title, _body(read(result, truth), title, about or {}, comparison))
 
 
 @dataclass(frozen=True)
@@ -149,7 +109,3 @@ def _found(findings: Findings) -> list[Section]:
         variables,
         Section("table", "All intervals", intervals(findings)),
     ]
-
-
-def _file(name: str) -> str:
-    return (files("tsadc.report") / name).read_text(encoding="utf-8")

@@ -27,7 +27,9 @@ class Dependencies(nn.Module):
     class Config:
         """`own=False` reconstructs each variable from its neighbours alone (its own past only shapes the weights of
         the graph), so that copying the input is no way out;
-        `identity` lets the network know which variable it looks at. The paper has neither, and zeta = 0.6."""
+        `identity` lets the network know which variable it looks at. The paper has neither, and zeta = 0.6. Without
+        S4 `layers` nothing is learnt along time, without `gin_layers` nothing between variables: each is then
+        reconstructed from itself."""
 
         features: int = 16
         layers: int = 1
@@ -51,7 +53,7 @@ class Dependencies(nn.Module):
             require(self.graphs >= 1, "graphs", "at least 1", self.graphs)
             require(self.neighbours >= 1, "neighbours", "at least 1", self.neighbours)
             require(0 <= self.zeta < 1, "zeta", "from 0 to below 1", self.zeta)
-            require(self.gin_layers >= 1, "gin_layers", "at least 1", self.gin_layers)
+            require(self.gin_layers >= 0, "gin_layers", "zero or more", self.gin_layers)
 
     def __init__(self, config: Config, variables: int) -> None:
         super().__init__()
@@ -63,8 +65,9 @@ class Dependencies(nn.Module):
             S4(features, state=config.state, kernel=config.kernel, dropout=config.dropout, bidirectional=True)
             for _ in range(config.layers)
         )
-        self.graph = AttentionGraph(features, config.zeta, config.neighbours, config.symmetric)
-        self.gin = GIN(features, config.gin_layers, config.dropout, config.own)
+        if config.gin_layers:
+            self.graph = AttentionGraph(features, config.zeta, config.neighbours, config.symmetric)
+            self.gin = GIN(features, config.gin_layers, config.dropout, config.own)
         # With `identity` every variable reads the gathered features in its own way: units and signs differ.
         readers = variables if config.identity else 1
         self.leave_weight = nn.Parameter(torch.randn(readers, features) / features**0.5)
@@ -74,11 +77,14 @@ class Dependencies(nn.Module):
         """x (batch, variable, time) -> reconstruction like x, and the graph regulariser (batch,)."""
         variables, time = x.shape[1:]
         embedding = self.embed(x)
+        weight, bias = self.leave_weight.expand(variables, -1), self.leave_bias.expand(variables)
+        if not self.config.gin_layers:
+            read = torch.einsum("bkft,kf->bkt", embedding, weight) + bias.unsqueeze(-1)
+            return read, torch.zeros(len(x), device=x.device)
         windows = windows_of(embedding, min(self.config.graphs, time))
         nodes = torch.stack([window.mean(-1) for window in windows], dim=1)
         adjacency = self.graph(nodes.flatten(0, 1))
         penalty = regulariser(nodes.flatten(0, 1), adjacency, self.config.weights).view(len(x), -1).mean(1)
-        weight, bias = self.leave_weight.expand(variables, -1), self.leave_bias.expand(variables)
         return self.gin.read(embedding, adjacency.unflatten(0, (len(x), -1)), weight, bias), penalty
 
     def embed(self, x: Tensor) -> Tensor:

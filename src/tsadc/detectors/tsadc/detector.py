@@ -106,6 +106,7 @@ class TSADC(ResidualDetector):
 
     name: ClassVar[str] = "tsadc"
     Config: ClassVar[type[Config]] = Config
+    after_training: ClassVar[tuple[str, ...]] = ("scoring",)
 
     def _names(self) -> tuple[str, ...]:
         return scoring.VIEWS if self.settings.head == "paper" else self.settings.scoring.residuals

@@ -1,0 +1,66 @@
+"""Fitting for a benchmark. A network is trained once for all cells that differ in what is made of its residuals, such
+as the two heads; its training is kept in a file after every epoch, so that a run that was killed goes on within it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tsadc.bench.cell import Cell
+from tsadc.bench.task import Data, Task, evenly
+from tsadc.detectors import find
+from tsadc.detectors.base import Detector
+from tsadc.errors import ModelFileError
+from tsadc.nn import checkpoint
+from tsadc.nn.operations import Operations
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """`seconds` as if the detector had been fitted alone, `network_seconds` of these not spent now but before; `cpu`
+    those of the processor that were spent now."""
+
+    detector: Detector
+    seconds: float
+    cpu: float
+    network_seconds: float
+
+
+def fit(cell: Cell, task: Task, file: Path | None = None) -> Fitted:
+    """`file` is where the training of a network is kept, and continued if it is there."""
+    config = cell.config()
+    train = task.train if cell.observations is None else evenly(task.train, config.length, cell.observations)
+    before = 0.0
+    keeping = {}
+    if file is not None and cell.network:
+        before = _before(file)
+        keeping = {"checkpoint": file, "resume": True}
+    started, cpu = time.perf_counter(), time.process_time()
+    detector = find(cell.detector)(config=config)
+    detector.fit(train, validation=task.validation, **keeping)  # type: ignore[arg-type]
+    return Fitted(detector, time.perf_counter() - started + before, time.process_time() - cpu, before)
+
+
+def _before(file: Path) -> float:
+    """The seconds that a kept training took so far. A file that was damaged is removed."""
+    try:
+        _, record = checkpoint.read(file)
+    except ModelFileError:
+        file.unlink(missing_ok=True)
+        return 0.0
+    return float(sum(epoch["seconds"] for epoch in record["epochs"]))
+
+
+def network_size(detector: Detector, test: Data) -> dict[str, int | None]:
+    """Parameters, and floating-point operations of scoring one observation; None without a network, and of operations
+    also where several threads share the work, as those of other threads are not counted."""
+    network = getattr(detector, "network_", None)
+    if network is None:
+        return {"parameters": None, "flops": None}
+    with Operations() as counted:
+        detector.decision_function(evenly(test, detector.settings.length, 1))
+    return {
+        "parameters": sum(one.numel() for one in network.parameters()),
+        "flops": round(counted.flops) or None,
+    }

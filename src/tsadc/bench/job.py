@@ -1,0 +1,95 @@
+"""The cells of one training become records of plain data and the arrays of their scores. What fails becomes a record
+with its error, never a number."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from tsadc.bench import fitting, points
+from tsadc.bench.cell import Cell, Record, digest, identity
+from tsadc.bench.fitting import Fitted, network_size
+from tsadc.bench.machine import circumstances, forget_peak, peak
+from tsadc.bench.measure import Arrays, arrays, check_order, measure
+from tsadc.bench.task import Task
+
+
+def run(cells: Sequence[Cell], raw: Path, folder: Path | None = None) -> Iterator[tuple[Cell, Record, Arrays]]:
+    """The records of cells that share their training, one after another; a network is trained once. In `folder` its
+    training survives a kill."""
+    rows = list(dict.fromkeys(cell.row for cell in cells))
+    known = identity(cells[0], raw)
+    name = digest([cells[0].training, *(known[key] for key in ("source", "draws", "tsadc"))])
+    with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as place:
+        file = Path(place) / f"{name}.safetensors"
+        for row in rows:
+            yield from _row([cell for cell in cells if cell.row == row], raw, file)
+        file.unlink(missing_ok=True)
+
+
+def _row(cells: Sequence[Cell], raw: Path, file: Path) -> Iterator[tuple[Cell, Record, Arrays]]:
+    """Cells that share all that is fitted."""
+    fitted: Fitted | None = None
+    failure: Exception | None = None
+    forget_peak()
+    for cell in cells:
+        record = identity(cell, raw) | circumstances() | ({"label": cell.label} if cell.label else {})
+        found: Arrays = {}
+        with warnings.catch_warnings(record=True) as notices:
+            warnings.simplefilter("always")
+            try:
+                if failure is not None:
+                    raise failure
+                task = cell.task(raw)
+                if fitted is None:
+                    fitted = fitting.fit(cell, task, file)
+                measured, found = _judge(cell, fitted, task)
+                record |= measured
+            except Exception as error:
+                failure = error if fitted is None else None
+                record["error"] = _describe(error)
+        if notices:
+            record["notices"] = sorted({str(notice.message) for notice in notices})
+        yield cell, record, found
+
+
+def _judge(cell: Cell, fitted: Fitted, task: Task) -> tuple[Record, Arrays]:
+    """Score without labels, then measure with them."""
+    # Another protocol may score with the same training, and must not find it adapted.
+    detector = fitted.detector if task.history is None else copy.deepcopy(fitted.detector).adapt(task.history)
+    started, cpu = time.perf_counter(), time.process_time()
+    result = detector.detect(task.test)
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    table = result.observations
+    check_order(table, task.answers)
+    record = {
+        "fit_seconds": round(fitted.seconds, 2),
+        "fit_cpu_seconds": round(fitted.cpu, 2),
+        "shared_seconds": round(fitted.network_seconds, 2),
+        "train": detector.provenance_["data"],
+        "score_seconds": round(seconds / len(table), 5),
+        "score_cpu_seconds": round(cpu / len(table), 5),
+        "peak_bytes": peak(),
+        **network_size(detector, task.test),
+        "threshold": float(result.threshold),
+        **measure(table, task.answers, result.threshold),
+    }
+    kept = arrays(table, task.answers, result.threshold)
+    if cell.rows:
+        known = task.answers.rows
+        by_row = {} if known is None else points.rows(result.timeline, known)
+        record["points"] = points.measure(by_row) if by_row else None
+        kept |= by_row
+    return record, kept
+
+
+def _describe(error: Exception) -> dict[str, str]:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(frame.filename).name}:{frame.lineno}"
+    return {"type": type(error).__name__, "message": str(error), "where": where}

@@ -1,0 +1,105 @@
+"""Records by row and column, over their seeds. Tables and pages are made from this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tsadc.bench.cell import Record
+from tsadc.bench.protocols import CHOOSING, PROTOCOLS
+from tsadc.bench.records import cell_of
+from tsadc.errors import DataError
+
+NEUTRAL = ("delay", "false_rows", "flagged", "prevalence", "all_positive_f1")  # more of it is not better
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What one row got on one column. `records` are in the order of their seeds, failures among them."""
+
+    row: str
+    column: str
+    data: str
+    split: Mapping[str, float]
+    records: tuple[Record, ...]
+
+    @property
+    def fine(self) -> tuple[Record, ...]:
+        return tuple(one for one in self.records if "error" not in one)
+
+    @property
+    def network(self) -> bool:
+        """Whether it is trained by gradients."""
+        return any("training" in one["settings"] for one in self.records)
+
+    def values(self, metric: str) -> list[float]:
+        """Of the seeds that have one."""
+        found = [value_of(one, metric) for one in self.fine]
+        return [value for value in found if value is not None]
+
+    def mean(self, metric: str) -> float | None:
+        values = self.values(metric)
+        return float(np.mean(values)) if values else None
+
+    def deviation(self, metric: str) -> float | None:
+        """Standard deviation over seeds."""
+        values = self.values(metric)
+        return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def value_of(record: Record, metric: str) -> float | None:
+    """A number of a record, among its own or those of rows."""
+    found: Any = record.get(metric, (record.get("points") or {}).get(metric))
+    return None if found is None else float(found)
+
+
+def summarise(records: Sequence[Record], choosing: bool = False) -> list[Summary]:
+    """Of the seeds for reporting, or of those for choosing; by column in the order of data sets, then by row."""
+    kept = [one for one in records if (one["seed"] >= CHOOSING) == choosing]
+    if not kept:
+        raise DataError(f"There are no records of seeds for {'choosing' if choosing else 'reporting'}; run some first.")
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for one in sorted(kept, key=lambda one: int(one["seed"])):
+        cell = cell_of(one)
+        groups.setdefault((cell.label or cell.row, cell.column), []).append(one)
+    out = [
+        Summary(row, column, some[0]["data"], some[0].get("split", {}), tuple(some))
+        for (row, column), some in groups.items()
+    ]
+    return sorted(out, key=lambda one: (_place(one.data), one.data, sorted(one.split.items()), one.row))
+
+
+def _place(data: str) -> int:
+    names = list(PROTOCOLS)
+    return names.index(data) if data in names else len(names)
+
+
+def columns(summaries: Sequence[Summary]) -> list[str]:
+    return list(dict.fromkeys(one.column for one in summaries))
+
+
+def rows(summaries: Sequence[Summary], metric: str = "auroc") -> list[str]:
+    """Those with a network first, then by the mean of a metric over columns, best first."""
+    found: dict[str, list[Summary]] = {}
+    for one in summaries:
+        found.setdefault(one.row, []).append(one)
+    means = {row: [mean for one in some if (mean := one.mean(metric)) is not None] for row, some in found.items()}
+    trained = {row: any(one.network for one in some) for row, some in found.items()}
+    return sorted(found, key=lambda row: (not trained[row], -(np.mean(means[row]) if means[row] else 0.0), row))
+
+
+def complete(summaries: Sequence[Summary], metric: str) -> tuple[list[str], list[str], list[list[float]]]:
+    """Data sets, the rows that have a value on all of them in every split, and values (data set, row): splits of one
+    data set are no independent cases, so their mean counts."""
+    means = {(one.row, one.column): one.mean(metric) for one in summaries}
+    have = columns(summaries)
+    full = [row for row in rows(summaries, metric) if all(means.get((row, column)) is not None for column in have)]
+    cases = list(dict.fromkeys(one.data for one in summaries))
+    table = [
+        [float(np.mean([one.mean(metric) for one in summaries if (one.row, one.data) == (row, data)])) for row in full]
+        for data in cases
+    ]
+    return cases, full, table

@@ -1,0 +1,134 @@
+"""A benchmark as one page: what was best, tables to sort and filter, ranks, curves, failures, where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tsadc.bench.cell import Record
+from tsadc.bench.protocols import CHOOSING
+from tsadc.bench.summary import Summary, columns, rows, summarise
+from tsadc.report.bench_charts import curves, ranks
+from tsadc.report.bench_tables import failures, listing, matrix, provenance
+from tsadc.report.document import Section
+from tsadc.report.markup import Html, element, join, name
+from tsadc.report.shell import page
+from tsadc.report.words import count
+
+HOW = (
+    "Means over seeds, the standard deviation over seeds beside them. AUROC and AP judge the order of scores and need "
+    "no threshold; F1 is at the threshold that the detector chose itself, without labels. Click a heading to sort."
+)
+
+
+def render(
+    records: Sequence[Record], *, title: str, note: str = "", metrics: Sequence[str] = (), choosing: bool = False
+) -> str:
+    """The page as text; the same records give the same bytes."""
+    summaries = summarise(records, choosing)
+    kept = [one for one in records if (one["seed"] >= CHOOSING) == choosing]
+    shown = [metric for metric in metrics if any(one.values(metric) for one in summaries)] or ["auroc"]
+    sections = _sections(summaries, kept, shown, note)
+    theme = element("button", "Dark", type="button", id="theme", hidden=True)
+    top = element(
+        "header",
+        element("div", element("h1", title), theme, class_="title"),
+        _verdict(summaries, shown[0]),
+        element("p", note, class_="worst") if note else None,
+        _tiles(summaries, kept),
+        element("nav", (element("a", one.title, href=f"#{one.key}") for one in sections), aria_label="Sections"),
+        class_="top",
+    )
+    return page(title, element("main", top, (one.html() for one in sections), "\n"), ("bench",))
+
+
+def _sections(summaries: Sequence[Summary], kept: Sequence[Record], metrics: Sequence[str], note: str) -> list[Section]:
+    out = [
+        Section(
+            "summary", "Summary", join(element("p", HOW, class_="lead"), _controls(metrics), _each(summaries, metrics))
+        )
+    ]
+    drawn = _per_metric({metric: ranks(summaries, metric) for metric in metrics})
+    if drawn:
+        out.append(Section("ranks", "Ranks", drawn))
+    drawn = _per_metric({metric: curves(summaries, metric) for metric in metrics})
+    if drawn:
+        out.append(Section("curves", "Curves", drawn))
+    out.append(Section("results", "All results", listing(summaries, metrics)))
+    failed = failures(kept)
+    if failed:
+        out.append(Section("failures", "Failures", failed))
+    out.append(Section("about", "Where the numbers come from", provenance(kept, note)))
+    return out
+
+
+def _each(summaries: Sequence[Summary], metrics: Sequence[str]) -> Html | None:
+    return _per_metric({metric: matrix(summaries, metric) for metric in metrics})
+
+
+def _per_metric(content: dict[str, Html | None]) -> Html | None:
+    """The script shows one metric at a time; without it all are there."""
+    some = [
+        element("div", element("h3", metric, class_="metric"), part, data_metric=metric)
+        for metric, part in content.items()
+        if part is not None
+    ]
+    return join(some) if some else None
+
+
+def _controls(metrics: Sequence[str]) -> Html:
+    options = [element("option", metric, value=metric) for metric in metrics]
+    return element(
+        "p",
+        element("label", "Metric ", element("select", options, id="metric")),
+        element("label", "Only rows with ", element("input", id="filter", type="search", placeholder="words")),
+        element("span", id="shown", role="status"),
+        class_="controls",
+        hidden=True,
+    )
+
+
+def _verdict(summaries: Sequence[Summary], metric: str) -> Html:
+    wins = dict.fromkeys(rows(summaries, metric), 0)
+    for column in columns(summaries):
+        means = {one.row: mean for one in summaries if one.column == column and (mean := one.mean(metric)) is not None}
+        for row in (row for row, mean in means.items() if mean == max(means.values())):
+            wins[row] += 1
+    first = max(wins, key=lambda row: wins[row])
+    have = len(columns(summaries))
+    if not wins[first]:
+        return element("p", element("strong", "Nothing was measured"), ": every cell failed.", class_="verdict")
+    where = "on the only data set" if have == 1 else f"on {wins[first]} of {have} data sets"
+    return element("p", element("strong", name(first)), f" has the highest {metric} {where}.", class_="verdict calm")
+
+
+def _tiles(summaries: Sequence[Summary], records: Sequence[Record]) -> Html:
+    failed = sum("error" in one for one in records)
+    seeds = len({one["seed"] for one in records})
+    boxes = [
+        ("Cells", f"{len(records):,}", f"of {count(seeds, 'seed', 'seeds')}"),
+        (
+            "Data sets",
+            f"{len({one.data for one in summaries}):,}",
+            f"in {count(len(columns(summaries)), 'split', 'splits')}",
+        ),
+        (
+            "Detectors",
+            f"{len(rows(summaries)):,}",
+            f"{len({one.row for one in summaries if one.network}):,} with a network",
+        ),
+        ("Failed", f"{failed:,}", "listed below" if failed else "every cell has its numbers"),
+    ]
+    return element(
+        "dl",
+        (
+            element(
+                "div",
+                element("dt", label),
+                element("dd", value, class_="big"),
+                element("dd", words, class_="note"),
+                class_="tile",
+            )
+            for label, value, words in boxes
+        ),
+        class_="tiles",
+    )

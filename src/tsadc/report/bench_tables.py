@@ -1,0 +1,143 @@
+"""The tables of a benchmark: rows by data sets for each metric, every result, failures, and where numbers came from."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+from tsadc.bench.cell import Record
+from tsadc.bench.formats import comma_separated
+from tsadc.bench.records import cell_of
+from tsadc.bench.summary import NEUTRAL, Summary, columns, rows
+from tsadc.report.markup import Html, element, join, name
+from tsadc.report.words import DASH, count
+
+
+def matrix(summaries: Sequence[Summary], metric: str) -> Html:
+    """Rows down, data sets across; the best of each in bold, the spread over seeds in small."""
+    have = columns(summaries)
+    cells = {(one.row, one.column): one for one in summaries}
+    means = {place: mean for place, one in cells.items() if (mean := one.mean(metric)) is not None}
+    best = {column: max((mean for (_, own), mean in means.items() if own == column), default=None) for column in have}
+    body = []
+    for row in rows(summaries, metric):
+        found = [_cell(cells.get((row, column)), metric, best[column]) for column in have]
+        body.append(element("tr", element("td", name(row)), found, data_filter=row.lower()))
+    return _table(["Detector", *have], body, 1)
+
+
+def _cell(summary: Summary | None, metric: str, best: float | None) -> Html:
+    mean = summary.mean(metric) if summary else None
+    if summary is None or mean is None:
+        return element("td", "failed" if summary and not summary.fine else DASH, class_="num", data_value="NaN")
+    spread = summary.deviation(metric)
+    text = f"{mean:.3f}"
+    shown = element("strong", text) if mean == best and metric not in NEUTRAL else text
+    small = element("small", f" \N{PLUS-MINUS SIGN}{spread:.3f}") if spread is not None else None
+    return element("td", shown, small, class_="num", data_value=f"{mean:.9g}")
+
+
+def listing(summaries: Sequence[Summary], metrics: Sequence[str]) -> Html:
+    """Every row on every data set, and the same as a file."""
+    body = []
+    for one in summaries:
+        failed = len(one.records) - len(one.fine)
+        seeds = f"{len(one.fine)}" + (f" ({failed} failed)" if failed else "")
+        numbers = [(one.mean(metric), 3) for metric in metrics]
+        costs = [
+            (one.mean("fit_seconds"), 1),
+            (_scaled(one, "score_seconds", 1e3), 1),
+            (_scaled(one, "peak_bytes", 2.0**-20), 0),
+        ]
+        costs += [(one.mean("parameters"), 0), (_scaled(one, "flops", 1e-6), 1)]
+        cells = [
+            element(
+                "td",
+                DASH if value is None else f"{value:,.{digits}f}",
+                class_="num",
+                data_value="NaN" if value is None else f"{value:.9g}",
+            )
+            for value, digits in (*numbers, *costs)
+        ]
+        known = [
+            element("td", one.column),
+            element("td", name(one.row)),
+            element("td", seeds, class_="num", data_value=len(one.fine)),
+        ]
+        body.append(element("tr", known, cells, data_filter=f"{one.column} {one.row}".lower()))
+    head = ["Data", "Detector", "Seeds", *metrics, "Fit, s", "Score, ms", "Peak, MiB", "Parameters", "MFLOP"]
+    data = base64.b64encode(comma_separated(summaries, metrics).encode("utf-8", "replace")).decode()
+    link = element(
+        "a",
+        f"Download {count(len(summaries), 'line', 'lines')} as CSV",
+        href=f"data:text/csv;charset=utf-8;base64,{data}",
+        download="benchmark.csv",
+    )
+    return join(element("p", link, class_="note"), _table(head, body, 2, "scroll tall"))
+
+
+def _scaled(one: Summary, key: str, factor: float) -> float | None:
+    mean = one.mean(key)
+    return None if mean is None else factor * mean
+
+
+def failures(records: Sequence[Record]) -> Html | None:
+    """What failed, and why. None if nothing did."""
+    failed = [one for one in records if "error" in one]
+    if not failed:
+        return None
+    body = []
+    for one in failed:
+        cell, error = cell_of(one), one["error"]
+        words = [
+            cell.column,
+            cell.label or cell.row,
+            str(cell.seed),
+            f"{error['type']}: {error['message']}",
+            error["where"],
+        ]
+        body.append(element("tr", (element("td", word) for word in words)))
+    return _table(["Data", "Detector", "Seed", "Error", "Where"], body, 5)
+
+
+def provenance(records: Sequence[Record], note: str) -> Html:
+    """Everything that is needed to make the numbers again stands in the records; here is what they share."""
+
+    def every(values: Sequence[str | None]) -> str:
+        return "; ".join(sorted({value for value in values if value})) or "not recorded"
+
+    machines = [_machine(one) for one in records]
+    known = {
+        "Plan": note or DASH,
+        "Records": f"{len(records):,}, of seeds {', '.join(map(str, sorted({one['seed'] for one in records})))}",
+        "Version": every([f"tsadc {one['tsadc']} at commit {one.get('commit') or 'unknown'}" for one in records]),
+        "Packages": every(
+            [", ".join(f"{package} {version}" for package, version in one["versions"].items()) for one in records]
+        ),
+        "Machines": every(machines),
+        "Made": _span([str(one["made"]) for one in records if one.get("made")]),
+    }
+    return element(
+        "dl", (join(element("dt", key), element("dd", value)) for key, value in known.items()), class_="facts"
+    )
+
+
+def _machine(record: Record) -> str | None:
+    found = record.get("machine")
+    if not found:
+        return None
+    memory = f", {found['memory'] / 2**30:.0f} GiB" if found["memory"] else ""
+    return f"{found['processor']}, {count(found['cores'], 'core', 'cores')}{memory}, {found['system']}"
+
+
+def _span(times: list[str]) -> str:
+    if not times:
+        return "not recorded"
+    return min(times) if min(times) == max(times) else f"{min(times)} to {max(times)}"
+
+
+def _table(head: Sequence[str], body: Sequence[Html], words: int, class_: str = "scroll") -> Html:
+    """The first `words` columns are text, the others numbers."""
+    heads = [element("th", title, scope="col", class_="num" if i >= words else None) for i, title in enumerate(head)]
+    table = element("table", element("thead", element("tr", heads)), element("tbody", body), class_="sortable")
+    return element("div", table, class_=class_)

@@ -1,0 +1,48 @@
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tsadc.bench import machine
+from tsadc.bench.machine import circumstances, commit, forget_peak, peak
+
+
+def test_the_commit_is_named_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit.cache_clear()
+    found = commit()
+    assert found is None or len(found.rstrip("+")) == 12
+    commit.cache_clear()
+    monkeypatch.setenv("PATH", "")
+    assert commit() is None
+    commit.cache_clear()
+
+
+def test_versions_are_those_installed() -> None:
+    found = circumstances()
+    assert found["versions"]["python"] == platform.python_version()
+    assert found["versions"]["torch"] == importlib.metadata.version("torch")
+    assert found["machine"]["cores"] == os.cpu_count()
+    assert found["machine"]["processor"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells")
+def test_the_peak_is_of_what_came_since() -> None:
+    held = np.ones(2**25)  # 256 MiB
+    high = peak()
+    del held
+    forget_peak()
+    assert high is not None
+    assert high - peak() > 2**27
+
+
+def test_other_systems_do_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "PROCESSES", tmp_path)
+    monkeypatch.setattr(machine, "PROCESS", tmp_path / "self")
+    machine.machine.cache_clear()
+    assert machine.machine()["memory"] is None
+    assert peak() is None
+    forget_peak()
+    machine.machine.cache_clear()

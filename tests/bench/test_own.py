@@ -1,0 +1,63 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tsadc.bench.cell import Cell, identity
+from tsadc.bench.job import run
+from tsadc.bench.own import Own, parts
+from tsadc.data.contaminate import Plan, contaminate
+from tsadc.data.manifest import save
+from tsadc.data.prepared import ABOUT, ARRAYS, LABELS, load
+from tsadc.errors import DataError
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Own:
+    """Five entities of ten observations, of which the last three are raised by 5."""
+    folder = tmp_path / "prepared"
+    (folder / ARRAYS).mkdir(parents=True)
+    generator, noted = np.random.default_rng(0), {}
+    for entity in "abcde":
+        values = generator.normal(size=(10, 20, 2)).astype(np.float32)
+        values[7:] += 5
+        np.save(folder / ARRAYS / f"{entity}.npy", values)
+        observations = [["r", 20 * i, "", ["raised"] if i >= 7 else []] for i in range(10)]
+        noted[entity] = {"observations": observations, "truth": [[140, 200, "raised", []]]}
+    (folder / LABELS).write_text(json.dumps(noted))
+    (folder / ABOUT).write_text(json.dumps({"format": 1, "name": "mine", "length": 20, "variables": ["u", "v"]}))
+    save(contaminate(load(folder), Plan(eta=0.1, shares=(0.4, 0.2, 0.4))), tmp_path / "manifest.json")
+    return Own(folder, tmp_path / "manifest.json")
+
+
+def test_a_manifest_says_what_trains_and_what_is_scored(own: Own) -> None:
+    manifest = json.loads(own.manifest.read_text())
+    task = parts(own)
+    for given, part in ((task.train, "train"), (task.validation, "validation"), (task.test, "test")):
+        assert [one.entity for one in given] == list(manifest["parts"][part]["observations"])
+        assert sum(len(one) for one in given) == 20 * manifest["parts"][part]["count"]
+    assert task.answers.labels.sum() == manifest["parts"]["test"]["anomalous"] == 6
+    assert task.answers.rows.sum() == 6 * 20
+    assert own.protocol("mine").length == 20
+
+
+def test_its_hash_stands_for_the_data(own: Own, tmp_path: Path) -> None:
+    cell = Cell("mine", "robust-z", 0, own=own)
+    known = identity(cell, tmp_path)
+    assert known["source"] == json.loads(own.manifest.read_text())["hash"]
+    assert str(tmp_path) not in json.dumps(known)
+    [(_, record, _)] = run([cell], tmp_path)
+    assert record["auroc"] == 1.0
+    assert record["hash"] == known["hash"]
+
+
+def test_data_that_is_not_the_manifests_is_a_failure(own: Own, tmp_path: Path) -> None:
+    file = own.folder / ARRAYS / "a.npy"
+    np.save(file, np.load(file) + 1)
+    parts.cache_clear()
+    [(_, record, _)] = run([Cell("mine", "robust-z", 0, own=own)], tmp_path)
+    assert "does not hold what" in record["error"]["message"]
+    own.manifest.write_text("{}")
+    with pytest.raises(DataError, match="is not a manifest of tsadc"):
+        identity(Cell("mine", "robust-z", 0, own=own), tmp_path)

@@ -1,0 +1,155 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tsadc.bench.cell import Cell, identity
+from tsadc.bench.plan import Plan, combinations, differing, nested, read
+from tsadc.detectors import find
+from tsadc.errors import ConfigError
+
+PLANS = Path(__file__).parents[2] / "plans"
+WHOLE = """
+title = "A plan"
+seeds = [0, 1]
+metrics = ["auroc", "vus_pr"]
+[budget]
+epochs = 2
+observations = 9
+[[data]]
+name = "tiny"
+split = { eta = [0, 0.2] }
+[[data]]
+name = "tiny-adapted"
+seeds = [3]
+[[detectors]]
+name = "tsadc"
+preset = "tiny"
+heads = ["tsadc", "paper"]
+label = "ours"
+[[detectors]]
+name = "ridge"
+set.threshold.method = "alarms"
+grid.lags = [1, 3]
+"""
+ONE = '[[data]]\nname = "tiny"\n[[detectors]]\nname = "ridge"\n'
+
+
+@pytest.fixture
+def plan(tiny: None, tmp_path: Path):
+    def made(text: str) -> Plan:
+        (tmp_path / "plan.toml").write_text(text)
+        return read(tmp_path / "plan.toml")
+
+    return made
+
+
+def test_a_plan_is_all_combinations(plan) -> None:
+    whole = plan(WHOLE)
+    assert (whole.title, whole.seeds, whole.budget.epochs) == ("A plan", (0, 1), 2)
+    cells = whole.cells()
+    assert len(cells) == (2 * 2 + 1) * 4
+    assert cells[0] == Cell(
+        "tiny", "tsadc", 0, "tiny", {"training": {"epochs": 2}}, {"eta": 0.0}, 9, label="ours head=tsadc", rows=True
+    )
+    assert {cell.seed for cell in cells if cell.data == "tiny-adapted"} == {3}
+    assert {cell.column for cell in cells} == {"tiny eta=0", "tiny eta=0.2", "tiny-adapted"}
+    heads = [cell.config().head for cell in cells if cell.network]
+    assert sorted(heads) == ["paper"] * 5 + ["tsadc"] * 5
+    lags = [cell.config().lags for cell in cells if not cell.network]
+    assert sorted(lags) == [1] * 5 + [3] * 5
+    assert {cell.observations for cell in cells if not cell.network} == {None}
+    assert {cell.config().threshold.method for cell in cells if not cell.network} == {"alarms"}
+
+
+def test_rows_are_called_without_the_budget(plan) -> None:
+    cells = plan("[budget]\nepochs = 1\n" + ONE + '[[detectors]]\nname = "usad"\nset.head = "paper"\n').cells()
+    assert [cell.label for cell in cells[:2]] == ["", "usad head=paper"]
+    assert cells[1].row == "usad head=paper training.epochs=1"
+
+
+def test_seeds_are_those_of_the_data_set_by_default(plan) -> None:
+    assert [cell.seed for cell in plan(ONE).cells()] == [0, 1]
+    assert [cell.seed for cell in plan('seeds = "choose"\n' + ONE).cells()] == [100]
+
+
+def test_what_the_preset_has_anyway_is_dropped(plan) -> None:
+    settings = find("tsadc").Config()
+    given = {"decontaminate": True, "scoring": {"masks": 3, "residuals": ["reconstruction"]}}
+    assert differing(settings, given) == {"scoring": {"masks": 3}}
+    cells = plan(ONE.replace("ridge", "tsadc") + "grid.decontaminate = [true, false]\n").cells()
+    assert [cell.row for cell in cells if cell.seed == 0] == ["tsadc", "tsadc decontaminate=False"]
+    assert identity(cells[0], Path())["hash"] == identity(Cell("tiny", "tsadc", 0), Path())["hash"]
+
+
+def test_equal_cells_are_one(plan) -> None:
+    assert len(plan(ONE + ONE).cells()) == len(plan(ONE).cells()) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "it names no data; add a table"),
+        ('[[data]]\nname = "tiny"\n', "it names no detectors; add a table"),
+        ("titel = 'x'\n" + ONE, "There is no setting `titel`; did you mean `title`"),
+        ("[[detector]]\nname = 'ridge'\n" + ONE, "There is no setting `detector`; did you mean `detectors`"),
+        ("[data]\nname = 'tiny'\n", "`data` must be tables, each under"),
+        (
+            ONE + "presett = 'x'\n",
+            r"There is no setting `detectors\[0\].presett`; did you mean `detectors\[0\].preset`",
+        ),
+        (ONE.replace("tiny", "tyni"), "There is no protocol 'tyni'; did you mean `tiny`"),
+        (ONE.replace("ridge", "rigde"), "There is no detector 'rigde'; did you mean `ridge`"),
+        (ONE + "preset = 'paper'\n", "A preset is default, the only one here, but got 'paper'"),
+        (ONE + "set.lag = 1\n", "There is no setting `lag`; did you mean `lags`"),
+        (ONE + "set = 1\n", r"`detectors\[0\].set` must be a table, but got 1"),
+        (ONE + "grid.lags = 1\n", "`grid.lags` of ridge must be a list of values, but got 1"),
+        (ONE + "heads = ['paper']\n", "`heads` of ridge must be left out: a detector without a network has none"),
+        (ONE.replace('"tiny"', '"tiny"\nsplit.eta = 0.6'), "`eta` of the data set tiny must be a number from 0 to 0.4"),
+        (
+            ONE.replace('"tiny"', '"tiny"\nsplit.etta = 0.1'),
+            "The data set tiny has no option `etta`; did you mean `eta`",
+        ),
+        (ONE.replace('"tiny"', '"tiny"\nfolder = "x"'), r"`data\[0\]` needs both folder and manifest, or neither"),
+        ("metrics = ['aroc']\n" + ONE, "There is no metric 'aroc'; did you mean `auroc`"),
+        ("seeds = []\n" + ONE, "`seeds` must be report, choose or numbers from 0"),
+        ("seeds = [-1]\n" + ONE, "`seeds` must be report, choose or numbers from 0"),
+        ("seeds = 'some'\n" + ONE, "`seeds` must be 'report' or 'choose'"),
+        ("budget.epochs = 0\n" + ONE, "`budget.epochs` must be positive, but got 0"),
+        ("a = [", "is not valid TOML"),
+    ],
+)
+def test_what_is_wrong_is_named(plan, text: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        plan(text)
+
+
+def test_a_plan_is_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is a folder, but a plan in TOML was expected"):
+        read(tmp_path)
+    with pytest.raises(ConfigError, match="There is no settings file"):
+        read(tmp_path / "none.toml")
+
+
+def test_the_study_is_of_all_detectors_without_a_network_and_tsadc() -> None:
+    from tsadc.detectors import REGISTRY
+
+    cells = read(PLANS / "quality.toml").cells()
+    names = {cell.detector for cell in cells}
+    cheap = {name for name in REGISTRY if not replace(cells[0], detector=name).network}
+    assert names == cheap | {"tsadc"}
+    assert all(not cell.overrides and not cell.split and cell.preset == "default" for cell in cells)
+
+
+@pytest.mark.parametrize("file", sorted(PLANS.glob("*.toml")), ids=lambda file: file.stem)
+def test_every_plan_can_be_run(file: Path) -> None:
+    plan = read(file)
+    assert plan.title
+    assert plan.note
+    assert plan.cells()
+
+
+def test_settings_are_combined_and_nested() -> None:
+    assert combinations({"a": [1, 2], "b": [3]}) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
+    assert combinations({}) == [{}]
+    assert nested("a.b", 1) == {"a": {"b": 1}}

@@ -1,0 +1,38 @@
+import numpy as np
+
+from tsadc.bench.task import answers, evenly
+from tsadc.series import Clock, Labelled, Series, Truth
+
+MINUTE = 60_000_000_000
+
+
+def test_answers_are_of_the_observations_a_detector_cuts() -> None:
+    series = Series(np.zeros((25, 2)), ("a", "b"), entity="e")
+    truth = (Truth("e", 9, 11, "x", ()), Truth("e", 12, 13, "y", ()))
+    found = answers(Labelled((series,), truth), 10)
+    assert found.kinds == (("x",), ("x", "y"), ())
+    assert found.entities == ("e",) * 3
+    assert found.labels.tolist() == [True, True, False]
+
+
+def test_some_observations_are_taken_evenly() -> None:
+    values = np.arange(10.0)[:, None, None] * np.ones((1, 4, 2))
+    assert evenly(values, 4, 4)[:, 0, 0].tolist() == [0, 3, 6, 9]
+    assert evenly(values, 4, 99).shape == values.shape
+
+
+def test_observations_of_series_are_taken_whole() -> None:
+    """Ten rows of which an observation of four begins at row 2, as the clock says; and eight rows without dates."""
+    late = Clock(start=2 * MINUTE, interval=MINUTE, dated=True)
+    series = (
+        Series(np.arange(10.0)[:, None], ("a",), late, "first"),
+        Series(100 + np.arange(8.0)[:, None], ("a",), Clock(), "second"),
+    )
+    first, second = evenly(series, 4, 3)
+    assert first.values.ravel().tolist() == [2, 3, 4, 5]
+    assert second.values.ravel().tolist() == [100, 101, 102, 103, 104, 105, 106, 107]
+    assert [one.values[0, 0] for one in evenly(series, 4, 2)] == [2, 104]
+    assert (first.entity, second.entity) == ("first", "second")
+    assert first.clock.every == MINUTE
+    assert first.observation == 4
+    assert sum(len(one) for one in evenly(series, 4, 99)) == 16
