@@ -4,7 +4,7 @@ READY := $(VENV)/.ready
 # Real data for the tests that need some; they skip where it is absent.
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: demo test check format clean bench-quality bench-speed
+.PHONY: demo test check format clean bench-quality bench-speed bench-detectors
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -30,6 +30,11 @@ bench-speed: $(READY)
 bench-quality: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/quality.py --jobs 2
 	$(VENV)/bin/python benchmarks/quality.py --table
+
+# Resumes where it was interrupted.
+bench-detectors: $(READY)
+	$(VENV)/bin/python benchmarks/detectors.py
+	$(VENV)/bin/python benchmarks/detectors.py --table
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

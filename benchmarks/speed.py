@@ -200,7 +200,17 @@ def default() -> dict[str, Any]:
     torch.set_num_threads(1)
     first, last = out["1 threads"], out[f"{many} threads"]
     out["gain by threads"] = {name: first[name] / last[name] for name in first}
-    return out | {"detect 30,000 x 38, s": _detect(LARGE)}
+    alone, beside = _child("update"), _children("update", many)
+    return out | {"gain by processes": many * alone / beside, "detect 30,000 x 38, s": _detect(LARGE)}
+
+
+def update_alone() -> float:
+    """Wall seconds of an update of the default on one thread: two such processes at once share nothing but the machine,
+    and show what it has to give to a second thread."""
+    keep_freed_memory()
+    config, network = build("default")
+    batch = drawn(network, batch=config.training.batch)
+    return alternate({"step": lambda: update_once(network, batch)}, 9, time.perf_counter)["step"]
 
 
 def _fitted() -> TSADC:
@@ -257,14 +267,29 @@ def _resident() -> float:
 
 
 def _child(what: str) -> float:
-    """A measurement of memory, in a process that has done nothing else."""
+    """A measurement in a process that has done nothing else."""
+    return _children(what, 1)
+
+
+def _children(what: str, count: int) -> float:
+    """The mean of what so many processes measure at once."""
     command = [sys.executable, __file__, "--child", what]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    found = [one.communicate()[0] for one in running]
+    failed = [one.returncode for one in running if one.returncode]
+    if failed:
+        raise subprocess.CalledProcessError(failed[0], command)
+    return float(np.mean([float(text.split()[-1]) for text in found]))
 
 
 # Both sides with the C library's own ways: keeping what was freed, the reference would need more than 20 GB.
 BESIDE_REFERENCE = ("kernel", "training", "memory", "scoring", "profile")
-CHILDREN = {"peak-reference": lambda: peak("reference"), "peak-fast": lambda: peak("fast"), "icbeb": icbeb}
+CHILDREN = {
+    "peak-reference": lambda: peak("reference"),
+    "peak-fast": lambda: peak("fast"),
+    "icbeb": icbeb,
+    "update": update_alone,
+}
 SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
     "kernel": kernel,
     "training": training,

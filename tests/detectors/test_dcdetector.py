@@ -1,23 +1,16 @@
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
+import networks
 from tsadc.config import update
 from tsadc.detectors.dcdetector import Config, DCdetector, Network, from_uniform, positions, standard
-from tsadc.detectors.store import load
-from tsadc.errors import ConfigError
 
 LENGTH, VARIABLES = 48, 4
-
-
-def waves(count: int = 30, seed: int = 0) -> np.ndarray:
-    """Observations (observation, time, variable) of waves at random phases."""
-    rng = np.random.default_rng(seed)
-    time = np.arange(LENGTH) / 3 + rng.uniform(0, 6, size=(count, 1))
-    values = np.stack([np.sin(time + k) for k in range(VARIABLES)], axis=2)
-    return values + 0.05 * rng.normal(size=values.shape)
+waves = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
 
 
 def network(**settings: object) -> Network:
@@ -96,43 +89,28 @@ def test_every_window_has_mean_0_and_variance_1_over_what_was_measured():
     torch.testing.assert_close(standard(x, measured), expected)
 
 
-def test_an_observation_s_losses_are_its_own_and_hidden_values_do_not_matter():
-    net, drawn = network(heads=2), batch(4)
-    together = net.losses(drawn)
-    for i in range(4):
-        alone = net.losses({name: tensor[i : i + 1] for name, tensor in drawn.items()})
-        for name, loss in together.items():
-            torch.testing.assert_close(alone[name], loss[i : i + 1])
-    other = net.losses({**drawn, "x": torch.where(drawn["observed"], drawn["x"], 1e6)})
-    assert all(torch.equal(other[name], together[name]) for name in together)
-
-
 def test_a_window_is_as_long_as_the_observation_allows():
     assert Network(update(Config(), {"length": 50}), 50).windows.size == 45
     assert Network(Config(), 600).windows.size == 60
 
 
 @pytest.mark.parametrize("head", ["paper", "tsadc"])
-def test_it_learns_and_finds_a_planted_anomaly(head, tmp_path):
+def test_it_learns_and_finds_a_planted_anomaly(head):
     training = {"epochs": 6, "learning_rate": 3e-3}
     detector = DCdetector(length=LENGTH, config=update(Config.tiny(), {"head": head, "training": training}))
-    detector.fit(waves())
+    detector.fit(waves(30, 0))
     history = detector.history_.epochs
     assert history[-1].loss < 0.5 * history[0].loss
-    new = waves(5, seed=5)
+    new = waves(5, 5)
     new[3, 20:44, 2] += 2 * np.random.default_rng(0).normal(size=24)  # no wave any more, in the usual range
     result = detector.detect(new)
     assert result.observations["score"].argmax() == 3
     assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_2"
-    detector.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert again.typical_ == detector.typical_ > 0
-    assert again.decision_function(new).tobytes() == detector.decision_function(new).tobytes()
 
 
 def test_a_cell_is_its_divergence_over_the_typical_one():
-    detector = DCdetector(length=LENGTH, config=update(Config.tiny(), {"head": "paper"})).fit(waves())
-    z = waves(1, seed=7)[0].T.astype(np.float32)
+    detector = DCdetector(length=LENGTH, config=update(Config.tiny(), {"head": "paper"})).fit(waves(30, 0))
+    z = waves(1, 7)[0].T.astype(np.float32)
     z[1, 3:6] = np.nan
     with torch.no_grad():
         seen = torch.isfinite(torch.from_numpy(z))[None]
@@ -142,14 +120,3 @@ def test_a_cell_is_its_divergence_over_the_typical_one():
     np.testing.assert_allclose(found.residuals[0], np.where(np.isnan(z), np.nan, apart), rtol=1e-5)
     np.testing.assert_allclose(found.own, np.nanmean(found.residuals[0], axis=0), rtol=1e-5)
     assert found.expected is None
-
-
-def test_settings():
-    wrongs = {"patches": (), "window": 50, "layers": 0, "heads": 0, "features": 31}
-    for name, wrong in wrongs.items():
-        with pytest.raises(ConfigError, match=f"`{name}` must be"):
-            update(Config(), {name: wrong})
-    with pytest.raises(ConfigError, match="`length` must be at least the 15 steps"):
-        update(Config(), {"length": 12})
-    published = Config.preset("published")
-    assert (published.window, published.patches, published.features, published.opposed) == (100, (5,), 256, True)

@@ -1,22 +1,17 @@
 """GraphS4mer: graphs over windows, pooling as the bottleneck, and the detector around it."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
+import networks
 from tsadc.config import update
 from tsadc.detectors.graphs4mer import Config, GraphS4mer, Network
-from tsadc.detectors.store import load
-from tsadc.errors import ConfigError
 
 LENGTH, VARIABLES = 32, 4
-
-
-def waves(count: int, seed: int) -> np.ndarray:
-    """(observation, time, variable): sines that follow one another, and noise."""
-    rng = np.random.default_rng(seed)
-    time = np.arange(count * LENGTH)[:, None] / 6 + np.arange(VARIABLES) / 3
-    return (np.sin(time) + 0.05 * rng.normal(size=time.shape)).reshape(count, LENGTH, VARIABLES)
+waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
 
 
 def network(**settings) -> Network:
@@ -88,26 +83,8 @@ def test_variables_talk_through_the_graph_alone():
         torch.testing.assert_close(net(x)[0][:, :3], net(other)[0][:, :3])
 
 
-def test_losses_of_a_batch_are_those_of_its_observations_and_know_only_what_was_measured():
-    net = network()
-    given = drawn(net)
-    with torch.no_grad():
-        together = net.losses(given)
-        for i in range(3):
-            alone = net.losses({name: value[i : i + 1] for name, value in given.items()})
-            for name in together:
-                torch.testing.assert_close(together[name][i : i + 1], alone[name])
-        x = torch.randn(1, VARIABLES, LENGTH)
-        observed = torch.ones_like(x, dtype=torch.bool)
-        observed[:, 1, 5:9] = False
-        first, second = (
-            net.losses(net.draw(torch.where(observed, x, fill), observed, torch.Generator())) for fill in (0.0, 50.0)
-        )
-    assert first == second
-
-
 @pytest.mark.parametrize("head", ["tsadc", "paper"])
-def test_it_learns_and_finds_a_planted_anomaly(head, tmp_path):
+def test_it_learns_and_finds_a_planted_anomaly(head):
     config = update(Config.tiny(), {"head": head, "training": {"epochs": 8}})
     detector = GraphS4mer(length=LENGTH, config=config).fit(waves(40, 0))
     losses = [epoch.parts["reconstruction"] for epoch in detector.history_.epochs]
@@ -117,23 +94,3 @@ def test_it_learns_and_finds_a_planted_anomaly(head, tmp_path):
     result = detector.detect(new)
     assert result.observations["score"].argmax() == 4
     assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_2"
-    detector.save(tmp_path / "model")
-    again = load(tmp_path / "model").detect(new)
-    assert again.observations["score"].to_numpy().tobytes() == result.observations["score"].to_numpy().tobytes()
-    assert again.variables.to_numpy().tobytes() == result.variables.to_numpy().tobytes()
-
-
-def test_presets_and_settings_out_of_range():
-    assert Config.preset("published").features == 128
-    assert Config.preset("published").head == "paper"
-    assert Config.preset("tiny") == Config.tiny()
-    for setting, message in [
-        ({"features": 0}, "`features` must be at least 1"),
-        ({"window": 0}, "`window` must be at least 1"),
-        ({"state": 3}, "`state` must be an even number from 2"),
-        ({"zeta": 1.0}, "`zeta` must be from 0 to below 1"),
-        ({"prune": -0.1}, "`prune` must be from 0 to below 1"),
-        ({"dropout": 1.0}, "`dropout` must be from 0 to below 1"),
-    ]:
-        with pytest.raises(ConfigError, match=message):
-            update(Config(), setting)

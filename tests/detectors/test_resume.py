@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from networks import TRAINED
 
 from tsadc.config import update
-from tsadc.detectors import REGISTRY, find
+from tsadc.detectors import find
 from tsadc.detectors.residual import ResidualDetector
 
 LENGTH = 32
-TRAINED = [name for name in REGISTRY if issubclass(find(name), ResidualDetector)]
 
 
 def make(name: str) -> ResidualDetector:

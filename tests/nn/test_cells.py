@@ -1,9 +1,10 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from tsadc.nn.cells import LARGEST, Sliding, cell_mean, joined, pieces, squash, unsquash
+from tsadc.nn.cells import LARGEST, Sliding, cell_mean, cells_of, joined, pieces, squash, unsquash
 
 
 def test_there_and_back():
@@ -11,6 +12,15 @@ def test_there_and_back():
     torch.testing.assert_close(unsquash(squash(z)), z)
     assert squash(torch.tensor(1e30)) < 71
     assert unsquash(torch.tensor([1e9, -1e9])).tolist() == pytest.approx([math.sinh(LARGEST), -math.sinh(LARGEST)])
+
+
+def test_an_observation_is_seen_squashed_and_as_0_where_nothing_was_measured():
+    z = np.array([[1.0, np.nan], [np.inf, -300.0]])
+    values, measured, seen = cells_of(z)
+    assert values.dtype == seen.dtype == torch.float32
+    assert measured.tolist() == [[True, False], [False, True]]
+    np.testing.assert_array_equal(values.numpy(), z)
+    torch.testing.assert_close(seen, torch.tensor([[math.asinh(1.0), 0.0], [0.0, math.asinh(-300.0)]]))
 
 
 def test_a_mean_over_what_was_measured():

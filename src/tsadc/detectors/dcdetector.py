@@ -25,6 +25,8 @@ is what the head takes. Divergences are taken for every variable and averaged ov
 authors average the attention over variables first. A place in a patch is embedded from its value in every patch; in
 the authors' code, from as many successive values. The score is the divergence, as in the paper; in their code a
 softmax over the window that falls with it. The network sees asinh(z) with mean 0 and variance 1 in every window.
+
+Published settings, all read in the authors' repository (DAMO-DI-ML/KDD2023-DCdetector: main.py, scripts/SMD.sh).
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from torch import Tensor, nn
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
 from tsadc.nn.cells import Sliding, cell_mean, squash
+from tsadc.nn.sample import evenly
 from tsadc.nn.threads import spread
 from tsadc.nn.train import Training
 from tsadc.series import Floats, Observations
@@ -91,7 +94,7 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """The authors' code for SMD; its batch of 256 windows is about 43 observations of 600 steps."""
+        """A batch of 256 windows is about 43 observations of 600 steps."""
         return cls.with_settings(
             window=100,
             patches=(5,),
@@ -207,14 +210,12 @@ class DCdetector(ResidualDetector):
         return ("discrepancy",)
 
     def _settle(self, train_part: Observations, validation: Observations) -> None:
-        chosen = np.unique(np.linspace(0, len(train_part) - 1, SAMPLE).round().astype(int))
-
         @torch.no_grad()
         def middle(i: int) -> float:
             cells = self._apart(train_part.read(i))
             return float(np.median(cells[np.isfinite(cells)])) if np.isfinite(cells).any() else np.nan
 
-        typical = float(np.nanmedian(list(spread(middle, chosen.tolist()))))
+        typical = float(np.nanmedian(list(spread(middle, evenly(len(train_part), SAMPLE).tolist()))))
         self.typical_ = typical if typical > 0 else 1.0
 
     def _learnt(self) -> dict[str, NDArray[Any]]:

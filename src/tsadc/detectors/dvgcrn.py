@@ -20,28 +20,27 @@ Deviations. The mixed means reach a variable through a gain and an offset of its
 [-1, 1]; they enter as asinh(z), where probabilities and forecasts are taken. The weight of the KL terms rises linearly.
 Scores take latents at their posterior means. Windows overlap in scoring, and each judges its last `hop` steps, so that
 every step has a past; with `hop` = 1 that is the paper's sliding window.
+
+Published settings, read in the authors' repository (SigmaLab01/DVGCRN: methods/trainer.py): window, sizes, epochs,
+batch, rate, and a weight of KL that reaches 1 after about a fifth of the epochs. The forecast's in the score is ours.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import joined, pieces, squash, unsquash
+from tsadc.nn.cells import cells_of, joined, pieces, squash, unsquash
+from tsadc.nn.gaussian import Gaussian
 from tsadc.nn.train import Training
 from tsadc.series import Floats
-
-LOWEST, HIGHEST = -5.0, 2.0  # of the logarithm of any standard deviation
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -78,65 +77,24 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """Sizes and optimiser of the authors' repository (methods/trainer.py): 60 epochs on batches of 512 windows,
-        here 17 observations of 600 steps. Its weight of KL reaches 1 after about a fifth of the epochs; the weight of
-        the forecast in the score is not given there."""
-        return cls.with_settings(
-            head="paper",
-            window=20,
-            hop=1,
-            latents=(15, 10, 5),
-            units=(20, 15, 10),
-            embedding=256,
-            anneal=0.2,
-            training=asdict(
-                Training(epochs=60, batch=17, learning_rate=2e-4, weight_decay=0, warmup_epochs=0, patience=0, clip=0)
-            ),
-        )
+        """512 windows are 17 observations of 600 steps."""
+        model = {"window": 20, "latents": (15, 10, 5), "units": (20, 15, 10), "embedding": 256, "anneal": 0.2}
+        plain = Training(epochs=60, batch=17, learning_rate=2e-4, weight_decay=0, warmup_epochs=0, patience=0, clip=0)
+        return cls.with_settings(head="paper", hop=1, **model, training=asdict(plain))
 
     @classmethod
     def tiny(cls) -> Self:
         """The default's method on a network that trains in seconds: for trying things out, not for results."""
-        return cls.with_settings(
-            window=12,
-            hop=4,
-            latents=(4, 2),
-            units=(8, 4),
-            embedding=8,
-            training={"epochs": 5, "learning_rate": 2e-2, "batch": 4},
-        )
-
-
-class Gaussian(NamedTuple):
-    """Independent normal distributions; `log_std` lies in [LOWEST, HIGHEST]."""
-
-    mean: Tensor
-    log_std: Tensor
-
-    @classmethod
-    def of(cls, mean: Tensor, log_std: Tensor) -> Gaussian:
-        return cls(mean, log_std.clamp(LOWEST, HIGHEST))
-
-    def at(self, noise: Tensor) -> Tensor:
-        return torch.addcmul(self.mean, self.log_std.exp(), noise)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        return -0.5 * ((value - self.mean) * (-self.log_std).exp()).square() - self.log_std - HALF_LOG_2PI
-
-    def divergence(self, other: Gaussian) -> Tensor:
-        """KL of this from `other`, element by element."""
-        apart = (self.mean - other.mean) * (-other.log_std).exp()
-        growth = self.log_std - other.log_std
-        return ((2 * growth).exp() + apart.square() - 1) / 2 - growth
+        training = {"epochs": 5, "learning_rate": 2e-2, "batch": 4}
+        return cls.with_settings(window=12, hop=4, latents=(4, 2), units=(8, 4), embedding=8, training=training)
 
 
 class Seen(NamedTuple):
-    """What a pass over a window leaves: latents with their posteriors, and the states *before* each step; each a list
-    over layers of (window, time, size)."""
+    """What a pass over windows leaves, each a list over layers of (window, time, size)."""
 
     latents: list[Tensor]
     posteriors: list[Gaussian]
-    states: list[Tensor]
+    states: list[Tensor]  # *before* each step
 
 
 class Network(nn.Module):
@@ -149,14 +107,11 @@ class Network(nn.Module):
         near = width**-0.25  # inner products of embeddings then scatter by about 1
         self.nodes = nn.ParameterList(near * torch.randn(size, width) for size in sizes)
         self.units = nn.ParameterList(near * torch.randn(size, width) for size in units)
-        below = (variables, *units)
-        above = (*sizes[2:], 0)
+        below, above, beneath = (variables, *units), (*sizes[2:], 0), (0, *units)
         self.upward = nn.ModuleList(nn.Linear(below[i] + unit, unit) for i, unit in enumerate(units))
         self.posterior = nn.ModuleList(nn.Linear(unit + above[i], 2 * sizes[i + 1]) for i, unit in enumerate(units))
         self.hear = nn.ModuleList(nn.Linear(sizes[i] + sizes[i + 1], 2 * unit) for i, unit in enumerate(units))
-        self.remember = nn.ModuleList(
-            nn.LSTMCell(2 * unit + (units[i - 1] if i else 0), unit) for i, unit in enumerate(units)
-        )
+        self.remember = nn.ModuleList(nn.LSTMCell(2 * unit + beneath[i], unit) for i, unit in enumerate(units))
         # Of p(x) and of the priors, from the lowest.
         knows = (units[0] + sizes[1], *(unit + above[i] for i, unit in enumerate(units)))
         self.spread = nn.ModuleList(nn.Linear(knows[i], size) for i, size in enumerate(sizes))
@@ -205,58 +160,52 @@ class Network(nn.Module):
 
     def infer(self, x: Tensor, noise: Tensor) -> Seen:
         """x (window, time, variable); noise (window, time, all latents)."""
-        config, layers = self.config, range(len(self.config.units))
+        layers = range(len(self.config.units))
         heard = [self.hear[i].weight @ self.adjacency(i) for i in layers]  # type: ignore[operator]
-        states = [(x.new_zeros(len(x), unit), x.new_zeros(len(x), unit)) for unit in config.units]
-        latents: list[list[Tensor]] = [[] for _ in layers]
-        posteriors: list[list[Gaussian]] = [[] for _ in layers]
-        before: list[list[Tensor]] = [[] for _ in layers]
+        states = [(x.new_zeros(len(x), unit), x.new_zeros(len(x), unit)) for unit in self.config.units]
+        passed = []
         for now, draws in zip(x.unbind(1), noise.unbind(1), strict=True):
+            before = [state for state, _ in states]
             upward, features = now, []
-            for i in layers:
-                before[i].append(states[i][0])
-                upward = self.upward[i](torch.cat([upward, states[i][0]], -1)).relu()
+            for layer, state in zip(self.upward, before, strict=True):
+                upward = layer(torch.cat([upward, state], -1)).relu()
                 features.append(upward)
-            values = self.downward(features, draws.split(config.latents, -1), posteriors)
-            below: Tensor = now
-            lower: list[Tensor] = []
+            posteriors, latents = self.downward(features, draws.split(self.config.latents, -1))
             for i in layers:
-                latents[i].append(values[i])
-                told = F.softplus(F.linear(torch.cat([below, values[i]], -1), heard[i], self.hear[i].bias))  # type: ignore[arg-type]
+                below, lower = (latents[i - 1], states[i - 1][:1]) if i else (now, ())
+                told = F.softplus(F.linear(torch.cat([below, latents[i]], -1), heard[i], self.hear[i].bias))  # type: ignore[arg-type]
                 states[i] = self.remember[i](torch.cat([told, *lower], -1), states[i])
-                below, lower = values[i], [states[i][0]]
-        stacked = [Gaussian(*(torch.stack(part, 1) for part in zip(*one, strict=True))) for one in posteriors]
-        return Seen([torch.stack(one, 1) for one in latents], stacked, [torch.stack(one, 1) for one in before])
+            passed.append(([one.mean for one in posteriors], [one.log_std for one in posteriors], latents, before))
+        means, log_stds, all_latents, all_before = (
+            [torch.stack(one, 1) for one in zip(*each, strict=True)] for each in zip(*passed, strict=True)
+        )
+        return Seen(all_latents, [Gaussian(*both) for both in zip(means, log_stds, strict=True)], all_before)
 
-    def downward(
-        self, features: list[Tensor], draws: tuple[Tensor, ...], posteriors: list[list[Gaussian]]
-    ) -> list[Tensor]:
-        """A sample of every layer's latents at one step, lowest first; adds their distributions to `posteriors`."""
+    def downward(self, features: list[Tensor], draws: tuple[Tensor, ...]) -> tuple[list[Gaussian], list[Tensor]]:
+        """Posteriors of every layer's latents at one step and a sample of each, lowest first."""
+        posteriors: list[Gaussian] = []
         values: list[Tensor] = []
         for i in reversed(range(len(features))):
-            found = Gaussian.of(*self.posterior[i](torch.cat([features[i], *values[:1]], -1)).chunk(2, -1))
-            posteriors[i].append(found)
-            values.insert(0, found.at(draws[i]))
-        return values
+            posteriors.insert(0, Gaussian.of(self.posterior[i](torch.cat([features[i], *values[:1]], -1))))
+            values.insert(0, posteriors[0].at(draws[i]))
+        return posteriors, values
 
     def mixed(self, node: int, state: Tensor, above: Tensor | None) -> Tensor:
         """What nodes[node] take from the recurrent units of their layer, and from the latents above."""
         own, units = self.nodes[node], self.units[max(node - 1, 0)]
         total = state @ torch.softmax(own @ units.mT, dim=-1).mT
-        if above is None:
-            return total
-        return total + above @ torch.softmax(own @ self.nodes[node + 1].mT, dim=-1).mT
+        return total if above is None else total + above @ torch.softmax(own @ self.nodes[node + 1].mT, dim=-1).mT
 
     def prior(self, layer: int, state: Tensor, above: Tensor | None) -> Gaussian:
         """p(z^{layer + 1}_t) given the states before t and the latents above."""
         known = state if above is None else torch.cat([state, above], -1)
-        return Gaussian.of(F.leaky_relu(self.mixed(layer + 1, state, above)), self.spread[layer + 1](known))
+        return Gaussian.held(F.leaky_relu(self.mixed(layer + 1, state, above)), self.spread[layer + 1](known))
 
     def likelihood(self, seen: Seen) -> Gaussian:
         """p(x_t) of every step, (window, time, variable)."""
         state, latent = seen.states[0], seen.latents[0]
         mean = self.gain * self.mixed(0, state, latent) + self.offset
-        return Gaussian.of(mean, self.spread[0](torch.cat([state, latent], -1)))
+        return Gaussian.held(mean, self.spread[0](torch.cat([state, latent], -1)))
 
     def forecast(self, seen: Seen) -> Tensor:
         """The mean of every step by what was known before it."""
@@ -279,14 +228,11 @@ class DVGCRN(ResidualDetector):
         return Network(self.settings, variables)
 
     def _examiner(self) -> Callable[[Floats], Examined]:
-        network, settings = self.network_, self.settings
-        hop, size = settings.hop, settings.window
+        network, settings, hop = self.network_, self.settings, self.settings.hop
 
         def examine(z: Floats) -> Examined:
-            values = torch.from_numpy(np.asarray(z, dtype=np.float32))
-            measured = torch.isfinite(values)
-            x = torch.where(measured, squash(values), 0.0)
-            windows = pieces(x, size, hop).mT
+            values, measured, x = cells_of(z)
+            windows = pieces(x, settings.window, hop).mT
             seen = network.infer(windows, windows.new_zeros(*windows.shape[:2], sum(settings.latents)))
             likelihood = network.likelihood(seen)
             improbable = joined(-likelihood.log_prob(windows).mT, z.shape[1], hop)

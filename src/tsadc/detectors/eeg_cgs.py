@@ -1,19 +1,15 @@
 """EEG-CGS: does a variable belong where it is in the graph of correlations, and do its neighbours tell what it does?
 
     name         paper       meaning
-    x            X           (batch, piece, variable, window): pieces of an observation; a variable's features are its
-                             values
-    adjacency    A           |correlation| of two variables in a piece, if one is among the `neighbours` of the other;
-                             1 with itself
+    x            X           (batch, piece, variable, window): pieces of an observation, values as features
+    adjacency    A           |correlation| in a piece, if one is among the other's `neighbours`; 1 with itself
     signs        -           of the correlation; 1 throughout where variables are not `turned`
-    members      subgraph    whom a random walk with restart from a variable meets first, and that variable, `subgraph`
-                             together
+    members      subgraph    whom a random walk with restart meets first; with its variable, `subgraph` together
     view         -           each variable has two subgraphs
     masked       target      the variable itself, of which its subgraph knows nothing
     alone        h           embedding of a variable by itself
     summary      g           mean embedding of a subgraph
-    contrast     s_con       sigma(D(h_i, g_other)) - sigma(D(h_i, g_i)): D is to tell a variable's own subgraph from
-                             that of another
+    contrast     s_con       sigma(D(h_i, g_other)) - sigma(D(h_i, g_i)): D is to tell an own subgraph from others
     generation   s_gen       distance of a variable from what its subgraph makes of it
     share        lambda      of the contrastive part in loss and score
 
@@ -23,13 +19,17 @@ bilinear form per view compares; the two losses and the two scores are weighed b
 
 Deviations. Features are values under asinh, not spectra. The graph convolution of a subgraph averages (rows sum to 1)
 where the authors' code adds up, and the decoder is linear: z has both signs. A negative subgraph is that of another
-variable of the same piece. By default members of a subgraph that run against its variable are turned over (`turned`;
-not in the preset `published`): electrodes mostly move together, other sensors need not. Reconstructions are averaged
-over rounds and views, not their distances. The two scores are brought to one scale by quantiles of the training data
-(1 % -> 0, 99 % -> 1), not by the extremes of the data that is judged.
+variable of the same piece. By default members that run against their subgraph's variable are turned over (`turned`; not
+in the preset `published`): electrodes mostly move together, other sensors need not. Reconstructions are averaged, not
+their distances. The two scores are brought to one scale by quantiles of the training data (1 % -> 0, 99 % -> 1), not by
+the extremes of the data that is judged.
 
-Two residuals: `contrast` + 1, from 0 to 2, the same for all steps of a piece, which is no difference in z units: the
-project's head takes logarithms of its largest values. And `generation`, in z units.
+Published settings, read in the authors' repository (Armanfard-Lab/EEG-CGS: codes/train.py, test_anomalies.py): 3
+edges, subgraphs of 4, 256 features, lambda 0.6, 80 rounds, 55 epochs, batch, rate. `RESTART` and the length of a walk
+are ours: their code returns after every step, and, where that meets too few, with probability 0.9.
+
+Two residuals: `contrast` + 1, from 0 to 2, the same for all steps of a piece and not in z units (the project's head
+takes logarithms of its largest values), and `generation`, in z units.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ from torch.nn.functional import embedding, prelu, softplus
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import joined, pieces, squash, unsquash
+from tsadc.nn.cells import cell_mean, joined, pieces, squash, unsquash
 from tsadc.nn.objective import derive
+from tsadc.nn.sample import evenly
+from tsadc.nn.subgraphs import first, subgraphs, walk
 from tsadc.nn.threads import spread
 from tsadc.nn.train import Training
 from tsadc.series import Floats, Observations
@@ -55,7 +57,7 @@ from tsadc.series import Floats, Observations
 VIEWS = 2
 GIVEN = ("x", "adjacency", "signs", "members", "other")  # of what is drawn, what the network sees
 RESTART = 0.5  # share of steps at which a walk returns to where it began
-MOST_OBSERVATIONS = 256  # of the training data, evenly spread, tell what scores are usual
+MOST_OBSERVATIONS = 128  # of either part of the training data tell what scores are usual
 
 
 @dataclass(frozen=True)
@@ -87,16 +89,10 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """As in the authors' code: one graph per recording of 60 s, subgraphs of 4, 256 features, lambda 0.6, 80
-        rounds, Adam with 1e-3 over 55 epochs; a batch of theirs holds the channels of 15 recordings."""
-        return cls.with_settings(
-            head="paper",
-            window=600,
-            features=256,
-            rounds=80,
-            turned=False,
-            training={"epochs": 55, "batch": 15, "learning_rate": 1e-3, "warmup_epochs": 0, "patience": 0},
-        )
+        """A recording of 60 s is an observation; 285 channels in a batch are those of 15 recordings."""
+        model = {"window": 600, "features": 256, "neighbours": 3, "subgraph": 4, "share": 0.6, "turned": False}
+        training = {"epochs": 55, "batch": 15, "learning_rate": 1e-3, "warmup_epochs": 0, "patience": 0}
+        return cls.with_settings(head="paper", **model, rounds=80, training=training)
 
     @classmethod
     def tiny(cls) -> Self:
@@ -105,12 +101,9 @@ class Config(ResidualConfig):
 
 
 class Found(NamedTuple):
-    """logits of D for own and other subgraphs (batch, piece, variable), and what each view makes of a variable (batch,
-    view, piece, variable, window)."""
-
-    own: Tensor
-    other: Tensor
-    generated: Tensor
+    own: Tensor  # logits of D (batch, piece, variable) for a variable's own subgraph
+    other: Tensor  # and for that of another
+    generated: Tensor  # what each view makes of a variable (batch, view, piece, variable, window)
 
 
 class Network(nn.Module):
@@ -152,8 +145,7 @@ class Network(nn.Module):
         return Found(own, others, generated)
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        chance = torch.rand(self.chances(len(x), *x.shape[1:]), generator=generator, device=x.device)
-        return self.sample(x, observed, chance)
+        return self.sample(x, observed, torch.rand(self.chances(*x.shape), generator=generator, device=x.device))
 
     def chances(self, batch: int, variables: int, time: int) -> tuple[int, ...]:
         """The shape of the random numbers from 0 to 1 that `sample` needs."""
@@ -161,10 +153,10 @@ class Network(nn.Module):
 
     def sample(self, x: Tensor, observed: Tensor, chance: Tensor) -> dict[str, Tensor]:
         """Graphs of the pieces of x (batch, variable, time), in z units, and subgraphs by `chance`."""
-        cut, known = pieces(squash(x), self.window), pieces(observed, self.window)
+        seen, count = torch.where(observed, squash(x), 0.0), x.shape[1]
+        cut, known = pieces(seen, self.window), pieces(observed, self.window)
         adjacency, signs, nearest = correlations(cut, known, self.neighbours)
-        met = walk(nearest.unsqueeze(1).expand(-1, VIEWS, -1, -1, -1), chance[..., 1:])
-        count = x.shape[1]
+        met = walk(nearest.unsqueeze(1).expand(-1, VIEWS, -1, -1, -1), chance[..., 1:], RESTART)
         shift = 1 + (chance[..., 0] * (count - 1)).long().clamp_max(count - 2)
         other = (torch.arange(count, device=x.device) + shift) % count
         graph = {"adjacency": adjacency, "signs": signs if self.turned else torch.ones_like(signs)}
@@ -173,10 +165,8 @@ class Network(nn.Module):
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
         x, known = drawn["x"], drawn["known"]
         found = self(*(drawn[name] for name in GIVEN))
-        seen = known.any(-1)
-        entropy = torch.where(seen, softplus(-found.own) + softplus(found.other), 0.0) / 2
         error = torch.where(known.unsqueeze(1), found.generated - x.unsqueeze(1), 0.0).square() / VIEWS
-        contrast = entropy.sum((1, 2)) / seen.sum((1, 2)).clamp_min(1)
+        contrast = cell_mean((softplus(-found.own) + softplus(found.other)) / 2, known.any(-1))
         generation = error.sum((1, 2, 3, 4)) / known.sum((1, 2, 3)).clamp_min(1)
         return {"contrast": self.share * contrast, "generation": (1 - self.share) * generation}
 
@@ -198,39 +188,6 @@ def correlations(x: Tensor, known: Tensor, neighbours: int) -> tuple[Tensor, Ten
     return adjacency, torch.where(correlation < 0, -1.0, 1.0), nearest
 
 
-def walk(nearest: Tensor, chance: Tensor) -> Tensor:
-    """Random walks with restart, one from each variable: nearest (..., variable, neighbour), chance (..., variable,
-    step) -> the variable at each step (..., variable, step), -1 where that is where it began."""
-    *_, count, neighbours = nearest.shape
-    start = torch.arange(count, device=nearest.device).expand(nearest.shape[:-1])
-    at, places = start, []
-    for one in chance.unbind(-1):
-        turn = ((one - RESTART) / (1 - RESTART) * neighbours).long().clamp(0, neighbours - 1)
-        following = nearest.flatten(-2).gather(-1, at * neighbours + turn)
-        at = torch.where(one < RESTART, start, following)
-        places.append(torch.where(at == start, -1, at))
-    return torch.stack(places, dim=-1)
-
-
-def first(met: Tensor, count: int) -> Tensor:
-    """The first `count` different ones of (..., step), -1 for none."""
-    again = (met.unsqueeze(-1) == met.unsqueeze(-2)).tril(-1).any(-1) | (met < 0)
-    order = again.to(torch.int8).sort(dim=-1, stable=True)
-    return torch.where(order.values > 0, -1, met.gather(-1, order.indices))[..., :count]
-
-
-def subgraphs(adjacency: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
-    """A of the variables `inside` (batch, view, piece, variable, member), rows made to sum to 1, and which of the
-    members are there."""
-    count, present = adjacency.shape[-1], inside >= 0
-    place = inside.clamp_min(0)
-    pairs = place.unsqueeze(-1) * count + place.unsqueeze(-2)
-    both = present.unsqueeze(-1) & present.unsqueeze(-2)
-    graphs = adjacency.flatten(-2).unsqueeze(1).expand(-1, inside.shape[1], -1, -1)
-    found = torch.where(both, graphs.gather(-1, pairs.flatten(3)).view(pairs.shape), 0.0)
-    return found / found.sum(-1, keepdim=True).clamp_min(1e-6), present
-
-
 class EEGCGS(ResidualDetector):
     """Variables that do not fit the subgraphs they are in."""
 
@@ -246,9 +203,8 @@ class EEGCGS(ResidualDetector):
     def _looker(self) -> Callable[[Floats], tuple[Floats, Floats, Floats]]:
         """Gives contrast, distance and expectation of an observation, each (variable, time)."""
         settings, network = self.settings, self.network_
-        generator = torch.Generator().manual_seed(derive(settings.seed, 1))
-        shape = network.chances(settings.rounds, len(self.variables_), settings.length)
-        chance = torch.rand(shape, generator=generator)
+        source = torch.Generator().manual_seed(derive(settings.seed, 1))
+        chance = torch.rand(network.chances(settings.rounds, len(self.variables_), settings.length), generator=source)
 
         def look(z: Floats) -> tuple[Floats, Floats, Floats]:
             values = torch.from_numpy(np.asarray(z, dtype=np.float32))
@@ -259,15 +215,14 @@ class EEGCGS(ResidualDetector):
             contrast = (found.other.sigmoid() - found.own.sigmoid()).mean(0)
             expected = unsquash(found.generated.mean((0, 1)))
             apart = torch.where(known, values, torch.nan).double()[None]
-            square = (pieces(apart, network.window)[0] - expected).square()
-            distance = square.nanmean(-1).sqrt()
+            distance = (pieces(apart, network.window)[0] - expected).square().nanmean(-1).sqrt()
             whole = [one.unsqueeze(-1).expand(expected.shape) for one in (contrast + 1, distance)]
             return tuple(joined(one, z.shape[1]).numpy() for one in (*whole, expected))  # type: ignore[return-value]
 
         return look
 
     def _settle(self, train_part: Observations, validation: Observations) -> None:
-        every = [part.read(i) for part in (train_part, validation) for i in _evenly(len(part))]
+        every = [part.read(i) for part in (train_part, validation) for i in evenly(len(part), MOST_OBSERVATIONS)]
         found = list(spread(torch.no_grad()(self._looker()), every))
         measured = np.stack([np.isfinite(z) for z in every])
         each = (np.stack(one)[measured] for one in list(zip(*found, strict=True))[:2])
@@ -285,19 +240,11 @@ class EEGCGS(ResidualDetector):
         def examine(z: Floats) -> Examined:
             contrast, distance, expected = look(z)
             known = np.isfinite(z)
-            scaled = [
-                (one - low) / max(high - low, 1e-6)
-                for one, (low, high) in zip((contrast, distance), self.scale_, strict=True)
-            ]
-            both = np.where(known, share * scaled[0] + (1 - share) * np.nan_to_num(scaled[1]), 0.0)
+            each = zip((contrast, distance), self.scale_, strict=True)
+            told, made = ((one - low) / max(high - low, 1e-6) for one, (low, high) in each)
+            both = np.where(known, share * told + (1 - share) * np.nan_to_num(made), 0.0)
             count = known.sum(axis=0)
             steps = np.where(count > 0, both.sum(axis=0) / np.maximum(count, 1), np.nan)
-            cells = np.where(known, contrast, np.nan), np.abs(z - expected)
-            return Examined(cells, expected, steps)
+            return Examined((np.where(known, contrast, np.nan), np.abs(z - expected)), expected, steps)
 
         return examine
-
-
-def _evenly(count: int) -> NDArray[np.int64]:
-    """At most half of `MOST_OBSERVATIONS` places."""
-    return np.unique(np.linspace(0, count - 1, min(count, MOST_OBSERVATIONS // 2)).round().astype(np.int64))

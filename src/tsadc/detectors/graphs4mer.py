@@ -16,6 +16,9 @@ Deviations. The paper classifies: its GNN reads a window's pooled nodes, which a
 windows for a label. Here a linear layer reads each window's steps from its nodes instead, so that pooling is the
 bottleneck of a reconstruction. Values enter as asinh(z), so that an extreme one is large but not huge, and the
 reconstruction error is taken there too. A node takes no place among its own neighbours (see `tsadc.nn.graph`).
+
+Published settings, read in the authors' repository (tsy935/graphs4mer: scripts/run_tuh.sh, for the TUSZ corpus): sizes,
+graph, regularisers and optimiser. Scaling and early stopping are not in that script.
 """
 
 from __future__ import annotations
@@ -24,14 +27,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import squash, unsquash
+from tsadc.nn.cells import cells_of, squash, unsquash
 from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
 from tsadc.nn.pointwise import Pointwise
 from tsadc.nn.s4 import S4, KernelName, ssm_parameters
@@ -74,8 +76,7 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """Widths, graph and optimiser of the authors' run on the TUSZ corpus (scripts/run_tuh.sh of their repository).
-        Its graphs are 2000 of 12000 steps long, and so are these: a sixth of an observation of 600."""
+        """Graphs are 2000 of 12000 steps long there, and so are these: a sixth of an observation of 600."""
         return cls.with_settings(
             head="paper",
             scaler={"method": "standard", "scope": "pooled"},
@@ -178,10 +179,8 @@ class GraphS4mer(ResidualDetector):
         network = self.network_
 
         def examine(z: Floats) -> Examined:
-            values = torch.from_numpy(np.asarray(z, dtype=np.float32))
-            x = torch.where(torch.isfinite(values), squash(values), 0.0)
-            reconstruction = network(x[None])[0][0]
-            expected = unsquash(reconstruction)
+            values, _, x = cells_of(z)
+            expected = unsquash(network(x[None])[0][0])
             # NaN wherever the observation is.
             return Examined(((values - expected).abs().numpy(),), expected.numpy())
 

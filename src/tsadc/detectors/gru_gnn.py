@@ -16,6 +16,11 @@ as in the comparison that the TSAD-C paper makes. Weak edges are not cut off. By
 from its neighbours alone (`own`), so that copying the input is no way out, and known by name (`identity`): its features
 are weighed before others hear them, and what it hears is read, with weights of its own. The preset `published` has
 neither. The network sees asinh(z). The score of a step is the mean square over the variables.
+
+Published settings, read in the authors' repository (tsy935/graphs4mer): model/graphs4mer.py has the GRU in the place of
+S4, with as many layers and features; the values are those of scripts/run_tuh.sh for GraphS4mer on the TUSZ corpus (128
+features, 4 layers, dropout, graph, rate, epochs). That script is not of the GRU: its own values are not known to us.
+Early stopping (`patience`) is ours, six graphs are those of that script (12000 steps by 2000) and of the TSAD-C paper.
 """
 
 from __future__ import annotations
@@ -24,13 +29,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import squash, unsquash
+from tsadc.nn.cells import cells_of, squash, unsquash
 from tsadc.nn.dropout import Dropout
 from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
 from tsadc.nn.train import Training
@@ -71,8 +75,7 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """GraphS4mer's for the EEG of TUSZ, as in the authors' scripts, with as many GRU layers as S4 layers, and the
-        six graphs of the TSAD-C paper."""
+        """GraphS4mer's for the EEG of TUSZ."""
         return cls.with_settings(
             head="paper",
             features=128,
@@ -142,7 +145,7 @@ class Network(nn.Module):
         return self.gin.read(self.named(embedding), by_window, weight, bias), penalty
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": squash(x), "observed": observed}
+        return {"x": torch.where(observed, squash(x), 0.0), "observed": observed}
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
         x, observed = drawn["x"], drawn["observed"]
@@ -162,9 +165,8 @@ class GRUGNN(ResidualDetector):
 
     def _examiner(self) -> Callable[[Floats], Examined]:
         def examine(z: Floats) -> Examined:
-            values = torch.from_numpy(np.asarray(z, dtype=np.float32))
-            measured = torch.isfinite(values)
-            reconstruction, _ = self.network_(squash(torch.where(measured, values, 0.0))[None])
+            values, _, x = cells_of(z)
+            reconstruction, _ = self.network_(x[None])
             expected = unsquash(reconstruction[0])
             return Examined(((values - expected).abs().numpy(),), expected.numpy())
 

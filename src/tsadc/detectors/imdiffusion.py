@@ -19,6 +19,10 @@ is told cell by cell, so that it can also say what was not measured, in place of
 schedule is linear, and ends with as little signal as the published quadratic one. By default the network predicts the
 clean window and the chain takes a few steps by DDIM; published: the noise, and all steps. No dropout. Values enter as
 asinh(z).
+
+Published settings, read in the authors' repository (17000cyh/IMDiffusion): blocks, channels, heads, diffusion steps and
+rate in config/base.yaml, epochs, batch and stripes in exe_machine.py, the vote of every third of the last 30 steps and
+the share of 2 % in ensemble_proper.py. From memory, unchecked: the window of 100 steps.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -36,9 +41,11 @@ from torch.nn import functional as F
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import joined, pieces, squash, unsquash
-from tsadc.nn.diffusion import Diffusion
+from tsadc.nn.attention import Block, waves
+from tsadc.nn.cells import cells_of, joined, pieces, squash, unsquash
+from tsadc.nn.diffusion import Diffusion, Method
 from tsadc.nn.objective import derive
+from tsadc.nn.sample import evenly
 from tsadc.nn.threads import spread
 from tsadc.nn.train import Training
 from tsadc.series import Floats, Observations
@@ -74,10 +81,8 @@ class Config(ResidualConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("window", "stripes"):
-            require(getattr(self, name) >= 2, name, "at least 2", getattr(self, name))
-        for name in ("patch", "blocks", "heads", "stride"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        for name, least in {"window": 2, "stripes": 2, "patch": 1, "blocks": 1, "heads": 1, "stride": 1}.items():
+            require(getattr(self, name) >= least, name, f"at least {least}", getattr(self, name))
         fitting = self.channels >= 2 and self.channels % 2 == 0 and self.channels % self.heads == 0
         require(fitting, "channels", f"an even multiple of heads ({self.heads})", self.channels)
         most = self.diffusion.steps
@@ -87,20 +92,10 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """config/base.yaml, exe_machine.py and ensemble_proper.py of the authors' repository: 4 blocks of 64 channels
-        and 8 heads, 50 steps, every third of the last 30 votes; 100 epochs on batches of 12 windows, here 2
-        observations of 600 steps."""
-        return cls.with_settings(
-            head="paper",
-            patch=1,
-            channels=64,
-            blocks=4,
-            heads=8,
-            diffusion={"target": "noise"},
-            chain=0,
-            stride=3,
-            training={"epochs": 100, "batch": 2, "learning_rate": 1e-3, "warmup_epochs": 0, "patience": 0, "ema": 0.0},
-        )
+        """12 windows are 2 observations of 600 steps."""
+        model = {"patch": 1, "channels": 64, "blocks": 4, "heads": 8, "diffusion": {"target": "noise"}, "chain": 0}
+        training = {"epochs": 100, "batch": 2, "learning_rate": 1e-3, "warmup_epochs": 0, "patience": 0, "ema": 0.0}
+        return cls.with_settings(head="paper", **model, stride=3, training=training)
 
     @classmethod
     def tiny(cls) -> Self:
@@ -108,46 +103,6 @@ class Config(ResidualConfig):
         return cls.with_settings(
             window=16, stripes=4, patch=2, channels=8, blocks=1, chain=4, training={"epochs": 5, "learning_rate": 1e-2}
         )
-
-
-class Attention(nn.Module):
-    """A transformer layer along one axis: attention, then two dense layers, each added to what it reads."""
-
-    def __init__(self, channels: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.before, self.between = nn.LayerNorm(channels), nn.LayerNorm(channels)
-        self.ask, self.answer = nn.Linear(channels, 3 * channels), nn.Linear(channels, channels)
-        self.dense = nn.Sequential(nn.Linear(channels, 2 * channels), nn.GELU(), nn.Linear(2 * channels, channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (sequence, token, channel) -> the same."""
-        asked = self.ask(self.before(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        heard = F.scaled_dot_product_attention(*asked.unbind(0)).transpose(1, 2).flatten(2)
-        x = x + self.answer(heard)
-        out: Tensor = x + self.dense(self.between(x))
-        return out
-
-
-class Block(nn.Module):
-    """Attention over time, then over variables; a gate; out to the next block and to the end."""
-
-    def __init__(self, channels: int, heads: int) -> None:
-        super().__init__()
-        self.at_step = nn.Linear(2 * channels, channels)
-        self.along_time, self.along_variables = Attention(channels, heads), Attention(channels, heads)
-        self.know = nn.Linear(channels, 2 * channels)
-        self.widen, self.narrow = nn.Linear(channels, 2 * channels), nn.Linear(channels, 2 * channels)
-
-    def forward(self, x: Tensor, step: Tensor, side: Tensor) -> tuple[Tensor, Tensor]:
-        """x (batch, variable, token, channel), step (batch, feature), side (variable, token, channel)."""
-        shape = x.shape
-        hidden = (x + self.at_step(step)[:, None, None]).flatten(0, 1)
-        hidden = self.along_time(hidden).view(shape).transpose(1, 2).flatten(0, 1)
-        hidden = self.along_variables(hidden).view(shape[0], shape[2], shape[1], shape[3]).transpose(1, 2)
-        filtered, gate = (self.widen(hidden) + self.know(side)).chunk(2, -1)
-        residual, skip = self.narrow(torch.tanh(filtered) * torch.sigmoid(gate)).chunk(2, -1)
-        return (x + residual) / math.sqrt(2.0), skip
 
 
 class Network(nn.Module):
@@ -183,12 +138,12 @@ class Network(nn.Module):
             drawn[name].flatten(0, 1) for name in ("x", "observed", "policy", "step", "noise")
         )
         hidden = grating(x.shape[-1], self.config.stripes).to(x.device)[policy].unsqueeze(1) & observed
-        prediction = self(self.diffusion.noise(x, step, noise), observed & ~hidden, step)
+        prediction = self(self.diffusion.noise(x, step, noise), step, observed & ~hidden)
         target = noise if self.diffusion.target == "noise" else x
         error = torch.where(hidden, (prediction - target).square(), 0.0).view(batch, -1).sum(1)
         return {"imputation": error / hidden.view(batch, -1).sum(1).clamp_min(1)}
 
-    def forward(self, noisy: Tensor, shown: Tensor, step: Tensor) -> Tensor:
+    def forward(self, noisy: Tensor, step: Tensor, shown: Tensor) -> Tensor:
         """noisy, shown (batch, variable, time), step (batch,) -> prediction like noisy."""
         time, patch = noisy.shape[-1], self.config.patch
         lacking = -time % patch
@@ -220,6 +175,7 @@ class Imputer:
         config, diffusion, time = self.config, self.network.diffusion, x.shape[-1]
         windows = pieces(x, config.window).expand(self.hidden.shape).flatten(0, 1)
         shown = (pieces(measured, config.window) & ~self.hidden).flatten(0, 1)
+        generator = torch.Generator().manual_seed(derive(config.seed, 2))
         samples: list[Tensor] = []
 
         def keep(noisy: Tensor, step: int) -> Tensor:
@@ -228,15 +184,17 @@ class Imputer:
                 samples.insert(0, joined(torch.where(self.hidden[0], both[0], both[1]), time))
             return torch.where(shown, diffusion.noise(windows, step, self.known) if step else windows, noisy)
 
-        diffusion.sample(
-            lambda noisy, step: self.network(noisy, shown, step),
-            self.begin,
-            method="ddim" if config.chain else "ancestral",
-            steps=config.chain or None,
-            keep=keep,
-            generator=torch.Generator().manual_seed(derive(config.seed, 2)),
-        )
+        predict = partial(self.network, shown=shown)
+        method: Method = "ddim" if config.chain else "ancestral"
+        diffusion.sample(predict, self.begin, method=method, steps=config.chain or None, keep=keep, generator=generator)
         return samples[:: config.stride]
+
+    def errors(self, z: Floats) -> tuple[Floats, Tensor]:
+        """E (voter, time) of z (variable, time), NaN where nothing was measured; and the last sample."""
+        _, measured, x = cells_of(z)
+        samples = self(x, measured)
+        apart = torch.where(measured, (torch.stack(samples) - x).abs(), 0.0)
+        return (apart.double().sum(1) / measured.sum(0)).numpy(), samples[0]
 
 
 class IMDiffusion(ResidualDetector):
@@ -249,26 +207,13 @@ class IMDiffusion(ResidualDetector):
     def _network(self, variables: int) -> Network:
         return Network(self.settings, variables)
 
-    def _imputer(self) -> Callable[[Floats], tuple[Floats, Tensor]]:
-        """z (variable, time) -> errors (voter, time), NaN where nothing was measured; and the last sample."""
-        imputer = Imputer(self.network_, self.settings, len(self.variables_), self.settings.length)
-
-        def impute(z: Floats) -> tuple[Floats, Tensor]:
-            values = torch.from_numpy(np.asarray(z, dtype=np.float32))
-            measured = torch.isfinite(values)
-            x = torch.where(measured, squash(values), 0.0)
-            with torch.no_grad():
-                samples = imputer(x, measured)
-            apart = torch.where(measured, (torch.stack(samples) - x).abs(), 0.0)
-            errors: Floats = (apart.double().sum(1) / measured.sum(0)).numpy()
-            return errors, samples[0]
-
-        return impute
+    def _imputer(self) -> Imputer:
+        return Imputer(self.network_, self.settings, len(self.variables_), self.settings.length)
 
     def _settle(self, train_part: Observations, validation: Observations) -> None:
-        some = np.linspace(0, len(train_part) - 1, min(SETTLED, len(train_part))).round().astype(int)
-        impute = self._imputer()
-        errors = np.concatenate([one for one, _ in spread(lambda i: impute(train_part.read(int(i))), some)], axis=1)
+        imputer, some = self._imputer(), evenly(len(train_part), SETTLED)
+        found = spread(lambda i: imputer.errors(train_part.read(int(i)))[0], some)
+        errors = np.concatenate(list(found), axis=1)
         self.tau_ = ballot(errors[:, np.isfinite(errors[0])], self.settings.share)
 
     def _learnt(self) -> dict[str, NDArray[Any]]:
@@ -278,10 +223,10 @@ class IMDiffusion(ResidualDetector):
         self.tau_ = state["tau"]
 
     def _examiner(self) -> Callable[[Floats], Examined]:
-        impute, tau = self._imputer(), self.tau_[:, None]
+        imputer, tau = self._imputer(), self.tau_[:, None]
 
         def examine(z: Floats) -> Examined:
-            errors, imputed = impute(z)
+            errors, imputed = imputer.errors(z)
             expected = unsquash(imputed).numpy()
             votes = np.where(np.isfinite(errors[0]), (errors > tau).mean(axis=0), np.nan)
             return Examined((np.abs(z - expected),), expected, votes)
@@ -301,10 +246,3 @@ def grating(time: int, stripes: int) -> Tensor:
     """`hidden` (policy, time): of `stripes` equal stripes every other one, by policy 1 those that policy 0 shows."""
     number = torch.arange(time) * min(stripes, time) // time
     return number % 2 == torch.arange(2)[:, None]
-
-
-def waves(place: Tensor, channels: int) -> Tensor:
-    """Sines and cosines (..., channel) of a place, from one turn in 6 to one in 60000."""
-    frequency = 1e4 ** -torch.linspace(0, 1, channels // 2, device=place.device)
-    angle = place[..., None] * frequency
-    return torch.cat([angle.sin(), angle.cos()], dim=-1)

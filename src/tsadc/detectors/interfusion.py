@@ -22,31 +22,30 @@ window and not its last step. One learning-rate schedule runs over both phases o
 terms rises from 0, or short training leaves the latents empty; published: 1 throughout. Values enter as asinh(z), and
 probabilities are taken there. Cells that were not measured enter as 0 and have no probability. The metric latent hears
 of its own past through tanh, so that no window can run away.
+
+Published settings, all read in the authors' repository (zhhlee/InterFusion: algorithm/InterFusion.py, stack_train.py,
+stack_predict.py): window, sizes, flows, epochs, batch, rate, samples, rounds of refinement. `suspect` is ours.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import joined, pieces, squash, unsquash
+from tsadc.nn.cells import cells_of, joined, pieces, squash, unsquash
+from tsadc.nn.flow import Flow
+from tsadc.nn.gaussian import HALF_LOG_2PI, Gaussian, begin_narrow
 from tsadc.nn.objective import derive
+from tsadc.nn.squeezer import Squeezer
 from tsadc.nn.train import Training
 from tsadc.series import Floats
-
-LOWEST, HIGHEST = -5.0, 2.0  # of the logarithm of any standard deviation, as published
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-NARROW = -2.0
-KERNEL = 5
 
 
 @dataclass(frozen=True)
@@ -89,21 +88,11 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """The defaults of the authors' repository (algorithm/InterFusion.py, stack_train.py, stack_predict.py): 20
-        epochs of pretraining and 20 of the whole on batches of 100 windows, here 17 observations of 600 steps."""
-        return cls.with_settings(
-            head="paper",
-            window=100,
-            squeeze=3,
-            metrics=3,
-            hidden=500,
-            flows=20,
-            pretrain=0.5,
-            anneal=0.0,
-            samples=100,
-            refine=10,
-            training={"epochs": 40, "batch": 17, "learning_rate": 1e-3, "warmup_epochs": 0, "patience": 0},
-        )
+        """20 epochs of pretraining and 20 of the whole; 100 windows are 17 observations of 600 steps."""
+        model = {"window": 100, "squeeze": 3, "metrics": 3, "hidden": 500, "flows": 20}
+        training = {"epochs": 40, "batch": 17, "learning_rate": 1e-3, "warmup_epochs": 0, "patience": 0}
+        scoring = {"head": "paper", "samples": 100, "refine": 10}
+        return cls.with_settings(**model, **scoring, pretrain=0.5, anneal=0.0, training=training)
 
     @classmethod
     def tiny(cls) -> Self:
@@ -113,101 +102,15 @@ class Config(ResidualConfig):
         )
 
 
-class Gaussian(NamedTuple):
-    """Independent normal distributions; `log_std` lies in [LOWEST, HIGHEST]."""
-
-    mean: Tensor
-    log_std: Tensor
-
-    @classmethod
-    def of(cls, both: Tensor, dim: int = -1) -> Gaussian:
-        mean, log_std = both.chunk(2, dim)
-        return cls(mean, log_std.clamp(LOWEST, HIGHEST))
-
-    def at(self, noise: Tensor) -> Tensor:
-        return torch.addcmul(self.mean, self.log_std.exp(), noise)
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        return -0.5 * ((value - self.mean) * (-self.log_std).exp()).square() - self.log_std - HALF_LOG_2PI
-
-
-def begin_narrow(layer: nn.Linear | nn.Conv1d) -> None:
-    """Start a posterior so narrow that its samples carry its means; else noise drowns them before they are learnt."""
-    assert layer.bias is not None
-    nn.init.constant_(layer.bias.detach().chunk(2)[1], NARROW)
-
-
-class Squeezer(nn.Module):
-    """Convolutions (time halved in every second one) to the temporal latent, and back to the auxiliary view."""
-
-    def __init__(self, variables: int, squeeze: int) -> None:
-        super().__init__()
-        self.strides = ([2, 1] * squeeze)[:-1]
-        self.down = nn.ModuleList(nn.Conv1d(variables, variables, KERNEL, s, KERNEL // 2) for s in self.strides)
-        self.latent = nn.Conv1d(variables, 2 * variables, 1)
-        self.up = nn.ModuleList(
-            nn.ConvTranspose1d(variables, variables, KERNEL, s, KERNEL // 2) for s in self.strides[::-1]
-        )
-        for layer in (*self.down, *self.up):  # or ten layers would let nothing through
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-        begin_narrow(self.latent)
-
-    def lengths(self, time: int) -> list[int]:
-        """Of time before each convolution and after the last."""
-        out = [time]
-        for stride in self.strides:
-            out.append(-(-out[-1] // stride))
-        return out
-
-    def encode(self, x: Tensor) -> Gaussian:
-        """q(z2 | x): x (window, variable, time) -> (window, variable, few)."""
-        for layer in self.down:
-            x = layer(x).relu()
-        return Gaussian.of(self.latent(x), dim=1)
-
-    def decode(self, temporal: Tensor, time: int) -> Tensor:
-        """The auxiliary view (window, variable, time)."""
-        view = temporal
-        for layer, length in zip(self.up, self.lengths(time)[-2::-1], strict=True):
-            view = layer(view, output_size=[length]).relu()
-        return view
-
-
-class Flow(nn.Module):
-    """RealNVP (Dinh et al. 2017): each layer scales and shifts one half of the features as the other half says."""
-
-    def __init__(self, features: int, layers: int, hidden: int) -> None:
-        super().__init__()
-        self.kept = features // 2
-        self.layers = nn.ModuleList(
-            nn.Sequential(nn.Linear(self.kept, hidden), nn.ReLU(), nn.Linear(hidden, 2 * (features - self.kept)))
-            for _ in range(layers)
-        )
-        for layer in self.layers:  # at first nothing changes, however many layers there are
-            nn.init.zeros_(layer[-1].weight)  # type: ignore[index]
-            nn.init.zeros_(layer[-1].bias)  # type: ignore[index]
-
-    def forward(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """value (..., feature) -> the transformed value, and the logarithm of the volume's growth (...)."""
-        growth = torch.zeros(value.shape[:-1], device=value.device)
-        for layer in self.layers:
-            kept, changed = value[..., : self.kept], value[..., self.kept :]
-            shift, log_scale = layer(kept).chunk(2, -1)
-            log_scale = torch.tanh(log_scale)  # no layer may stretch without bound
-            value = torch.cat([changed * log_scale.exp() + shift, kept], -1)
-            growth = growth + log_scale.sum(-1)
-        return value, growth
-
-
 class Network(nn.Module):
     """Both latents, their priors, and what they say of a window."""
 
     def __init__(self, config: Config, variables: int) -> None:
         super().__init__()
         self.config = config
-        hidden, metrics = config.hidden, config.metrics
+        hidden, metrics, both = config.hidden, config.metrics, 2 * variables
         self.squeezer = Squeezer(variables, config.squeeze)
-        self.guess = nn.Linear(variables, 2 * variables)  # p(x | z2), for pretraining
+        self.guess = nn.Linear(variables, both)  # p(x | z2), for pretraining
         self.backwards = nn.GRU(variables, hidden, batch_first=True)
         self.features = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
         self.posterior = nn.Linear(hidden, 2 * metrics)
@@ -216,11 +119,7 @@ class Network(nn.Module):
         self.prior = nn.Linear(variables + metrics, 2 * metrics)
         self.widen = nn.Linear(metrics, variables)
         self.read = nn.Sequential(
-            nn.Linear(2 * variables, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, hidden),
-            nn.ReLU(),
-            nn.Linear(hidden, 2 * variables),
+            nn.Linear(both, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, both)
         )
         begin_narrow(self.posterior)
         self.pretrained = round(config.pretrain * config.training.epochs)
@@ -252,8 +151,7 @@ class Network(nn.Module):
         before = self.squeezer.encode(x)
         sample = before.at(temporal)
         view = self.squeezer.decode(sample, time)
-        # KL of N(mean, std) from N(0, 1).
-        squeezed = (before.mean.square() + (2 * before.log_std).exp() - 1) / 2 - before.log_std
+        squeezed = before.divergence()
         weight = self.weight if self.training else 1.0
 
         def per_observation(values: Tensor) -> Tensor:
@@ -325,11 +223,8 @@ class InterFusion(ResidualDetector):
         noise = network.noise((settings.samples, *shape), generator)
 
         def examine(z: Floats) -> Examined:
-            values = torch.from_numpy(np.asarray(z, dtype=np.float32))
-            measured = torch.isfinite(values)
-            x = torch.where(measured, squash(values), 0.0)
-            windows = pieces(x, settings.window)
-            there = pieces(measured, settings.window)
+            values, measured, x = cells_of(z)
+            windows, there = (pieces(one, settings.window) for one in (x, measured))
             improbable, mean = refined(network, windows, there, noise, settings)
             expected = unsquash(joined(mean, z.shape[1]))
             cells = torch.where(measured, joined(improbable, z.shape[1]), 0.0).double()

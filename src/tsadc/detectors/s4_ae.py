@@ -10,6 +10,10 @@ autoencoder is the natural one around it. There is no paper of its own: TSAD-C's
     factor     steps that share one column of the code, by their mean
 
 Deviations: none can be told. The network sees asinh(z). The whole observation is one sequence: no windows.
+
+Published settings. Width, depth, dropout, state, decay and epochs are those at which GraphS4mer's authors use the
+layer, read in their repository (tsy935/graphs4mer: scripts/run_tuh.sh). From memory, unchecked: the rate, of S4's own
+experiments, and that TSAD-C's authors use that width and depth too. The size of the code is ours.
 """
 
 from __future__ import annotations
@@ -57,8 +61,7 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """Kernel, state and rate of S4's own experiments, at the width and depth at which TSAD-C's authors use the
-        layer; the size of the code is ours."""
+        """S4 as in its first paper, at the width and depth of GraphS4mer."""
         return cls.with_settings(
             channels=128,
             layers=4,

@@ -6,8 +6,11 @@ A robust z can be in the thousands. Networks see asinh(z), on which an extreme v
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 LARGEST = 12.0  # asinh of 8e4 robust standard deviations
@@ -21,6 +24,14 @@ def squash(z: Tensor) -> Tensor:
 def unsquash(x: Tensor) -> Tensor:
     """Back to z units; whatever a network says, the result is finite."""
     return torch.sinh(x.clamp(-LARGEST, LARGEST))
+
+
+def cells_of(z: NDArray[np.floating[Any]]) -> tuple[Tensor, Tensor, Tensor]:
+    """An observation (variable, time), NaN where nothing was measured: its values, where they were measured, and what a
+    network sees of them, 0 elsewhere."""
+    values = torch.from_numpy(np.asarray(z, dtype=np.float32))
+    measured = torch.isfinite(values)
+    return values, measured, torch.where(measured, squash(values), 0.0)
 
 
 def cell_mean(values: Tensor, cells: Tensor) -> Tensor:

@@ -1,0 +1,134 @@
+"""The parts of `benchmarks/detectors.py`: data, records that are current, and the table. No time is judged."""
+
+import argparse
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from networks import TRAINED
+
+ROOT = Path(__file__).parents[1]
+SMALL = ("--preset", "tiny", "--epochs", "1", "--observations", "12", "--variables", "4", "--length", "40")
+SMALL += ("--scored", "3", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("detectors_benchmark", ROOT / "benchmarks" / "detectors.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def given(bench: ModuleType, *words: str) -> argparse.Namespace:
+    return bench._parser().parse_args([*SMALL, *words])
+
+
+def record(name: str, preset: str = "default", epochs: int | None = None, **found: float) -> dict:
+    sizes = {"observations": 300, "variables": 38, "length": 600, "scored": 20, "threads": 2}
+    measured = {"parameters": 12345, "epochs": epochs or 7, "fit wall seconds": 61.4, "fit cpu seconds": 118.2}
+    measured |= {"network ms": 3.21, "score ms": 9.87, "peak MB": 512.3, "before fit MB": 401.7, **found}
+    asked = {"detector": name, "preset": preset, "epochs": epochs, **sizes}
+    return {"asked": asked, "found": measured, "versions": {"tsadc": "9.9"}, "commit": "abc"}
+
+
+def test_history_and_what_is_scored_are_of_the_sizes_asked_for(bench):
+    history, new = bench.plant(given(bench))
+    assert [len(values) for values in history.values()] == [2 * 40] * 6
+    assert {values.shape[1] for values in (*history.values(), *new.values())} == {4}
+    ((entity, values),) = new.items()
+    assert len(values) == 3 * 40
+    assert entity in history
+    assert not np.array_equal(values[:80], history[entity], equal_nan=True)
+    history, _ = bench.plant(given(bench, "--observations", "7"))  # which no number of units shares evenly
+    assert [len(values) for values in history.values()] == [7 * 40]
+
+
+def test_a_detector_is_measured(bench):
+    found = bench.measure("gae", given(bench))
+    # Two layers of 8 and 4 numbers and back on windows of 12 steps, and two embeddings of 4 numbers for 4 variables.
+    assert found["parameters"] == 13 * 8 + 9 * 4 + 5 * 8 + 9 * 12 + 2 * 4 * 4
+    assert (found["trained on"], found["epochs"], found["threads"], found["head"]) == (12, 1, 1, "tsadc")
+    assert all(found[name] > 0 for name in ("fit wall seconds", "fit cpu seconds", "network ms", "score ms"))
+    assert found["peak MB"] >= found["before fit MB"] > 10
+
+
+@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("preset", ["default", "published", "tiny"])
+def test_every_detector_has_the_presets(bench, name, preset):
+    wanted = bench.task(name, given(bench, "--preset", preset, "--epochs", "3"))
+    assert (wanted["preset"], wanted["settings"]["length"], wanted["settings"]["training"]["epochs"]) == (preset, 40, 3)
+    own = bench.task(name, bench._parser().parse_args(["--preset", preset]))
+    assert own["epochs"] is None
+    assert own["settings"]["length"] == 600
+
+
+def test_a_record_is_current_while_the_same_is_asked_for(bench, tmp_path):
+    file = tmp_path / "gae-tiny.json"
+    wanted = bench.task("gae", given(bench))
+    assert not bench.current(file, wanted)
+    file.write_text(json.dumps({"asked": wanted}))
+    assert bench.current(file, wanted)
+    assert not bench.current(file, bench.task("gae", given(bench, "--epochs", "2")))
+    assert not bench.current(file, bench.task("gae", given(bench, "--threads", "2")))
+    file.write_text("{")
+    assert not bench.current(file, wanted)
+
+
+def test_what_has_a_record_is_not_run_again_and_a_failure_leaves_none(bench, tmp_path, monkeypatch, capsys):
+    answers = {"gae": {**record("gae")["found"]}, "gdn": None}
+    asked = []
+    monkeypatch.setattr(bench, "child", lambda name, given: asked.append(name) or answers[name])
+    words = [*SMALL, "--detectors", "gae, gdn", "--out", str(tmp_path)]
+    assert bench.main(words) == 1
+    assert asked == ["gae", "gdn"]
+    assert [file.name for file in tmp_path.iterdir()] == ["gae-tiny.json"]
+    assert json.loads((tmp_path / "gae-tiny.json").read_text())["found"]["parameters"] == 12345
+    answers["gdn"] = answers["gae"]
+    assert bench.main(words) == 0
+    assert asked == ["gae", "gdn", "gdn"]
+    assert bench.main([*words, "--again"]) == 0
+    assert asked == ["gae", "gdn", "gdn", "gae", "gdn"]
+    assert "gae: done before" in capsys.readouterr().out
+
+
+def test_the_table_has_a_row_for_each_record_and_stands_between_its_markers(bench, tmp_path, capsys):
+    records = [record("gdn"), record("usad", parameters=405538), record("gae", "published", 2)]
+    for one in records:
+        (tmp_path / f"{one['asked']['detector']}-{one['asked']['preset']}.json").write_text(json.dumps(one))
+    document = tmp_path / "page.md"
+    document.write_text("before\n<!-- detectors: begin -->\nold\n<!-- detectors: end -->\nafter\n")
+    assert bench.main(["--table", "--out", str(tmp_path), "--document", str(document)]) == 0
+    page = document.read_text()
+    assert "old" not in page
+    assert page.startswith("before\n")
+    assert page.endswith("\nafter\n")
+    rows = [line for line in page.splitlines() if line.startswith(("| u", "| g"))]
+    assert rows == [
+        "| usad | 405,538 | 7 | 61 | 118 | 3.2 | 9.9 | 512 (402) |",
+        "| gdn | 12,345 | 7 | 61 | 118 | 3.2 | 9.9 | 512 (402) |",
+        "| gae | 12,345 | 2* | 61 | 118 | 3.2 | 9.9 | 512 (402) |",
+    ]
+    assert "300 observations of 38 variables x 600 steps" in page
+    assert "tsadc 9.9 at commit abc" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--detectors", "pca"], "--detectors takes those with a network"),
+        (["--detectors", "gae", "--observations", "4"], "--observations must be at least 5, but got 4"),
+        (["--detectors", "gae", "--preset", "huge"], "huge"),
+        (["--table"], "There are no records in"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(bench, words, message, tmp_path, capsys):
+    assert bench.main([*words, "--out", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("detectors.py: ")
+    assert message in told
+    assert list(tmp_path.iterdir()) == []
