@@ -29,6 +29,7 @@ from torch import Tensor
 from workload import LENGTH, K, alternate, build, drawn, generator, residuals, resumed, update_once
 
 import tsadc
+from tsadc.bench.machine import commit
 from tsadc.commands.allocator import keep_freed_memory
 from tsadc.config import update
 from tsadc.detectors.tsadc.detector import TSADC, Config
@@ -159,6 +160,7 @@ def limit() -> dict[str, Any]:
 
 
 def machine() -> dict[str, float]:
+    """The best of many runs: the bound is what the machine can do, not what it did beside other work."""
     a, b = torch.randn(2, 1024, 1024)
     x, source = torch.randn(256, 1200), torch.randn(2**26)
     target = torch.empty_like(source)
@@ -167,7 +169,7 @@ def machine() -> dict[str, float]:
         "transform": lambda: torch.fft.irfft(torch.fft.rfft(x), 1200),
         "copy": lambda: target.copy_(source),
     }
-    seconds = alternate(works, 9, time.process_time)
+    seconds = alternate(works, 25, time.process_time, min)
     return {
         "products per second": 2 * 1024**3 / seconds["product"],
         "transforms per second": 2 * 256 * 2.5 * 1200 * np.log2(1200) / seconds["transform"],
@@ -334,6 +336,7 @@ def record(name: str, found: Mapping[str, Any], file: Path) -> None:
         "section": name,
         "command": f"python benchmarks/speed.py --sections {name}",
         "found": found,
+        "commit": commit(),
         "tsadc": tsadc.__version__,
         "torch": torch.__version__,
         "python": platform.python_version(),

@@ -50,7 +50,12 @@ def update_once(network: Network, batch: Mapping[str, Tensor], micro_batch: int 
     objective.sum_losses(network, batch, micro_batch, World(), backward=True)
 
 
-def alternate(works: Mapping[str, Callable[[], Any]], repeats: int, clock: Callable[[], float]) -> dict[str, float]:
+def alternate(
+    works: Mapping[str, Callable[[], Any]],
+    repeats: int,
+    clock: Callable[[], float],
+    summary: Callable[[list[float]], Any] = np.median,
+) -> dict[str, float]:
     """The median seconds of each, one round after the other; a first round is not counted unless it is the only one."""
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats + (repeats > 1)):
@@ -58,7 +63,7 @@ def alternate(works: Mapping[str, Callable[[], Any]], repeats: int, clock: Calla
             started = clock()
             work()
             taken[name].append(clock() - started)
-    return {name: float(np.median(times[1:] if repeats > 1 else times)) for name, times in taken.items()}
+    return {name: float(summary(times[1:] if repeats > 1 else times)) for name, times in taken.items()}
 
 
 def resumed(points: Mapping[str, Callable[[], float]], partial: Path, most: int | None) -> dict[str, float] | None:
