@@ -28,8 +28,8 @@ bench-speed: $(READY)
 
 # Resumes where it was interrupted.
 bench-quality: $(READY)
-	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/quality.py --jobs 2
-	$(VENV)/bin/python benchmarks/quality.py --table
+	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/quality.toml --out benchmarks/results/quality --jobs 2
+	$(VENV)/bin/tsadc bench table benchmarks/results/quality --into docs/results.md
 
 # Resumes where it was interrupted.
 bench-detectors: $(READY)

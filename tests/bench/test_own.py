@@ -4,31 +4,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmark import own_data
 from tsadc.bench.cell import Cell, identity
 from tsadc.bench.job import run
 from tsadc.bench.own import Own, parts
-from tsadc.data.contaminate import Plan, contaminate
-from tsadc.data.manifest import save
-from tsadc.data.prepared import ABOUT, ARRAYS, LABELS, load
+from tsadc.data.prepared import ARRAYS
 from tsadc.errors import DataError
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Own:
-    """Five entities of ten observations, of which the last three are raised by 5."""
-    folder = tmp_path / "prepared"
-    (folder / ARRAYS).mkdir(parents=True)
-    generator, noted = np.random.default_rng(0), {}
-    for entity in "abcde":
-        values = generator.normal(size=(10, 20, 2)).astype(np.float32)
-        values[7:] += 5
-        np.save(folder / ARRAYS / f"{entity}.npy", values)
-        observations = [["r", 20 * i, "", ["raised"] if i >= 7 else []] for i in range(10)]
-        noted[entity] = {"observations": observations, "truth": [[140, 200, "raised", []]]}
-    (folder / LABELS).write_text(json.dumps(noted))
-    (folder / ABOUT).write_text(json.dumps({"format": 1, "name": "mine", "length": 20, "variables": ["u", "v"]}))
-    save(contaminate(load(folder), Plan(eta=0.1, shares=(0.4, 0.2, 0.4))), tmp_path / "manifest.json")
-    return Own(folder, tmp_path / "manifest.json")
+    return Own(*own_data(tmp_path))
 
 
 def test_a_manifest_says_what_trains_and_what_is_scored(own: Own) -> None:

@@ -153,3 +153,13 @@ def test_settings_are_combined_and_nested() -> None:
     assert combinations({"a": [1, 2], "b": [3]}) == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
     assert combinations({}) == [{}]
     assert nested("a.b", 1) == {"a": {"b": 1}}
+
+
+def test_the_plan_of_the_guide_can_be_run(tmp_path: Path) -> None:
+    guide = (PLANS.parent / "docs" / "guides" / "benchmark.md").read_text()
+    (tmp_path / "plan.toml").write_text(guide.split("```toml\n")[1].split("```")[0])
+    cells = read(tmp_path / "plan.toml").cells()
+    assert len(cells) == 2 * 3 * (1 + 4)
+    assert {cell.label for cell in cells if cell.network} == {
+        f"small decontaminate={on} head={head}" for on in (True, False) for head in ("tsadc", "paper")
+    }

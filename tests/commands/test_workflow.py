@@ -83,7 +83,10 @@ def test_any_detector_can_be_fitted_by_name(history: tuple[Path, Path], tmp_path
     [
         ("--detector gdnn", "There is no detector 'gdnn'; did you mean `gdn`"),
         ("--detector ridge --preset paper", "A preset is default, the only one here, but got 'paper'."),
-        ("--detector ridge --epochs 3", "ridge has no network to train; leave out --epochs and the settings of `training`."),
+        (
+            "--detector ridge --epochs 3",
+            "ridge has no network to train; leave out --epochs and the settings of `training`.",
+        ),
         ("--detector ridge --set head=paper", "There is no setting `head`"),
     ],
 )

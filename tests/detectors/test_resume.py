@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from networks import TRAINED
 
+from networks import TRAINED
 from tsadc.config import update
 from tsadc.detectors import find
 from tsadc.detectors.residual import ResidualDetector

@@ -17,9 +17,9 @@ window itself and not what the graph makes of it, so that an error belongs to a 
 gradient descent with its own step rule. The network sees asinh(z). The score of a step is the mean square over the
 variables.
 
-Published settings, read in a copy of the authors' code (GAE_DXS_LeakyReLU__XZ.m, for the data set WBC) in a repository of
-others: one hidden layer of 2 units, 100 passes, slope 0.25. Their tables have no windows and their rate belongs to another optimiser: window, rate,
-batch and the embedding of the learnt graph are the default's.
+Published settings, read in a copy of the authors' code (GAE_DXS_LeakyReLU__XZ.m, for the data set WBC) in a repository
+of others: one hidden layer of 2 units, 100 passes, slope 0.25. Their tables have no windows and their rate belongs to
+another optimiser: window, rate, batch and the embedding of the learnt graph are the default's.
 """
 
 from __future__ import annotations

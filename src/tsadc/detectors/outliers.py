@@ -47,6 +47,10 @@ class Outliers(WindowDetector):
         self.estimator_ = self._estimator(seed)
         self.estimator_.fit(rows)
 
+    @property
+    def _usual(self) -> Standard:
+        return self.standard_
+
     def _judge(self, entity: str, features: Floats) -> tuple[float, Floats]:
         u = self.standard_(entity, features)
         rated = getattr(self.estimator_, "score_samples", None)

@@ -1,7 +1,8 @@
 """What the detectors have in common that describe a whole observation by features: its steps all score alike, and a
 variable's contribution is its share in the deviation, the same at every measured step.
 
-An author writes what the features are, what is learnt from those of the training part, and how they are judged."""
+An author writes what the features are, what is learnt from those of the training part, how they are judged, and where
+the usual features of an entity are kept."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from tsadc.detectors.base import Detector, Fitting
 from tsadc.detectors.head.features import Features, affordable, blame
+from tsadc.detectors.head.standard import LEAST_HISTORY, Standard
 from tsadc.detectors.result import Evidence
 from tsadc.series import Floats, Observations
 
@@ -33,11 +35,23 @@ class WindowDetector(Detector, ABC):
     def _judge(self, entity: str, features: Floats) -> tuple[float, Floats]:
         """Score of an observation, and the deviation (>= 0) of each feature."""
 
+    @property
+    @abstractmethod
+    def _usual(self) -> Standard:
+        """What the features of each entity are measured by."""
+
     def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
         self.features_ = self._describe(train)
         chosen = affordable(train, len(self.features_(train.read(0))))
         features = np.stack([self.features_(chosen.read(i)) for i in range(len(chosen))])
         self._learn(features, [chosen.entity(i) for i in range(len(chosen))])
+
+    def _adapt(self, history: Observations) -> None:
+        for mine in history.by_series():
+            if len(mine) >= LEAST_HISTORY:
+                chosen = affordable(history.take(np.asarray(mine)), len(self._usual.center))
+                features = np.stack([self.features_(chosen.read(i)) for i in range(len(chosen))])
+                self._usual.adapt(history.entity(mine[0]), features)
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
         for i in range(len(observations)):

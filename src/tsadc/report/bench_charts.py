@@ -48,8 +48,9 @@ def ranks(summaries: Sequence[Summary], metric: str) -> Html | None:
         "are not independent, so this is a guide and no proof."
     )
     left_out = f" Left out, as not run on all of them: {absent}." if absent else ""
-    scale = element("div", time_axis(ticks), class_="scale")
-    return join(element("p", words + left_out, class_="lead"), element("div", lines, scale, class_="ranks"))
+    scale = element("div", element("div", time_axis(ticks), class_="rail-axis"), class_="scale")
+    wide = f"--bars:{max(7 * len(found.groups), 1)}px"
+    return join(element("p", words + left_out, class_="lead"), element("div", lines, scale, class_="ranks", style=wide))
 
 
 @dataclass(frozen=True)

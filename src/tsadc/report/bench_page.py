@@ -97,7 +97,8 @@ def _verdict(summaries: Sequence[Summary], metric: str) -> Html:
     have = len(columns(summaries))
     if not wins[first]:
         return element("p", element("strong", "Nothing was measured"), ": every cell failed.", class_="verdict")
-    where = "on the only data set" if have == 1 else f"on {wins[first]} of {have} data sets"
+    what = "data sets and splits" if any(one.split for one in summaries) else "data sets"
+    where = "on the only data set" if have == 1 else f"on {wins[first]} of {have} {what}"
     return element("p", element("strong", name(first)), f" has the highest {metric} {where}.", class_="verdict calm")
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tsadc.detectors.store import load
-from tsadc.detectors.views.bands import BandPowers, Config
+from tsadc.detectors.views.bands import BandPowers
 from tsadc.errors import ConfigError, TsadcNotice
 
 LENGTH = 128
@@ -42,7 +42,8 @@ def test_contaminated_training(detector):
     new = waves(12, 5)
     new[4, :, 1] = waves(1, 6, period=6.0)[0, :, 1]
     assert found.decision_function(new).argmax() == 4
-    trusting = BandPowers(length=LENGTH, config=Config(keep=1.0)).fit(np.random.default_rng(0).permutation(history))
+    shuffled = np.random.default_rng(0).permutation(history)
+    trusting = BandPowers(length=LENGTH, config=BandPowers.Config(keep=1.0)).fit(shuffled)
     kept, all_of_it = found.decision_function(new), trusting.decision_function(new)
     assert kept[4] / np.median(kept) > 2 * all_of_it[4] / np.median(all_of_it)
 
@@ -67,7 +68,7 @@ def test_gaps_a_constant_variable_and_a_saved_model(tmp_path):
 
 def test_settings_out_of_range():
     with pytest.raises(ConfigError, match="`neighbours` must be at least 1"):
-        Config(neighbours=0)
+        BandPowers.Config(neighbours=0)
     for wrong in (0.0, 1.1):
         with pytest.raises(ConfigError, match="`keep` must be above 0 and at most 1"):
-            Config(keep=wrong)
+            BandPowers.Config(keep=wrong)

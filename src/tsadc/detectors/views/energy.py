@@ -32,6 +32,10 @@ class LogEnergy(WindowDetector):
     def _learn(self, features: Floats, entities: list[str]) -> None:
         self.standard_ = Standard.fit(features, entities, np.ones(len(features), dtype=bool))
 
+    @property
+    def _usual(self) -> Standard:
+        return self.standard_
+
     def _judge(self, entity: str, features: Floats) -> tuple[float, Floats]:
         deviation = np.abs(self.standard_(entity, features))
         return float(deviation.mean()), deviation

@@ -58,6 +58,10 @@ class Forest(WindowDetector):
         grown = IsolationForest(n_estimators=self.settings.trees, max_samples=min(256, len(u)), random_state=int(seed))
         self.trees_ = as_arrays(grown.fit(u.astype(np.float32)))
 
+    @property
+    def _usual(self) -> Standard:
+        return self.standard_
+
     def _judge(self, entity: str, features: Floats) -> tuple[float, Floats]:
         u = self.standard_(entity, features)
         return follow(self.trees_, u.astype(np.float32)), np.abs(u)

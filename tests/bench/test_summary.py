@@ -1,0 +1,57 @@
+import pytest
+
+from benchmark import failed, record
+from tsadc.bench.summary import columns, complete, rows, summarise, value_of
+from tsadc.errors import DataError
+
+SOME = [
+    record("ridge", "plant", 1, 0.8),
+    record("ridge", "plant", 0, 0.6),
+    failed("ridge", "plant", 2),
+    record("random", "plant", 0, 0.5),
+    record("ridge", "ludb", 0, 0.9, split={"eta": 0.1}),
+    record("ridge", "ludb", 0, 0.7, split={"eta": 0.2}),
+    record("random", "ludb", 0, 0.4, split={"eta": 0.1}),
+    record("tsadc", "mine", 100, 0.9),
+]
+
+
+def test_seeds_are_put_together() -> None:
+    found = {(one.row, one.column): one for one in summarise(SOME)}
+    ridge = found["ridge", "plant"]
+    assert [one["seed"] for one in ridge.records] == [0, 1, 2]
+    assert ridge.mean("auroc") == pytest.approx(0.7)
+    assert ridge.deviation("auroc") == pytest.approx(0.02**0.5)
+    assert len(ridge.fine) == 2
+    assert found["random", "plant"].deviation("auroc") is None
+    assert found["ridge", "ludb eta=0.1"].split == {"eta": 0.1}
+
+
+def test_columns_are_in_the_order_of_data_sets_and_rows_by_their_mean() -> None:
+    every = summarise(SOME)
+    assert columns(every) == ["ludb eta=0.1", "ludb eta=0.2", "plant"]
+    assert rows(every) == ["ridge", "random"]
+    assert rows(summarise([*SOME, record("tsadc", "plant", 0, 0.1)])) == ["tsadc", "ridge", "random"]
+
+
+def test_seeds_for_choosing_stay_apart() -> None:
+    assert [one.column for one in summarise(SOME, choosing=True)] == ["mine"]
+    with pytest.raises(DataError, match="no records of seeds for choosing"):
+        summarise(SOME[:2], choosing=True)
+
+
+def test_splits_of_one_data_set_are_one_case() -> None:
+    cases, names, table = complete(summarise(SOME), "auroc")
+    assert (cases, names) == (["ludb", "plant"], ["ridge"])
+    assert table == [[pytest.approx(0.8)], [pytest.approx(0.7)]]
+
+
+def test_values_of_rows_are_found_too() -> None:
+    assert value_of({"auroc": 0.5}, "auroc") == 0.5
+    assert value_of({"points": {"vus_pr": 0.25}}, "vus_pr") == 0.25
+    assert value_of({"points": None}, "vus_pr") is None
+    assert value_of({"points": {"delay": None}}, "delay") is None
+
+
+def test_labels_name_rows() -> None:
+    assert rows(summarise([record("ridge", "plant", 0, 0.5, label="a name")])) == ["a name"]

@@ -1,0 +1,76 @@
+"""Records of a made-up benchmark, with all that a page can show: splits, failures, hostile names, rows; and data to
+make some from."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tsadc.data.contaminate import Plan, contaminate
+from tsadc.data.manifest import save
+from tsadc.data.prepared import ABOUT, ARRAYS, LABELS, load
+
+HOSTILE = "<script>alert('x')</script>"
+MACHINE = {"processor": "a processor", "cores": 2, "memory": 2**31, "system": "Linux x86_64"}
+
+
+def record(detector: str, data: str, seed: int, auroc: float, **more: Any) -> dict[str, Any]:
+    return {
+        "data": data,
+        "detector": detector,
+        "preset": "default",
+        "overrides": {},
+        "seed": seed,
+        "settings": {"training": {}} if detector == "tsadc" else {},
+        "tsadc": "1.2.3",
+        "commit": "abc",
+        "versions": {"python": "3.11"},
+        "machine": MACHINE,
+        "made": f"2026-01-0{seed + 1}T00:00:00+00:00",
+        "auroc": auroc,
+        "ap": auroc / 2,
+        "points": {"delay": 3.0},
+        "fit_seconds": 2.0,
+        "score_seconds": 0.003,
+        "peak_bytes": 2**28,
+    } | more
+
+
+def failed(detector: str, data: str, seed: int, **error: str) -> dict[str, Any]:
+    kept = ("data", "detector", "preset", "overrides", "seed", "settings", "tsadc", "commit", "versions")
+    whole = record(detector, data, seed, 0.0)
+    told = {"type": "MemoryError", "message": "", "where": ""} | error
+    return {name: whole[name] for name in kept} | {"error": told}
+
+
+def records() -> list[dict[str, Any]]:
+    """tsadc is best everywhere, ridge is second, the hostile one third; random failed on ludb."""
+    out = []
+    for seed in (0, 1):
+        for eta in (0.0, 0.2):
+            split = {"split": {"eta": eta}}
+            out.append(record("tsadc", "plant", seed, 0.9 - eta / 10 + seed / 100, **split))
+            out.append(record("ridge", "plant", seed, 0.8 - eta + seed / 100, **split))
+            out.append(record("pca", "plant", seed, 0.5 + seed / 100, label=HOSTILE, **split))
+        out.append(record("tsadc", "ludb", seed, 0.95))
+        out.append(record("ridge", "ludb", seed, 0.85))
+        out.append(record("pca", "ludb", seed, 0.6, label=HOSTILE))
+    return [*out, failed("random", "ludb", 0, message="<b>too much", where="x.py:3")]
+
+
+def own_data(place: Path) -> tuple[Path, Path]:
+    """A prepared folder and a manifest: five entities of ten observations, of which the last three are raised by 5."""
+    folder, manifest = place / "prepared", place / "manifest.json"
+    (folder / ARRAYS).mkdir(parents=True)
+    generator, noted = np.random.default_rng(0), {}
+    for entity in "abcde":
+        values = generator.normal(size=(10, 20, 2)).astype(np.float32)
+        values[7:] += 5
+        np.save(folder / ARRAYS / f"{entity}.npy", values)
+        observations = [["r", 20 * i, "", ["raised"] if i >= 7 else []] for i in range(10)]
+        noted[entity] = {"observations": observations, "truth": [[140, 200, "raised", []]]}
+    (folder / LABELS).write_text(json.dumps(noted))
+    (folder / ABOUT).write_text(json.dumps({"format": 1, "name": "mine", "length": 20, "variables": ["u", "v"]}))
+    save(contaminate(load(folder), Plan(eta=0.1, shares=(0.4, 0.2, 0.4))), manifest)
+    return folder, manifest

@@ -1,0 +1,46 @@
+import base64
+import re
+
+from benchmark import HOSTILE, records
+from tsadc.bench.formats import comma_separated
+from tsadc.bench.summary import summarise
+from tsadc.report.bench_tables import failures, listing, matrix, provenance
+
+
+def lines(text: str) -> list[str]:
+    return [re.sub(r"<[^>]*>", "|", line) for line in re.findall(r"<tr.*?</tr>", text, re.DOTALL)]
+
+
+def test_the_best_of_each_data_set_is_bold() -> None:
+    text = matrix(summarise(records()), "auroc")
+    assert re.findall(r"<strong>([\d.]+)<", text) == ["0.950", "0.905", "0.885"]
+    assert "\N{PLUS-MINUS SIGN}0.007" in text
+    assert "failed" in lines(text)[-1]
+    assert "<strong>" not in matrix(summarise(records()), "delay")
+
+
+def test_every_result_is_listed_and_downloaded() -> None:
+    some = summarise(records())
+    text = listing(some, ["auroc", "delay"])
+    assert len(lines(text)) == 1 + len(some)
+    assert 'data-filter="plant eta=0.2 ridge"' in text
+    (data,) = re.findall(r"base64,([^\"]*)", text)
+    assert base64.b64decode(data).decode() == comma_separated(some, ["auroc", "delay"])
+    assert "256" in next(line for line in lines(text) if "plant eta=0.2" in line)  # MiB
+
+
+def test_failures_say_why_and_names_are_harmless() -> None:
+    text = failures(records())
+    assert text is not None
+    assert "MemoryError: &lt;b&gt;too much" in text
+    assert failures(records()[:-1]) is None
+    assert HOSTILE not in matrix(summarise(records()), "auroc") + listing(summarise(records()), ["auroc"])
+
+
+def test_provenance_names_what_made_the_numbers() -> None:
+    text = provenance(records(), "a note")
+    for words in ("tsadc 1.2.3 at commit abc", "python 3.11", "a processor, 2 cores, 2 GiB", "of seeds 0, 1", "a note"):
+        assert words in text
+    assert "2026-01-01T00:00:00+00:00 to 2026-01-02T00:00:00+00:00" in text
+    old = [{name: value for name, value in one.items() if name not in ("machine", "made")} for one in records()]
+    assert provenance(old, "").count("not recorded") == 2
