@@ -4,7 +4,7 @@ READY := $(VENV)/.ready
 # Real data for the tests that need some; they skip where it is absent.
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: demo test check format clean bench-quality bench-speed bench-detectors
+.PHONY: demo test check format clean bench-quality bench-studies bench-speed bench-detectors results
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -29,7 +29,21 @@ bench-speed: $(READY)
 # Resumes where it was interrupted.
 bench-quality: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/quality.toml --out benchmarks/results/quality --jobs 2
-	$(VENV)/bin/tsadc bench table benchmarks/results/quality --into docs/results.md
+	$(MAKE) results
+
+# The parts of plans/ablation.toml and plans/contamination.toml that docs/results.md shows.
+bench-studies: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/ablation.toml --out benchmarks/results/ablation --jobs 2
+	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/contamination.toml --out benchmarks/results/contamination --jobs 2
+	$(MAKE) results
+
+# The tables of the documents, from the records alone.
+results: $(READY)
+	$(VENV)/bin/tsadc bench table benchmarks/results/quality --into docs/results.md > /dev/null
+	$(VENV)/bin/tsadc bench table benchmarks/results/ablation --brief --into docs/results.md > /dev/null
+	$(VENV)/bin/tsadc bench table benchmarks/results/contamination --brief --into docs/results.md > /dev/null
+	$(VENV)/bin/python benchmarks/detectors.py --table > /dev/null
+	$(VENV)/bin/python benchmarks/speed_report.py > /dev/null
 
 # Resumes where it was interrupted.
 bench-detectors: $(READY)

@@ -28,7 +28,7 @@ info    WHAT... --length=None --preset=default --time=None --entity=None --every
 data list
 data prepare NAME --raw --out --set=None... --skip-bad=False
 bench run PLAN --out --jobs=1 --only=None... --seeds=None --dry-run=False --again=False --retry=False --raw=None
-bench table FOLDER --format=markdown --into=None --choosing=False
+bench table FOLDER --format=markdown --into=None --brief=False --choosing=False
 bench report FOLDER --out --choosing=False
 """
 

@@ -287,12 +287,13 @@ def bench_table(
     folder: Records,
     format_: Annotated[str, typer.Option("--format", help="markdown, csv or latex.")] = "markdown",
     into: Annotated[Path | None, typer.Option(help="Also put it into this file, between the folder's marks.")] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Markdown without kinds, parts and details.")] = False,
     choosing: Choosing = False,
 ) -> None:
     """The records as a table."""
     from tsadc.commands.bench import table
 
-    print(table(folder, format_, choosing=choosing, into=into))
+    print(table(folder, format_, choosing=choosing, into=into, brief=brief))
 
 
 @bench_app.command("report")

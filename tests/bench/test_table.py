@@ -134,3 +134,17 @@ def test_a_document_without_markers_gets_them_at_its_end(tmp_path: Path) -> None
     document.write_text(f"# Results\n{BEGIN}\n")
     with pytest.raises(DataError, match="without <!-- quality: end --> after it"):
         insert(document, "| a |")
+
+
+def test_briefly_there_are_the_measures_and_the_seeds_alone() -> None:
+    records = [
+        record("ridge", "plant", 0, 0.7, kinds={"spike": {"auroc": 1.0}, "stuck": {"auroc": 0.5}}),
+        record("ridge", "plant", 1, 0.8, kinds={"spike": {"auroc": 1.0}, "stuck": {"auroc": 0.5}}),
+        record("random", "plant", 0, 0.5, kinds={"spike": {"auroc": 1.0}, "stuck": {"auroc": 0.5}}),
+    ]
+    whole, brief = markdown(records), markdown(records, brief=True)
+    assert brief.endswith("Seeds: plant: 0 or 0 1.")
+    shared = brief.removesuffix("\n\nSeeds: plant: 0 or 0 1.")
+    assert whole.startswith(shared)
+    assert "spike" in whole
+    assert "spike" not in brief

@@ -17,8 +17,11 @@ Grid = Mapping[tuple[str, str], Sequence[Record]]  # (row, column) -> its record
 ALWAYS = ("auroc", "ap", "f1")
 
 
-def markdown(records: Sequence[Record], choosing: bool = False, metrics: Sequence[str] = ()) -> str:
-    """The tables of the seeds for reporting, or of those for choosing; `metrics` are shown beside AUROC, AP and F1."""
+def markdown(
+    records: Sequence[Record], choosing: bool = False, metrics: Sequence[str] = (), brief: bool = False
+) -> str:
+    """The tables of the seeds for reporting, or of those for choosing; `metrics` are shown beside AUROC, AP and F1.
+    `brief` leaves out kinds, parts and details."""
     grid = {(one.row, one.column): one.records for one in summarise(records, choosing)}
     parts = [
         _preface([one for some in grid.values() for one in some]),
@@ -26,9 +29,7 @@ def markdown(records: Sequence[Record], choosing: bool = False, metrics: Sequenc
         _ranked("AP (average precision)", "ap", 1, grid),
         _thresholds(grid),
         *(_plain(metric, grid) for metric in metrics if metric not in ALWAYS),
-        _halves(grid),
-        _kinds(grid),
-        _details(grid),
+        *([_seeds(grid)] if brief else [_halves(grid), _kinds(grid), _details(grid)]),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -134,6 +135,15 @@ def _f1(some: Sequence[Record]) -> str:
     f1, everything = _mean([one["f1"] for one in fine]), _mean([one["all_positive_f1"] for one in fine])
     text = _number(f1)
     return (f"**{text}**" if f1 is not None and everything is not None and f1 > everything else text) + _failures(some)
+
+
+def _seeds(grid: Grid) -> str:
+    """Which seeds are behind each column; several where rows differ."""
+    found: dict[str, list[str]] = {}
+    for column in columns(grid):
+        rows_of = [some for (_, own), some in grid.items() if own == column]
+        found[column] = sorted({" ".join(str(one["seed"]) for one in some) for some in rows_of})
+    return "Seeds: " + "; ".join(f"{column}: {' or '.join(seeds)}" for column, seeds in found.items()) + "."
 
 
 def _halves(grid: Grid) -> str:

@@ -180,13 +180,13 @@ def _traits(cell: Cell) -> dict[str, set[str]]:
     return {"data": {cell.data}, "detector": names, "preset": {cell.preset}, "seed": {str(cell.seed)}, **head, **split}
 
 
-def table(out: Path, form: str, *, choosing: bool, into: Path | None) -> str:
+def table(out: Path, form: str, *, choosing: bool, into: Path | None, brief: bool = False) -> str:
     """The records of a folder as a table; with `into` it goes between the marks that bear the folder's name there."""
     records, (_, _, metrics) = load(out), about(out)
     if form not in FORMS:
         raise ConfigError(f"--format takes {', '.join(FORMS)}, but got {form!r}.")
     if form == "markdown":
-        text = markdown(records, choosing, metrics)
+        text = markdown(records, choosing, metrics, brief)
     else:
         made = formats.comma_separated if form == "csv" else formats.latex
         text = made(summarise(records, choosing), metrics).rstrip()
