@@ -46,7 +46,7 @@ def test_causal_trains_on_train_parts_and_scores_test_parts(smd: Path) -> None:
     assert task.answers.labels.tolist() == [False, True, True, True, False, True, False, True, False, True]
     assert task.answers.entities == tuple(name for name in MACHINES for _ in range(2))
     np.testing.assert_array_equal(
-        task.answers.parts["2 machines not chosen on"], np.isin(task.answers.entities, [MACHINES[1], MACHINES[3]])
+        task.answers.parts["1 machines never chosen on"], np.isin(task.answers.entities, [MACHINES[1]])
     )
 
 
@@ -123,7 +123,12 @@ def test_the_prevalence_of_smd(shared_data: Path) -> None:
     found = draw("smd-causal", shared_data, 0).answers
     assert len(set(found.entities)) == 19
     assert found.labels.mean() == pytest.approx(0.359, abs=5e-4)
-    assert len(set(np.array(found.entities)[found.parts["9 machines not chosen on"]])) == 9
+    clean = set(np.array(found.entities)[found.parts["5 machines never chosen on"]])
+    assert len(clean) == 5
+    for name in ("smd-causal", "smd-audit", "smd-unseen"):
+        for seed in PROTOCOLS[name].choose:
+            assert not clean & set(draw(name, shared_data, seed).answers.entities)
+    assert clean == set(draw("smd-unseen", shared_data, 1).answers.entities)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 100, 101])
