@@ -251,6 +251,9 @@ def prepare(
     say(prepare_to(name, raw, out, set_ or [], skip_bad=skip_bad))
 
 
+Raw = Annotated[Path | None, typer.Option(help="The folder with data sets. (default: TSADC_DATA)", readable=False)]
+
+
 @bench_app.command("run")
 def bench_run(
     plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.", readable=False)],
@@ -264,17 +267,14 @@ def bench_run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run, and how long.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Run also what is done.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Run also what failed.")] = False,
-    raw: Annotated[
-        Path | None, typer.Option(help="The folder with data sets. (default: TSADC_DATA)", readable=False)
-    ] = None,
+    raw: Raw = None,
 ) -> None:
     """Run what of a plan is not done yet; the same command goes on after an interruption."""
     # Before torch is loaded: processes beside each other must not share their cores by threads.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from tsadc.commands.bench import Asked, run
 
-    place = raw or Path(os.environ.get("TSADC_DATA") or ".")
-    asked = Asked(plan, out, place, jobs, tuple(only or ()), seeds, dry_run, again, retry)
+    asked = Asked(plan, out, _raw(raw), jobs, tuple(only or ()), seeds, dry_run, again, retry)
     raise typer.Exit(run(asked))
 
 
@@ -307,6 +307,40 @@ def bench_report(
     from tsadc.commands.console import say
 
     say(report(folder, out, choosing=choosing))
+
+
+@bench_app.command("impurity")
+def bench_impurity(
+    out: Annotated[Path, typer.Option(help="The record to write, a JSON file.")],
+    draws: Annotated[int, typer.Option(help="Masks of the whole training part.", min=2)] = 50,
+    seed: Annotated[int, typer.Option(help="Of the data and the masks.", min=0)] = 0,
+    into: Annotated[Path | None, typer.Option(help="Also put the table into this file.")] = None,
+    raw: Raw = None,
+) -> None:
+    """How much of what is anomalous the masks of training leave, beside the paper's formula."""
+    from tsadc.commands.studies import impurity_to
+
+    print(impurity_to(out, _raw(raw), seed=seed, draws=draws, into=into))
+
+
+@bench_app.command("approximation")
+def bench_approximation(
+    data: Annotated[str, typer.Argument(help="The data set, as plans name it.")],
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")],
+    record: Annotated[Path | None, typer.Option(help="Where to keep the numbers, a JSON file.")] = None,
+    preset: Annotated[str, typer.Option(help="default, paper or tiny.")] = "default",
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting, as a.b=value.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the data and the training.", min=0)] = 0,
+    raw: Raw = None,
+) -> None:
+    """A normal and an anomalous observation beside what both modules make of them, as a page."""
+    from tsadc.commands.studies import Pictured, approximation_to
+
+    print(approximation_to(Pictured(data, out, _raw(raw), record, preset, set_ or [], seed)))
+
+
+def _raw(given: Path | None) -> Path:
+    return given or Path(os.environ.get("TSADC_DATA") or ".")
 
 
 def _read(data: list[Path], options: Options) -> tuple[Series, ...]:

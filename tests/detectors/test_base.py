@@ -81,7 +81,7 @@ def test_the_threshold_is_a_quantile_of_unlabelled_scores(rows, contamination):
     detector = Largest(length=8, contamination=contamination).fit(noise(rows))
     scores = [e.score for e in detector._score(detector.validation_)]
     if len(scores) * contamination < 2:
-        scores += detector.decision_scores_.tolist()
+        scores = detector.decision_scores_.tolist()  # those set aside are among them
     ordered = sorted(scores)
     place = (1 - contamination) * (len(ordered) - 1)
     below = int(place)
@@ -151,6 +151,27 @@ def test_alarms_per_day_are_refused_before_training_where_there_are_no_days():
 def test_a_contamination_for_what_needs_a_number_before_there_are_scores():
     assert Common().assumed_contamination == 0.1
     assert Common(contamination=0.3).assumed_contamination == 0.3
+
+
+class Number(Largest):
+    """Scores an observation by its number in the history."""
+
+    def _score(self, observations):
+        for i, found in enumerate(super()._score(observations)):
+            number = float(observations.places[i].start // observations.length)
+            yield Evidence(number, {"size": number}, found.steps, found.contributions, found.causes)
+
+
+def test_what_is_set_aside_counts_once_in_the_threshold():
+    detector = Number(length=8, contamination=0.1).fit(noise(160))
+    assert len(detector.validation_scores_) == 4
+    assert sorted(detector.decision_scores_) == list(range(20))
+    assert detector.threshold_ == pytest.approx(17.1)  # the place 0.9 * 19 of 0 to 19
+    detector.set_threshold(contamination=0.2)
+    assert detector.threshold_ == pytest.approx(15.2)
+    # Of validation data of its own, all 4 are further observations: 0, 0, 1, 1, ..., 3, 3, 4, ..., 19.
+    detector = Number(length=8, contamination=0.1).fit(noise(160), validation=noise(32, 1))
+    assert detector.threshold_ == pytest.approx(0.9 * 23 - 4)
 
 
 def test_validation_data_of_ones_own():

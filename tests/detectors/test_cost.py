@@ -1,33 +1,92 @@
-"""The estimate before a fit: grows with the work, and is of the right size."""
-
-import time
+"""The estimate before a fit: grows with the work, and is of the right size. What is timed here counts operations or the
+looks at a clock: no machine is too busy for that."""
 
 import numpy as np
+import pytest
+import torch
+from torch import nn
 
-from tsadc.detectors.tsadc.cost import estimate
+from tsadc.detectors.tsadc.cost import COPIES, _kept, estimate
 from tsadc.detectors.tsadc.detector import TSADC, Config
+from tsadc.nn.operations import Operations
 
 
-def with_epochs(epochs: int) -> Config:
+def with_training(**training: object) -> Config:
     return Config.with_settings(
         length=40,
         decontaminator={"channels": 8, "blocks": 1, "state": 4},
         dependencies={"features": 8, "state": 4},
-        training={"epochs": epochs},
+        training=training,
     )
 
 
-def test_more_of_everything_costs_more() -> None:
-    few, many = estimate(100, 3, with_epochs(2)), estimate(10_000, 3, with_epochs(20))
-    assert few.memory > 0
-    assert many.seconds > 20 * few.seconds
+class Looks:
+    """Every look takes a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+def test_seconds_by_hand() -> None:
+    # A batch of 16 takes a second, and so does a score. Of 100 observations 20 validate, which takes a third.
+    found = estimate(100, 3, with_training(epochs=2, batch=16), Looks())
+    assert found.seconds == pytest.approx(2 * (80 + 20 / 3) / 16 + 100)
+    # Of 6 observations 5 are trained on, as one batch.
+    assert estimate(6, 3, with_training(epochs=3, batch=16), Looks()).seconds == pytest.approx(3 * (5 + 1 / 3) / 5 + 6)
 
 
 def test_it_is_of_the_right_size() -> None:
-    """Within a factor of five either way: the machine is noisy, and short runs have overheads of their own."""
-    values = np.random.default_rng(0).normal(size=(4000, 3))
-    config = with_epochs(3)
-    expected = estimate(100, 3, config).seconds
-    started = time.perf_counter()
-    TSADC(config=config).fit(values)
-    assert 0.2 < (time.perf_counter() - started) / expected < 5
+    values = np.random.default_rng(0).normal(size=(1200, 3))
+    config = with_training(epochs=2)
+    with Operations() as done:
+        expected = estimate(30, 3, config, lambda done=done: done.flops).seconds
+    with Operations() as done:
+        TSADC(config=config).fit(values)
+    assert 0.6 < done.flops / expected < 1.2
+
+
+class Growth(nn.Module):
+    """What the product keeps are its factors, and of the exponential its result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rate = nn.Parameter(torch.ones(50))
+
+    def losses(self, drawn: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"growth": (drawn["x"] * self.rate).exp().sum(1)}
+
+
+def test_what_a_micro_batch_keeps_by_hand() -> None:
+    # 4 bytes for each of 3 x 50 cells of the exponential, and the storage of x, of which the 3 are a view.
+    assert _kept(Growth(), {"x": torch.zeros(7, 50)}, 3) == 4 * 50 * (3 + 7)
+
+
+def test_memory_is_that_of_a_micro_batch_whatever_was_held_before() -> None:
+    def memory(**training: object) -> int:
+        return estimate(100, 3, with_training(batch=32, **training), Looks()).memory
+
+    first = memory()
+    np.ones(2**25).sum()  # 256 MB
+    assert memory() == first
+    # By itself training makes two micro-batches of a batch, one after the other on one thread.
+    assert memory(micro_batch=16) == first
+    assert first < memory(micro_batch=32) < 2 * first
+    weights = sum(one.numel() * one.element_size() for one in TSADC(config=with_training())._build(3).parameters())
+    kept = [memory(micro_batch=size) - COPIES * weights for size in (8, 16, 32)]
+    # What an observation keeps, over and over, beside what all of them share.
+    assert (kept[2] - kept[1]) / (kept[1] - kept[0]) == pytest.approx(2, rel=0.01)
+
+
+def test_more_threads_hold_more_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def memory(threads: int, batch: int) -> int:
+        monkeypatch.setattr("tsadc.detectors.tsadc.cost.available", lambda: threads)
+        return estimate(100, 3, with_training(batch=batch, micro_batch=16), Looks()).memory
+
+    one, two, three = (memory(threads, 32) for threads in (1, 2, 3))
+    assert two - one > 0
+    assert three == two  # there are two micro-batches
+    assert memory(1, 16) == memory(2, 16)

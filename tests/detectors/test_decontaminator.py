@@ -1,10 +1,12 @@
 import dataclasses
+import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from tsadc.detectors.tsadc.decontaminator import Decontaminator, StepEmbedding
+from tsadc.detectors.tsadc.decontaminator import Decontaminator, StepEmbedding, masks_drawn
 from tsadc.errors import ConfigError
 from tsadc.nn.cells import cell_mean
 from tsadc.nn.diffusion import Diffusion
@@ -269,3 +271,11 @@ def test_cell_mean_does_not_see_what_is_not_a_cell():
 def test_settings_out_of_range(name, value):
     with pytest.raises(ConfigError, match=f"`{name}` must be"):
         dataclasses.replace(Decontaminator.Config(), **{name: value})
+
+
+def test_masks_are_drawn_anew_each_time_and_the_same_by_seed() -> None:
+    first, second = itertools.islice(masks_drawn("RandBM", (5, 3, 20), 0.25, seed=1), 2)
+    assert first.shape == (5, 3, 20)
+    assert ((~first).sum(axis=-1) == 5).all()
+    assert (first != second).any()
+    np.testing.assert_array_equal(first, next(masks_drawn("RandBM", (5, 3, 20), 0.25, seed=1)))

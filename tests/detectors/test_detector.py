@@ -6,8 +6,10 @@ import torch
 
 from tsadc.config import update
 from tsadc.data.plant import Plant
+from tsadc.detectors.residual import ResidualConfig
 from tsadc.detectors.store import load
 from tsadc.detectors.tsadc.detector import TSADC, Config
+from tsadc.detectors.tsadc.scoring import VIEWS
 from tsadc.errors import ConfigError, ModelFileError
 from tsadc.nn.masks import masked_length
 from tsadc.series import Series
@@ -43,6 +45,14 @@ def small_paper(**settings: object) -> Config:
 
 def weights(detector: TSADC) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in detector._state().items()}
+
+
+def test_the_documentation_explains_every_setting_of_its_own():
+    own = [one for one in dataclasses.fields(Config) if one.default is not dataclasses.MISSING]
+    inherited = {one.name for one in dataclasses.fields(ResidualConfig)}
+    names = [one.name for one in own if one.name not in inherited]
+    assert names == ["hidden", "decontaminate", "squash", "joint"]
+    assert [name for name in names if f"`{name}`" not in (Config.__doc__ or "")] == []
 
 
 class Killed(Exception):
@@ -259,3 +269,22 @@ def test_a_changed_cell_changes_nothing_that_came_from_other_observations(uninte
     touched = before.observations.index[0]
     assert after.observations["score"][touched] > before.observations["score"][touched] + 1
     np.testing.assert_array_equal(after.observations["score"].drop(touched), before.observations["score"].drop(touched))
+
+
+def test_an_approximation_is_in_the_units_of_the_data(new, history) -> None:
+    """With one mask, cells outside of it come back as they were, at the offsets and gains of each entity."""
+    detector = TSADC(config=tiny(1, length=LENGTH, scoring={"masks": 0})).fit(history)
+    found = list(detector.approximate(new))
+    assert len(found) == 20
+    x = np.concatenate([one.values.reshape(-1, LENGTH, 4).transpose(0, 2, 1) for one in new])
+    for one, values in zip(found, x, strict=True):
+        shown = ~one.hidden & np.isfinite(values)
+        np.testing.assert_allclose(one.decontaminated[shown], values[shown], rtol=1e-4, atol=1e-3)
+        assert (one.hidden.sum(axis=1) == masked_length(0.2, LENGTH)).all()
+        assert np.isfinite(one.decontaminated).all()
+    # The residual that scoring has is the same thing in z units.
+    z = detector.scaler_("unit-1", x[0].T)
+    expected = np.abs(z - detector.scaler_("unit-1", found[0].reconstruction.T)).T
+    with torch.no_grad():
+        residuals = detector._examine(VIEWS)(z.T).residuals
+    np.testing.assert_allclose(residuals[1], expected, rtol=1e-3, atol=1e-4)

@@ -75,6 +75,15 @@ def test_gaps_a_constant_variable_and_a_saved_model(history, tmp_path):
     assert load(tmp_path / "model").decision_function(new).tobytes() == scores.tobytes()
 
 
+def test_what_is_missing_turns_no_direction(history, detector):
+    gaps = np.where(np.random.default_rng(5).random(history.shape) < 0.3, np.nan, history)
+    found = PrincipalComponents(length=LENGTH, contamination=0.05).fit(gaps)
+    assert found.components_.shape == detector.components_.shape
+    # Cosines of the angles between the two planes.
+    cosines = np.linalg.svd(found.components_ @ detector.components_.T)[1]
+    assert cosines.min() > 0.995
+
+
 def test_something_is_always_left_over():
     values = np.random.default_rng(3).normal(size=(400, 1)) @ np.array([[1.0, 2.0]])
     detector = PrincipalComponents(length=LENGTH, config=Config(explained=0.999999)).fit(values)

@@ -10,7 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from tsadc.config import update
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.detectors import residual
+from tsadc.detectors.base import Scored
+from tsadc.detectors.head import features
+from tsadc.detectors.residual import (
+    Examined,
+    ResidualConfig,
+    ResidualDetector,
+    plainly,
+    reconstructing,
+    some,
+    step_means,
+)
 from tsadc.errors import ConfigError
 from tsadc.nn.train import Training
 from tsadc.series import Floats, Observations
@@ -35,6 +46,8 @@ class Level(nn.Module):
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
+    presets: ClassVar[tuple[str, ...]] = ("published",)
+
     training: Training = field(default_factory=lambda: Training(epochs=3, batch=8, learning_rate=0.1))
 
     @classmethod
@@ -95,6 +108,31 @@ def test_the_methods_own_steps_are_pooled_by_their_mean():
     assert Examined((np.zeros((2, 3)),), steps=steps).own.tolist() == [1.0, 4.0]
     cells = np.array([[1.0, np.nan, 3.0], [2.0, np.nan, np.nan]])
     assert Examined((cells,)).own.tolist() == [2.5, 9.0]
+    np.testing.assert_array_equal(step_means(cells), [1.5, np.nan, 3.0])
+
+
+class Kinds(Levels):
+    def _names(self) -> tuple[str, ...]:
+        return ("first", "second")
+
+
+def test_each_kind_has_its_own_score_and_the_larger_part_is_to_blame():
+    detector = Kinds(length=LENGTH, config=update(Config(), {"head": "paper"}))
+    z = np.array([[1.0, np.nan, 3.0], [2.0, np.nan, np.nan]])
+    parts = (np.array([2.0, np.nan, 4.0]), np.array([0.0, np.nan, 10.0]))
+    cells = (np.full((2, 3), 0.5), np.array([[0.25, 0.0, np.nan], [1.0, 0.0, 0.0]]))
+    found = Examined((np.abs(z), np.abs(z)), None, parts[0] + parts[1], parts, cells)
+    evidence = detector._pooled(z, found)
+    assert evidence.views == {"first": 3.0, "second": 5.0}
+    assert evidence.score == 8.0
+    assert evidence.causes.tolist() == [1, 1, 1]
+    np.testing.assert_array_equal(evidence.contributions, [[0.75, np.nan, 0.5], [1.5, np.nan, np.nan]])
+    other = detector._pooled(z, Examined((np.abs(z), np.abs(z)), None, parts[0] + parts[1], parts[::-1], cells))
+    assert other.causes.tolist() == [0, 0, 0]
+    # A method that does not tell its kinds apart.
+    plain = detector._pooled(z, Examined((np.abs(z), np.abs(z))))
+    assert plain.views == {"first": 5.75, "second": 5.75}
+    np.testing.assert_array_equal(plain.contributions, 2 * np.abs(z))
 
 
 def test_a_wild_value_has_a_finite_score_by_the_papers_pooling():
@@ -130,6 +168,16 @@ def test_the_network_learns_from_the_ordinary_part_alone():
     assert detector.settled_.sum() == 40
 
 
+def test_progress_ends_with_the_observations_that_the_head_looks_at(monkeypatch):
+    monkeypatch.setattr(features, "MOST_OBSERVATIONS", 10)
+    seen: list[Scored] = []
+    detector = Levels(length=LENGTH).fit(history(), progress=lambda now: seen.append(now))
+    told = [(one.done, one.total) for one in seen if isinstance(one, Scored)]
+    # Of 32 observations and of the 8 that were set aside; then all 40 are scored.
+    assert told == [*((i, 18) for i in range(1, 19)), *((i, 40) for i in range(1, 41))]
+    assert len(detector.decision_scores_) == 40
+
+
 def test_presets_and_settings():
     assert Config.preset("published").training.epochs == 7
     assert Config.preset("default") == Config()
@@ -137,6 +185,40 @@ def test_presets_and_settings():
         Config.preset("large")
     with pytest.raises(ConfigError, match="`selected` must be above 0 and at most 1"):
         update(Config(), {"selected": 0})
+    with pytest.raises(ConfigError, match="A preset is default, the only one here, but got 'published'"):
+        ResidualConfig.preset("published")
+
+
+def test_a_plain_training_is_what_is_known_and_nothing_else():
+    made = Training(**plainly(epochs=3, batch=2, learning_rate=0.5, patience=4))
+    assert made == Training(3, 2, None, 0.5, None, 0.0, 0, 4, 0.0, 0.0)
+
+
+def test_what_a_network_reconstructs_is_compared_where_it_was_measured():
+    z = np.array([[1.0, np.nan, -3.0], [0.0, 200.0, 5.0]], dtype=np.float32)
+    seen: list[Tensor] = []
+
+    def half(x: Tensor) -> Tensor:
+        seen.append(x)
+        return x / 2
+
+    found = reconstructing(half)(z)
+    np.testing.assert_allclose(seen[0].numpy(), [np.arcsinh(np.nan_to_num(z))], rtol=1e-6)
+    expected = np.sinh(np.arcsinh(np.nan_to_num(z)) / 2)
+    np.testing.assert_allclose(found.expected, expected, rtol=1e-5)
+    np.testing.assert_allclose(found.residuals[0], np.abs(z - expected), rtol=1e-5)
+
+
+def test_what_is_usual_is_learnt_from_a_bounded_number_of_cells(monkeypatch):
+    every, _, _ = Levels(length=LENGTH).examine(history(40))
+    parts = (every.take(range(30)), every.take(range(30, 40)))
+    chosen = some(parts, 4)
+    assert [i for _, i in chosen] == [0, 10, 19, 29, 0, 3, 6, 9]
+    assert [part is parts[1] for part, _ in chosen] == [False] * 4 + [True] * 4
+    monkeypatch.setattr(residual, "MOST_CELLS", 5 * LENGTH * VARIABLES)
+    assert [i for _, i in some(parts, 4)] == [0, 29, 0, 9]
+    monkeypatch.setattr(residual, "MOST_CELLS", 1)
+    assert [i for _, i in some(parts, 4)] == [0, 0]
 
 
 def test_what_matters_after_training_only_leaves_a_checkpoint_usable(tmp_path) -> None:

@@ -195,3 +195,24 @@ def test_without_the_imputation_only_gaps_are_told():
 def test_settings_out_of_range(settings, expected):
     with pytest.raises(ConfigError, match=expected):
         Config(**settings)
+
+
+def test_an_approximation_tells_hidden_cells_and_leaves_the_others() -> None:
+    """One window of 4 steps: under it what mask number 0 says, beside it the observation; both from what was seen."""
+    network = Stub("BoM")
+    examiner = Examiner(network, Config(masks=0), VIEWS, variables=VARIABLES, length=LENGTH, seed=3)
+    z = observation(gaps=0.0)
+    z[1, 0] = 2.0
+    found = examiner.approximate(z)
+    assert found.hidden.sum(axis=1).tolist() == [4] * VARIABLES
+    assert (found.decontaminated[found.hidden] == 0).all()
+    np.testing.assert_array_equal(found.decontaminated[~found.hidden], z[~found.hidden])
+    np.testing.assert_allclose(found.reconstruction, z + 0.25)
+
+
+def test_an_approximation_tells_what_was_not_measured() -> None:
+    examiner = Examiner(Stub(), Config(masks=4), VIEWS, variables=VARIABLES, length=LENGTH, seed=3)
+    found = examiner.approximate(observation())
+    assert found.hidden.all()
+    assert np.isfinite(found.decontaminated).all()
+    assert np.isfinite(found.reconstruction).all()

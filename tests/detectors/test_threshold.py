@@ -27,8 +27,8 @@ from tsadc.detectors.threshold import (
 from tsadc.errors import ConfigError
 from tsadc.series import Clock
 
-# Kept in its upper quarter are 7 and 8, on average 1.5 above the quartile 6.
-LADDER = np.arange(9.0)
+# Kept in its upper quarter are 6 and 7, on average 1.5 above the quartile 5. One is negative: no logarithms.
+LADDER = np.arange(-1.0, 8.0)
 MINUTES = Clock(0, 60 * 10**9, dated=True)
 NONE = Contamination(0.0, 0.0, 0.0, False)
 Config = Threshold.Config
@@ -47,28 +47,51 @@ def pick(config: Threshold.Config, contamination: Contamination = NONE, clock: C
 
 def test_shares_of_normal_scores_by_hand():
     normal = Normal(LADDER, 0.0)
-    assert [normal.above(score) for score in (-9, 0, 2, 2.5, 6)] == [1, 1, 0.75, 0.6875, 0.25]
-    assert normal.above(7.5) == pytest.approx(0.25 / math.e)
-    assert normal.above(6 + 1.5 * math.log(250)) == pytest.approx(0.001)
-    assert [normal.at(share) for share in (1, 0.75, 0.5, 0.25)] == [0, 2, 4, 6]
-    assert normal.at(0.25 / math.e) == pytest.approx(7.5)
+    assert [normal.above(score) for score in (-9, -1, 1, 1.5, 5)] == [1, 1, 0.75, 0.6875, 0.25]
+    assert normal.above(6.5) == pytest.approx(0.25 / math.e)
+    assert normal.above(5 + 1.5 * math.log(250)) == pytest.approx(0.001)
+    assert [normal.at(share) for share in (1, 0.75, 0.5, 0.25)] == [-1, 1, 3, 5]
+    assert normal.at(0.25 / math.e) == pytest.approx(6.5)
 
 
 def test_positive_scores_count_by_their_logarithm():
     normal = Normal(np.exp(LADDER), 0.0)
-    assert [normal.above(math.exp(u)) for u in (0, 2, 6)] == pytest.approx([1, 0.75, 0.25])
-    assert normal.above(math.exp(7.5)) == pytest.approx(0.25 / math.e)
+    assert [normal.above(math.exp(u)) for u in (-1, 1, 5)] == pytest.approx([1, 0.75, 0.25])
+    assert normal.above(math.exp(6.5)) == pytest.approx(0.25 / math.e)
     assert normal.above(0.0) == normal.above(-3.0) == 1
-    assert normal.at(0.25 / math.e) == pytest.approx(math.exp(7.5))
+    assert normal.at(0.25 / math.e) == pytest.approx(math.exp(6.5))
     assert math.isfinite(normal.at(1e-300))
+
+
+def test_a_score_of_exactly_zero_does_not_change_the_scale():
+    scores = np.random.default_rng(0).lognormal(0, 1.5, 200)
+    _, normal = calibrate(scores, "auto", 0)
+    scores[17] = 0.0
+    contamination, with_zero = calibrate(scores, "auto", 0)
+    assert contamination.share < 0.02
+    threshold = choose(Config(), contamination, with_zero, (scores, scores), Clock(), 10)
+    assert threshold == pytest.approx(choose(Config(), contamination, normal, (scores, scores), Clock(), 10), rel=0.05)
+    # A zero counts as the smallest of the others.
+    same = Normal(np.where(scores == 0, scores[scores > 0].min(), scores), 0.0)
+    zero = Normal(scores, 0.0)
+    assert [zero.above(one) for one in (0.1, 1, 9)] == [same.above(one) for one in (0.1, 1, 9)]
+    assert zero.above(0.0) == 1
+    assert zero.fence == same.fence
+
+
+def test_scores_that_are_mostly_zero_count_as_they_are():
+    assert Normal(np.array([0.0, 0, 0, 1, 2, 3]), 0.0).at(0.5) == 0.5
+    # With one more that is positive, by the logarithm: the middle of 1, 1, 1, 1, 2, 3, 4 is 1.
+    assert Normal(np.array([0.0, 0, 0, 1, 2, 3, 4]), 0.0).at(0.5) == 1
+    assert Normal(np.array([-1.0, 2, 3, 4, 5]), 0.0).at(0.5) == 3
 
 
 def test_what_is_contaminated_is_left_out_of_the_normal():
     clean, cleaned = Normal(LADDER, 0.0), Normal(np.concatenate([[100.0, 300.0, 200.0], LADDER]), 0.25)
     for score in (-1.0, 3.3, 6.5, 50.0):
         assert cleaned.above(score) == clean.above(score)
-    middle, low = 0.75 * 0.5 * 11, 0.75 * 0.1587 * 11  # places among the 12, which are their own scores
-    assert cleaned.fence == pytest.approx(middle + 3 * (middle - low))
+    middle, low = 0.75 * 0.5 * 11, 0.75 * 0.1587 * 11  # places among the 12, whose scores are less by 1
+    assert cleaned.fence == pytest.approx(middle - 1 + 3 * (middle - low))
 
 
 @given(
@@ -176,17 +199,17 @@ def test_quantile_by_hand():
     stated = Contamination(0.2, 0.2, 0.2, True)
     # Of 10 validation scores 0 to 9, two in the tail: place 0.8 * 9.
     assert pick(Config(method="quantile"), stated) == pytest.approx(7.2)
-    # Only one would be in the tail: the 9 training scores join, and 0, 0, 1, 1, ..., 8, 8, 9 has place 0.9 * 18 = 16.2.
-    assert pick(Config(), Contamination(0.1, 0.1, 0.1, True)) == pytest.approx(8)
+    # Only one would be in the tail: all scores are asked, -1 to 7, with place 0.9 * 8.
+    assert pick(Config(), Contamination(0.1, 0.1, 0.1, True)) == pytest.approx(6.2)
     assert pick(Config(method="quantile"), Contamination(0.25, 0.1, 0.4, False)) == pytest.approx(0.75 * 9)
 
 
 def test_tail_by_hand():
-    assert pick(Config(method="tail", share=0.5)) == 4
-    assert pick(Config(method="tail", share=0.1)) == pytest.approx(6 + 1.5 * math.log(2.5))
-    # A stated contamination cleans: of 9 scores 0 to 6 are kept, with 5 and 6 above the quartile 4.5.
+    assert pick(Config(method="tail", share=0.5)) == 3
+    assert pick(Config(method="tail", share=0.1)) == pytest.approx(5 + 1.5 * math.log(2.5))
+    # A stated contamination cleans: of 9 scores -1 to 5 are kept, with 4 and 5 above the quartile 3.5.
     stated = Contamination(0.2, 0.2, 0.2, True)
-    assert pick(Config(method="tail", share=0.1), stated) == pytest.approx(4.5 + math.log(2.5))
+    assert pick(Config(method="tail", share=0.1), stated) == pytest.approx(3.5 + math.log(2.5))
 
 
 def test_alarms_by_hand():
@@ -194,14 +217,14 @@ def test_alarms_by_hand():
     assert daily(MINUTES, 60) == 24
     assert daily(Clock(pace=10**9), 60) == 1440
     assert daily(Clock(), 60) is None
-    assert pick(Config(method="alarms", per_day=2.4)) == pytest.approx(6 + 1.5 * math.log(2.5))
-    assert pick(Config(method="alarms", per_day=12)) == pytest.approx(4)
+    assert pick(Config(method="alarms", per_day=2.4)) == pytest.approx(5 + 1.5 * math.log(2.5))
+    assert pick(Config(method="alarms", per_day=12)) == pytest.approx(3)
 
 
 def test_without_a_wish_a_quarter_is_allowed_unless_something_stands_out():
-    fence = 4 + 3 * (4 - 0.1587 * 8)
-    assert pick(Config()) == 6
-    assert pick(Config(), Contamination(0.2, 0.04, 0.3, False)) == pytest.approx(6 + 1.5 * math.log(1 / 0.36))
+    fence = 3 + 3 * (4 - 0.1587 * 8)
+    assert pick(Config()) == 5
+    assert pick(Config(), Contamination(0.2, 0.04, 0.3, False)) == pytest.approx(5 + 1.5 * math.log(1 / 0.36))
     for low in (0.1, 0.3):
         assert pick(Config(), Contamination(0.3, low, 0.4, False)) == pytest.approx(fence)
     # Never beyond the fence, however little is allowed.

@@ -135,8 +135,8 @@ def test_too_few_variables():
     )
     assert "no column of numbers" in refusal(pd.DataFrame(index=TIMES))
     assert refusal(pd.DataFrame({"time": TIMES, "a;b": 1.0})) == (
-        "The data has a single variable, 'a;b', but the detector models how variables depend on each other and needs "
-        "at least two; if there are more, check the file's separator."
+        "The data has a single variable, 'a;b', but series of at least two variables are expected; "
+        "if there are more, check the file's separator."
     )
     with pytest.warns(TsadcNotice, match="text only"):
         assert "no column of numbers" in refusal(pd.DataFrame({"x": ["u", "v"], "y": ["w", "z"]}))

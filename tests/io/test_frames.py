@@ -122,7 +122,10 @@ def test_observations_of_the_right_length_follow_each_other():
         (3.5, "but has ()"),
         (np.zeros((0, 3)), "The data holds no rows"),
         (np.zeros((0, 4, 0)), "The data holds no rows"),
-        (np.zeros((5, 1)), "has 1 variable(s), but the detector models how variables depend on each other"),
+        (
+            np.zeros((5, 1)),
+            "has 1 variable(s), but series of at least two are expected; pass one column for each variable.",
+        ),
         (np.zeros((5, 0)), "has 0 variable(s)"),
         (np.array([[0, 0], [0, np.inf]]), "variable 1 is infinite at row 1; use NaN where nothing was measured"),
         ("history.csv", "is a name, 'history.csv'; if it is a file's, pass tsadc.read('history.csv')"),

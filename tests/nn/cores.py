@@ -1,4 +1,4 @@
-"""A machine with more or fewer cores than this one."""
+"""A machine with more or fewer cores than this one, and what its libraries use of them."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 
 
 @contextmanager
@@ -19,3 +20,8 @@ def cores(count: int) -> Iterator[None]:
             yield
         finally:
             torch.set_num_threads(before)
+
+
+def products() -> set[int]:
+    """Threads of the libraries that numpy multiplies with."""
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from cores import cores
+from cores import cores, products
+from threadpoolctl import threadpool_limits
 
 from tsadc.nn import threads
 from tsadc.nn.threads import available, spread
@@ -143,7 +144,6 @@ def test_who_stops_early_leaves_nothing_to_do_and_the_threads_as_they_were() -> 
 
     results = spread(work, range(20), ahead=4)
     assert next(results) == 0
-    assert torch.get_num_threads() == 1
     results.close()  # type: ignore[attr-defined]
     assert torch.get_num_threads() == 2
     go_on.set()
@@ -166,10 +166,50 @@ def test_inner_work_is_done_where_it_is_asked_for() -> None:
     assert list(spread(work, range(6))) == expected
 
 
-def test_two_may_be_read_in_turn() -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_two_may_be_read_in_turn(count: int) -> None:
     both = zip(spread(lambda n: n, range(7)), spread(lambda n: -n, range(7)), strict=True)
     assert list(both) == [(n, -n) for n in range(7)]
-    assert torch.get_num_threads() == 2
+    assert torch.get_num_threads() == count
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_operations_have_no_threads_within_work_nor_while_items_are_made(count: int) -> None:
+    """On one core, torch may still have been told otherwise."""
+    torch.set_num_threads(max(count, 2))
+
+    def inner() -> tuple[int, set[int]]:
+        return torch.get_num_threads(), products()
+
+    def items() -> Iterator[tuple[int, set[int]]]:
+        for _ in range(4):
+            yield inner()
+
+    with threadpool_limits(2, user_api="blas"):
+        assert list(spread(lambda item: (item, inner()), items())) == [((1, {1}), (1, {1}))] * 4
+        assert inner() == (2, {2})
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_who_reads_the_results_has_its_threads(count: int) -> None:
+    """Also those of products, once no work is under way."""
+    torch.set_num_threads(2)
+    with threadpool_limits(2, user_api="blas"):
+        first, second = spread(lambda n: n, range(3), ahead=5), spread(lambda n: n, range(3), ahead=5)
+        for results in (first, second, second, first):
+            next(results)
+            assert torch.get_num_threads() == 2
+        assert (list(first), list(second)) == ([2], [2])
+        assert products() == {2}
+
+
+def test_threads_that_start_later_have_as_many_inside_operations_as_this_one() -> None:
+    found: list[int] = []
+    list(spread(lambda n: n, range(5)))
+    later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    later.start()
+    later.join()
+    assert found == [2]
 
 
 def test_gradient_mode_is_the_threads_own() -> None:

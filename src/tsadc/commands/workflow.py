@@ -55,6 +55,8 @@ def fit_model(
     if checkpoint.exists() and not resume and FIRST:
         raise OutputError(f"{partial} holds an unfinished run: go on with --resume, or remove it to start anew.")
     detector = find(name)(config=config)
+    if not detector.savable:
+        raise ConfigError(f"A {name} cannot be saved, which is what this command is for; fit and use it in Python.")
     try:
         detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume)
         if FIRST:

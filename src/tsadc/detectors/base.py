@@ -22,7 +22,7 @@ from tsadc.detectors.threshold import Threshold, calibrate, check, choose
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.io.frames import as_series
 from tsadc.io.reading import Reading, same_step, spell
-from tsadc.nn.blas import without_threads
+from tsadc.nn.blas import each_within, without_threads
 from tsadc.scale import Scaler
 from tsadc.series import Clock, Floats, Observations, Series
 from tsadc.variables import match
@@ -63,6 +63,7 @@ class Detector(Parameters, ABC):
 
     name: ClassVar[str]
     views: ClassVar[tuple[str, ...]] = ()  # the scores that are fused into one
+    savable: ClassVar[bool] = True  # False where what was learnt cannot be told as arrays
     Config: ClassVar[type[Common]] = Common
 
     def __init__(
@@ -191,13 +192,15 @@ class Detector(Parameters, ABC):
         return self
 
     def _calibrate(self) -> None:
-        asked = self.settings_
+        asked, scores = self.settings_, (self.validation_scores_, self._every_score())
         self.contamination_, self.normal_ = calibrate(self.decision_scores_, asked.contamination, asked.seed)
-        self.threshold_ = self._threshold(self.validation_scores_)
+        self.threshold_ = choose(asked.threshold, self.contamination_, self.normal_, scores, self.clock_, asked.length)
 
-    def _threshold(self, scores: Floats) -> float:
-        how, length = self.settings_.threshold, self.settings_.length
-        return choose(how, self.contamination_, self.normal_, (scores, self.decision_scores_), self.clock_, length)
+    def _every_score(self) -> Floats:
+        """Of the history and of the validation data, which may have been set aside from it: each once."""
+        held, every = self.validation_scores_, self.decision_scores_
+        chosen = _set_aside(len(every), self.settings_.validation, self.settings_.seed)
+        return every if np.array_equal(held, every[chosen]) else np.concatenate([held, every])
 
     @property
     def labels_(self) -> NDArray[np.int64]:
@@ -209,14 +212,14 @@ class Detector(Parameters, ABC):
         return np.array([found.score for found in self._evidence(observations, progress)], dtype=np.float64)
 
     def _evidence(self, observations: Observations, progress: Callable[[Any], None] | None) -> Iterator[Evidence]:
-        with without_threads():
-            for i, found in enumerate(self._score(observations.scaled(self.scaler_))):
-                if progress is not None:
-                    progress(Scored(i + 1, len(observations)))
-                if found.expected is not None:
-                    raw = self.scaler_.undo(observations.entity(i), found.expected.T).T
-                    found = replace(found, expected=raw.astype(np.float32))
-                yield found
+        every = self._score(observations.scaled(self.scaler_))
+        for i, found in enumerate(each_within(without_threads, every)):
+            if progress is not None:
+                progress(Scored(i + 1, len(observations)))
+            if found.expected is not None:
+                raw = self.scaler_.undo(observations.entity(i), found.expected.T).T
+                found = replace(found, expected=raw.astype(np.float32))
+            yield found
 
     @final
     def detect(self, X: Any, *, progress: Callable[[Any], None] | None = None) -> Result:

@@ -10,51 +10,57 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tsadc.config import require, to_mapping
 from tsadc.detectors.base import Detector, Fitting, Scored
 from tsadc.detectors.head.head import Config as HeadConfig
-from tsadc.detectors.head.head import Head, Model, Residuals, names_of
+from tsadc.detectors.head.head import Head, Model, Residuals, described, names_of
 from tsadc.detectors.head.neighbours import lowest
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
+from tsadc.nn.cells import cells_of, unsquash
 from tsadc.nn.objective import derive
+from tsadc.nn.sample import evenly
 from tsadc.nn.threads import spread
 from tsadc.nn.train import Training, train
 from tsadc.series import Floats, Observations
 
 WEIGHTS = "network."
 LARGEST = 1e30  # of a score: the square of a wild value would not be finite in single precision
+MOST_CELLS = 2**22  # that are looked at together to learn what is usual
 LATER = ("training", "seed", "threshold", "head")  # settings without which the weights would be the same
 
 
 @dataclass(frozen=True)
 class Examined:
-    """What a network makes of one observation. `residuals`, each (variable, time), >= 0, in z units: how far it is from
-    what the network would have it, NaN where there is nothing to compare. `expected` (variable, time), in z units, if
-    the network has an expectation. `steps` (time,): the method's own score of each step, NaN where it has none; None:
-    the mean square of the first residual."""
+    """What a network makes of one observation. `residuals`, each (variable, time), >= 0: how far it is from what the
+    network would have it, NaN where there is nothing to compare; in z units, or in others of the method, since the head
+    takes logarithms of them. `expected` (variable, time), in z units, if the network has an expectation.
+
+    By the method's own pooling: `steps` (time,), the score of each step, NaN where it has none; None: the mean square
+    of the first residual. `parts`, each (time,): what each residual's kind adds to `steps`; () where there is but one.
+    `cells`, each (variable, time), >= 0: what cells contribute; (): the residuals."""
 
     residuals: tuple[Floats, ...]
     expected: Floats | None = None
     steps: Floats | None = None
+    parts: tuple[Floats, ...] = ()
+    cells: tuple[Floats, ...] = ()
 
     @property
     def own(self) -> Floats:
         """The method's own score of each step that has one."""
         if self.steps is not None:
             return self.steps[np.isfinite(self.steps)]
-        cells = self.residuals[0]
-        known = np.isfinite(cells)
-        count = known.sum(axis=0)
-        total = np.square(np.where(known, cells, 0.0), dtype=np.float64).sum(axis=0)
-        return np.asarray(total[count > 0] / count[count > 0])
+        every = step_means(np.square(self.residuals[0], dtype=np.float64))
+        return every[np.isfinite(every)]
 
 
 @dataclass(frozen=True)
@@ -62,8 +68,6 @@ class ResidualConfig(Common):
     """`head`: the project's, over the views of the observation and of what the network leaves unexplained, or the
     method's own `paper` pooling. `views`: settings of the former. `selected`: the share of the training part, the most
     ordinary by the head without a network, that the network learns from."""
-
-    presets: ClassVar[tuple[str, ...]] = ("published",)  # class methods that make settings, beside the defaults
 
     head: Literal["tsadc", "paper"] = "tsadc"
     views: HeadConfig = field(default_factory=HeadConfig)
@@ -132,7 +136,7 @@ class ResidualDetector(Detector, ABC):
         self.provenance_["training"] = self.history_.as_dict()
         self._settle(train_part, validation)
         if settings.head == "tsadc":
-            told = _Counted(fitting.progress, sum(len(part) for part in parts))
+            told = _Counted(fitting.progress, sum(len(part) for part in described(parts, settings.views)))
             self.head_ = Head.fit(parts, settings.views, settings.seed, self._names(), told.over(self._residuals))
 
     def _ordinary(self, parts: tuple[Observations, ...]) -> tuple[Observations, ...]:
@@ -166,9 +170,12 @@ class ResidualDetector(Detector, ABC):
         yield from spread(judge, range(len(observations)))
 
     def _pooled(self, z: Floats, found: Examined) -> Evidence:
-        """The mean of the method's own scores of steps, which every step then has."""
-        score = float(min(found.own.mean(dtype=np.float64), LARGEST)) if len(found.own) else 0.0
-        return pooled(z, dict.fromkeys(self._names(), score), score, found.residuals, found.expected)
+        """The mean of the method's own scores of steps, which every step then has; the kind of residual that adds most
+        to it is to blame."""
+        names, score = self._names(), _mean(found.own)
+        parts = [_mean(one[np.isfinite(one)]) for one in found.parts] or [score] * len(names)
+        views, cells = dict(zip(names, parts, strict=True)), found.cells or found.residuals
+        return pooled(z, views, score, cells, found.expected, int(np.argmax(parts)))
 
     def _build(self, variables: int) -> Any:
         with torch.random.fork_rng(devices=[]):
@@ -208,6 +215,44 @@ def pooled(
     )
 
 
+def reconstructing(look: Callable[[Tensor], Tensor]) -> Callable[[Floats], Examined]:
+    """The examiner of a network that makes of what it sees (batch, variable, time) something like it."""
+
+    def examine(z: Floats) -> Examined:
+        values, _, x = cells_of(z)
+        expected = unsquash(look(x[None])[0])
+        # NaN wherever the observation is.
+        return Examined(((values - expected).abs().numpy(),), expected.numpy())
+
+    return examine
+
+
+def step_means(cells: Floats) -> Floats:
+    """Of cells (variable, time), NaN where there is nothing, the mean of each step (time,); NaN where it has none."""
+    known = np.isfinite(cells)
+    count = known.sum(axis=0)
+    total = np.where(known, cells, 0.0).sum(axis=0, dtype=np.float64)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def plainly(**known: Any) -> dict[str, Any]:
+    """Settings of a training of which nothing but `known` is published: what could be added to it is switched off."""
+    plain = {"weight_decay": 0.0, "warmup_epochs": 0, "patience": 0, "clip": 0.0, "ema": 0.0}
+    return asdict(Training(**{**plain, **known}))
+
+
+def some(parts: tuple[Observations, ...], most: int) -> list[tuple[Observations, int]]:
+    """Places of observations that tell what is usual: at most `most` of each part, evenly spread, and of all together
+    at most `MOST_CELLS` cells, if not fewer than one of each part."""
+    cells = len(parts[0].names) * parts[0].length
+    most = max(1, min(most, MOST_CELLS // (cells * len(parts))))
+    return [(part, int(i)) for part in parts for i in evenly(len(part), most)]
+
+
+def _mean(scores: Floats) -> float:
+    return float(min(scores.mean(dtype=np.float64), LARGEST)) if len(scores) else 0.0
+
+
 def _quietly(examine: Callable[[Floats], Examined]) -> Callable[[Floats], Examined]:
     """Gradient mode is each thread's own."""
 
@@ -227,9 +272,9 @@ class _Counted:
     def over(self, model: Model) -> Model:
         def counted(observations: Iterable[Floats]) -> Iterator[Residuals]:
             for found in model(observations):
-                yield found
                 self.done += 1
                 if self.progress is not None:
                     self.progress(Scored(self.done, self.total))
+                yield found  # after the last nobody comes back
 
         return counted

@@ -1,8 +1,8 @@
 """Where normal ends, told from unlabelled scores alone.
 
     name           meaning
-    u              a score on the scale on which normal ones scatter evenly to both sides: its logarithm where every
-                   training score is positive, else the score itself
+    u              a score on the scale on which normal ones scatter evenly to both sides: its logarithm where most
+                   training scores are positive and none is negative, else the score itself
     middle         median of the lowest 1 - contamination of the training scores' u
     spread         how far the middle is above their 15.87 % point: a standard deviation, were they Gaussian
     fence          middle + 3 spread
@@ -154,7 +154,8 @@ def choose(
     clock: Clock,
     length: int,
 ) -> float:
-    """The threshold that the settings ask for. `scores` are of the validation and of the training part."""
+    """The threshold that the settings ask for. `scores` are of the validation part, and of it and the training part
+    together, each observation once."""
     method = config.resolve(contamination.stated)
     if method == "quantile":
         return _quantile(contamination.share, *scores)
@@ -211,9 +212,9 @@ def _allowed(contamination: Contamination) -> float:
     return QUARTER * (1 - alike) ** 2
 
 
-def _quantile(share: float, validation: Floats, training: Floats) -> float:
+def _quantile(share: float, validation: Floats, every: Floats) -> float:
     """Of the validation scores. A tail of fewer than two observations says nothing: then the training scores join."""
-    scores = np.concatenate([validation, training]) if len(validation) * share < 2 else validation
+    scores = every if len(validation) * share < 2 else validation
     return float(np.quantile(scores, 1 - share))
 
 
@@ -244,8 +245,12 @@ def _at(ordered: Floats, share: float) -> float:
 
 
 def _positive(scores: Floats) -> bool:
-    return bool(np.min(scores) > 0)
+    """None is below 0 and most are above."""
+    return bool(np.min(scores) >= 0 and 2 * np.count_nonzero(scores > 0) > len(scores))
 
 
 def _even(scores: Floats, positive: bool) -> Floats:
-    return np.log(scores) if positive else np.asarray(scores, dtype=np.float64)
+    """u. A 0, which has no logarithm, counts as the smallest of the others: how far below them it is nobody knows."""
+    if not positive:
+        return np.asarray(scores, dtype=np.float64)
+    return np.log(np.maximum(scores, np.min(scores[scores > 0])))

@@ -87,8 +87,7 @@ def check_count(names: tuple[str, ...], source: str, fix: str = SEPARATOR) -> No
         raise DataError(f"{source} has no column of numbers besides the time; it needs at least two variables.")
     if len(names) == 1:
         raise DataError(
-            f"{source} has a single variable, {names[0]!r}, but the detector models how variables depend on "
-            f"each other and needs at least two; {fix}."
+            f"{source} has a single variable, {names[0]!r}, but series of at least two variables are expected; {fix}."
         )
 
 

@@ -135,8 +135,8 @@ def _rows(values: Floats, length: int | None, coverage: float | None, source: st
         raise DataError(f"{source} holds no rows.")
     if values.shape[1] < 2:
         raise DataError(
-            f"{source} has {values.shape[1]} variable(s), but the detector models how variables depend on each other "
-            "and needs at least two."
+            f"{source} has {values.shape[1]} variable(s), but series of at least two are expected; pass one column for "
+            "each variable."
         )
     check_width(values.shape[1], source)
     if found := infinite(values):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from tsadc.nn.dropout import drawing_from
 from tsadc.nn.filters import Filters
-from tsadc.nn.threads import spread
+from tsadc.nn.threads import alone, spread
 from tsadc.nn.world import World
 
 SHUFFLE, DRAW, DROPOUT, VALIDATION = range(4)
@@ -191,10 +191,11 @@ def _add_gradients(network: Trainable, pieces: Iterable[_Piece], scale: float) -
 
 @torch.no_grad()
 def _accumulate(parameters: Sequence[nn.Parameter], grads: Sequence[Tensor | None]) -> None:
-    for parameter, grad in zip(parameters, grads, strict=True):
-        if grad is not None:
-            # A copy: two parameters that are added share one gradient.
-            parameter.grad = grad.clone() if parameter.grad is None else parameter.grad.add_(grad)
+    with alone():  # other micro-batches are being worked on
+        for parameter, grad in zip(parameters, grads, strict=True):
+            if grad is not None:
+                # A copy: two parameters that are added share one gradient.
+                parameter.grad = grad.clone() if parameter.grad is None else parameter.grad.add_(grad)
 
 
 def add(totals: dict[str, float], sums: Mapping[str, float]) -> None:

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import torch
 
-from tsadc.nn.blas import without_threads
+from tsadc.nn.blas import each_within, without_threads
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,28 +31,29 @@ def available() -> int:
 
 def spread(work: Callable[[T], R], items: Iterable[T], ahead: int = 1) -> Iterator[R]:
     """`work` of each item, in their order, on all threads; at most `ahead` more than there are threads are begun or
-    waiting at a time. Gradient mode is each thread's own: `work` sets it."""
+    waiting at a time. Gradient mode is each thread's own: `work` sets it. Who reads the results has the threads inside
+    operations that it had before."""
     count = available()
     if count == 1:
-        yield from map(work, items)
+        yield from each_within(alone, map(work, items))
         return
-    with _alone():
-        waiting: deque[Future[R]] = deque()
-        try:
-            for item in items:
-                waiting.append(_pool(count, os.getpid()).submit(work, item))
-                if len(waiting) >= count + ahead:
-                    yield waiting.popleft().result()
-            while waiting:
+    waiting: deque[Future[R]] = deque()
+    try:
+        for item in each_within(alone, items):
+            waiting.append(_pool(count, os.getpid()).submit(_by_itself, work, item))
+            if len(waiting) >= count + ahead:
                 yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+        torch.set_num_threads(torch.get_num_threads())  # what new threads start with: those of the pool have changed it
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """No threads inside operations, neither torch's nor those of numpy's products."""
+def alone() -> Iterator[None]:
+    """No threads inside operations, neither torch's, which are each thread's own, nor those of numpy's products."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -62,7 +63,18 @@ def _alone() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def _by_itself(work: Callable[[T], R], item: T) -> R:
+    """In a thread of the pool, where torch has no others."""
+    with without_threads():
+        return work(item)
+
+
 @cache
 def _pool(count: int, process: int) -> ThreadPoolExecutor:
     """Each process has its own: a forked one inherits the object, but not its threads."""
-    return ThreadPoolExecutor(count, "tsadc", initializer=torch.set_num_threads, initargs=(1,))
+    return ThreadPoolExecutor(count, "tsadc", initializer=_settle)
+
+
+def _settle() -> None:
+    torch.get_num_threads()  # a thread's first question would undo what was set before it
+    torch.set_num_threads(1)

@@ -130,3 +130,35 @@ def test_training_observations_are_evenly_spread(monkeypatch):
     monkeypatch.setattr(features, "MOST_CELLS", 300)
     assert [place.start // 8 for place in affordable(observed(9), 100).places] == [0, 4, 8]
     assert len(affordable(observed(9), 1000)) == 1
+
+
+def test_up_to_a_hundred_variables_every_pair_counts():
+    first, second = np.triu_indices(100, 1)
+    chosen = Correlations.choose(100, 3)
+    assert chosen.first.tolist() == first.tolist()
+    assert chosen.second.tolist() == second.tolist()
+    assert chosen.state() == {}
+
+
+@pytest.mark.parametrize(("variables", "pairs", "partners"), [(101, 4949, {98}), (200, 5000, {50}), (1000, 5000, {10})])
+def test_of_more_variables_some_pairs_are_drawn(variables, pairs, partners):
+    chosen = Correlations.choose(variables, 3)
+    assert len(set(zip(chosen.first.tolist(), chosen.second.tolist(), strict=True))) == len(chosen.first) == pairs
+    assert (chosen.first < chosen.second).all()
+    owners = np.concatenate([chosen.first, chosen.second])
+    assert set(np.bincount(owners, minlength=variables).tolist()) == partners
+    assert Correlations.choose(variables, 3).first.tobytes() == chosen.first.tobytes()
+    assert Correlations.choose(variables, 4).first.tobytes() != chosen.first.tobytes()
+    again = Correlations.restore(chosen.state(), variables)
+    z = np.random.default_rng(0).normal(size=(variables, 30))
+    z[chosen.second[7]] = z[chosen.first[7]]
+    assert again(z).tobytes() == chosen(z).tobytes()
+    assert chosen(z)[7] == pytest.approx(np.arctanh(0.995))
+    expected = np.corrcoef(z[chosen.first[9]], z[chosen.second[9]])[0, 1]
+    assert chosen(z)[9] == pytest.approx(np.arctanh(expected))
+
+
+def test_there_may_be_more_variables_than_pairs():
+    chosen = Correlations.choose(6000, 0)
+    assert len(chosen.first) == 5000
+    assert np.bincount(np.concatenate([chosen.first, chosen.second])).max() == 2

@@ -195,3 +195,24 @@ def test_shapes_are_trusted_where_training_observations_are_few():
     trust[3] = 1 + 100 / 40
     expected = plain.weight * trust / (plain.weight * trust).mean()
     np.testing.assert_allclose(made.fusion.weight, expected)
+
+
+def test_many_variables_leave_enough_observations_to_learn_from():
+    rows = np.zeros((600 * 16, 200), dtype=np.float32)
+    many = cut((Series(rows, tuple(map(str, range(200)))),), 16).observations
+    # Three kinds of 200 variables in 3 windows are fewer features than 5,000 pairs.
+    assert [len(part) for part in head.described((many,), head.Config(kernels=64))] == [600]
+    assert [len(part) for part in head.described((many,), head.Config(kernels=2000))] == [2**23 // 24_000]
+
+
+def test_with_many_variables_a_saved_head_gives_the_same_numbers():
+    values = np.random.default_rng(0).normal(size=(30 * 16, 110))
+    history = cut((Series(values, tuple(map(str, range(110)))),), 16).observations
+    made = Head.fit((history,), head.Config(kernels=8), 5)
+    assert made.known.correlations.pool.shape[1] == 4950  # 45 partners of each of 110, each pair counted once
+    z = history.read(2)
+    z[4] = z[9]
+    found = made.evidence("series", z)
+    again = Head.restore(made.state(), head.Config(kernels=8), 110, 16).evidence("series", z)
+    assert again.score == found.score
+    assert again.contributions.tobytes() == found.contributions.tobytes()

@@ -6,12 +6,13 @@ correlation.
     features               (feature,); NaN where what they describe was not measured
     owners                 pairs (feature, variable): which variables a feature is about
     Bands         B        log power under a Hann window, in 6 dyadic bands of each variable
-    Correlations  C        arctanh of the correlation of each pair of variables
+    Correlations  C        arctanh of the correlation of each pair of variables, of at most `MOST_PAIRS`
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,9 @@ CLOSEST = 0.995  # correlations beyond this are all the same
 STILL = 1e-6  # a spread below this, of the size of the values, is rounding
 MOST_OBSERVATIONS = 4000  # of the training part, evenly spread, are described
 MOST_CELLS = 2**23  # of their features
+MOST_PAIRS = 5000  # of variables: with 100 or fewer every two are one
 Owners = tuple[NDArray[np.int64], NDArray[np.int64]]
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Features(Protocol):
@@ -102,8 +105,10 @@ class Bands:
 class Correlations:
     """Over the steps at which both variables were measured. One that stands still goes with no other: 0."""
 
-    def __init__(self, variables: int) -> None:
-        self.first, self.second = np.triu_indices(variables, 1)
+    def __init__(self, variables: int, some: Pairs | None = None) -> None:
+        """Of every two variables, or of `some` pairs."""
+        self.some = some
+        self.first, self.second = np.triu_indices(variables, 1) if some is None else some
         feature = np.arange(len(self.first))
         self.owners: Owners = (np.tile(feature, 2), np.concatenate([self.first, self.second]))
 
@@ -122,6 +127,27 @@ class Correlations:
         found = np.where(size > STILL * both, covariance / np.where(size > STILL * both, size, 1), 0)
         found = np.where(seen @ seen.T > 2, np.arctanh(np.clip(found, -CLOSEST, CLOSEST)), np.nan)
         return np.asarray(found[self.first, self.second])
+
+    @classmethod
+    def choose(cls, variables: int, seed: int) -> Self:
+        """Of every two variables, unless these pairs are too many; then of some that `seed` draws."""
+        few = variables * (variables - 1) // 2 <= MOST_PAIRS
+        return cls(variables, None if few else _some_pairs(variables, seed))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {} if self.some is None else {"pairs.first": self.first, "pairs.second": self.second}
+
+    @classmethod
+    def restore(cls, state: Mapping[str, NDArray[Any]], variables: int) -> Self:
+        return cls(variables, (state["pairs.first"], state["pairs.second"]) if "pairs.first" in state else None)
+
+
+def _some_pairs(variables: int, seed: int) -> Pairs:
+    """Of the variables in a drawn order those that are 1, 2, ... places apart: all have about as many partners."""
+    order = np.random.default_rng(seed).permutation(variables)
+    places = np.arange(MOST_PAIRS // variables * variables or MOST_PAIRS)
+    one, other = order[places % variables], order[(places + places // variables + 1) % variables]
+    return np.minimum(one, other), np.maximum(one, other)
 
 
 def _moments(z: Floats) -> tuple[Floats, Floats]:

@@ -29,7 +29,7 @@ from tsadc.config import require
 from tsadc.detectors.head import local
 from tsadc.detectors.head.convolutions import Convolutions
 from tsadc.detectors.head.extremes import Extremes, height, tops
-from tsadc.detectors.head.features import Correlations, affordable, blame
+from tsadc.detectors.head.features import MOST_PAIRS, Correlations, affordable, blame
 from tsadc.detectors.head.fusion import Fusion
 from tsadc.detectors.head.linear import Linear
 from tsadc.detectors.head.local import Local, Windows
@@ -91,15 +91,15 @@ class Described:
 class Ruler:
     """Describes observations."""
 
-    def __init__(self, kernels: Convolutions, linear: Linear, variables: int, length: int) -> None:
+    def __init__(self, kernels: Convolutions, linear: Linear, correlations: Correlations, length: int) -> None:
         self.kernels, self.linear = kernels, linear
-        self.correlations, self.windows = Correlations(variables), Windows(length)
+        self.correlations, self.windows = correlations, Windows(length)
 
     @classmethod
     def fit(cls, parts: Sequence[Observations], kernels: int, seed: int) -> Self:
         convolutions = Convolutions.fit(parts[0], kernels, seed)
         linear = Linear.fit(part.read(i) for part in parts for i in range(len(part)))
-        return cls(convolutions, linear, len(parts[0].names), parts[0].length)
+        return cls(convolutions, linear, Correlations.choose(len(parts[0].names), seed), parts[0].length)
 
     def __call__(self, z: Floats, residuals: Residuals) -> Described:
         cells = (np.abs(z), np.abs(self.linear.apart(z)), *residuals)
@@ -168,9 +168,7 @@ class Head:
     ) -> Self:
         """From normalised observations, contaminated as they are, and the residuals that `model` leaves of them, which
         are called `names`."""
-        variables, windows = len(parts[0].names), len(Windows(parts[0].length))
-        features = max(variables * (variables - 1) // 2, 6 * config.kernels, 3 * variables * windows)
-        some = [affordable(part, 2 * features) for part in parts]
+        some = described(parts, config)
         ruler = Ruler.fit(some, config.kernels, seed)
         found = list(chain.from_iterable(_summaries(ruler, part, model) for part in some))
         entities = [part.entity(i) for part in some for i in range(len(part))]
@@ -238,14 +236,15 @@ class Head:
         stepwise = zip((*STEPWISE, *self.names), known.extremes, strict=True)
         extremes = dict(pair for name, one in stepwise for pair in one.state(f"extremes.{name}").items())
         whole = known.correlations.state("correlations") | known.shapes.state("shapes")
-        learnt = ruler.kernels.state() | ruler.linear.state() | self.fusion.state()
+        learnt = ruler.kernels.state() | ruler.linear.state() | ruler.correlations.state() | self.fusion.state()
         return extremes | whole | known.local.state("local") | learnt
 
     @classmethod
     def restore(
         cls, state: Mapping[str, NDArray[Any]], config: Config, variables: int, length: int, names: Sequence[str] = ()
     ) -> Self:
-        ruler = Ruler(Convolutions.restore(state, variables), Linear.restore(state), variables, length)
+        correlations = Correlations.restore(state, variables)
+        ruler = Ruler(Convolutions.restore(state, variables), Linear.restore(state), correlations, length)
         known = Known(
             tuple(Extremes.restore(state, f"extremes.{name}") for name in (*STEPWISE, *names)),
             Neighbours.restore(state, "correlations", config.neighbours),
@@ -253,6 +252,14 @@ class Head:
             Local.restore(state, "local"),
         )
         return cls(ruler, known, Fusion.restore(state), names)
+
+
+def described(parts: Sequence[Observations], config: Config) -> list[Observations]:
+    """What `Head.fit` looks at of each part."""
+    variables, windows = len(parts[0].names), len(Windows(parts[0].length))
+    pairs = min(variables * (variables - 1) // 2, MOST_PAIRS)
+    features = max(pairs, 6 * config.kernels, 3 * variables * windows)
+    return [affordable(part, 2 * features) for part in parts]
 
 
 def _summaries(ruler: Ruler, part: Observations, model: Model | None) -> Iterator[Summary]:

@@ -1,19 +1,23 @@
-"""What `tsadc fit` will cost, from one real training step and one scored observation of the same size."""
+"""What `tsadc fit` will cost, from one real update and one scored observation of the same size."""
 
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tsadc.detectors.tsadc import scoring
 from tsadc.detectors.tsadc.detector import TSADC, Config
+from tsadc.detectors.tsadc.network import Network
 from tsadc.detectors.tsadc.scoring import Examiner
+from tsadc.nn.objective import micro_batch_for, sum_losses
+from tsadc.nn.threads import available
+from tsadc.nn.world import World
 
 COPIES = 6  # of the weights: themselves, gradients, two moments, moving average, the best so far
 
@@ -21,52 +25,64 @@ COPIES = 6  # of the weights: themselves, gradients, two moments, moving average
 @dataclass(frozen=True)
 class Estimate:
     """`seconds` for all epochs and the scoring of the training data (early stopping may end sooner); `memory` in bytes,
-    above what the process needs anyway."""
+    above what the process needs anyway: what an update keeps for its gradient, counted, and the weights."""
 
     seconds: float
     memory: int
 
 
-def estimate(observations: int, variables: int, config: Config) -> Estimate:
+def estimate(
+    observations: int, variables: int, config: Config, clock: Callable[[], float] = time.perf_counter
+) -> Estimate:
     """Time and memory for a fit on so many observations of so many variables."""
     training = config.training
     network = TSADC(config=config)._build(variables)
-    size = min(training.micro_batch or training.batch, training.batch)
-    x = torch.randn(size, variables, config.length, generator=torch.Generator().manual_seed(0))
-    before = _peak()
-
-    def update() -> None:
-        drawn = network.draw(x, torch.ones_like(x, dtype=torch.bool), torch.Generator().manual_seed(1))
-        torch.stack(list(network.losses(drawn).values())).sum().backward()
+    trained = math.ceil(observations * (1 - config.validation))
+    batch = max(1, min(training.batch, trained))
+    x = torch.randn(batch, variables, config.length, generator=torch.Generator().manual_seed(0))
+    drawn = network.draw(x, torch.ones_like(x, dtype=torch.bool), torch.Generator().manual_seed(1))
+    size = min(training.micro_batch or micro_batch_for(drawn), batch)
 
     def score() -> None:
         with torch.no_grad():
             examiner(x[0].numpy())
 
-    per_observation = _timed(update) / size
+    memory = _size(drawn.values()) + min(available(), -(-batch // size)) * _kept(network, drawn, size)
+    memory += COPIES * _size(network.parameters())
+    per_batch = _timed(lambda: sum_losses(network, drawn, size, World(), backward=True), clock)
     network.eval()
     examiner = Examiner(network, config.scoring, scoring.VIEWS, variables=variables, length=config.length, seed=0)
-    per_score = _timed(score)
-    trained = math.ceil(observations * (1 - config.validation))
+    per_score = _timed(score, clock)
     # A validation pass has no backward half, which takes about two thirds of an update.
-    epoch = per_observation * (trained + (observations - trained) / 3)
-    weights = COPIES * 4 * sum(parameter.numel() for parameter in network.parameters())
-    return Estimate(training.epochs * epoch + observations * per_score, max(_peak() - before, 0) + weights)
+    epoch = per_batch / batch * (trained + (observations - trained) / 3)
+    return Estimate(training.epochs * epoch + observations * per_score, memory)
 
 
-def _timed(work: object, repeats: int = 2) -> float:
+def _timed(work: Callable[[], object], clock: Callable[[], float], repeats: int = 2) -> float:
     """Seconds for one call, after one to warm up."""
-    assert callable(work)
     work()
     taken = []
     for _ in range(repeats):
-        started = time.perf_counter()
+        started = clock()
         work()
-        taken.append(time.perf_counter() - started)
+        taken.append(clock() - started)
     return float(np.min(taken))
 
 
-def _peak() -> int:
-    """The most memory this process has held so far, in bytes."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+def _kept(network: Network, drawn: Mapping[str, Tensor], size: int) -> int:
+    """Bytes that the losses of a micro-batch keep for its gradient, besides the weights."""
+    found: dict[int, Tensor] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        return found.setdefault(tensor.untyped_storage().data_ptr(), tensor.detach())
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        network.losses({name: tensor[:size] for name, tensor in drawn.items()})
+    for parameter in network.parameters():
+        found.pop(parameter.untyped_storage().data_ptr(), None)
+    return _size(found.values())
+
+
+def _size(tensors: Iterable[Tensor]) -> int:
+    """Bytes of what the tensors lie in."""
+    return sum(tensor.untyped_storage().nbytes() for tensor in tensors)

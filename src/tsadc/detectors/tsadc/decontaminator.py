@@ -11,6 +11,7 @@ decontaminated  x^0-hat     hidden cells replaced by their estimate
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,9 +22,10 @@ from torch.nn import functional as F
 from tsadc.config import require
 from tsadc.nn.cells import cell_mean
 from tsadc.nn.diffusion import Diffusion
-from tsadc.nn.masks import Strategy
+from tsadc.nn.masks import Shape, Strategy, draw, masked_length
 from tsadc.nn.pointwise import Pointwise
 from tsadc.nn.s4 import S4, KernelName
+from tsadc.series import Booleans
 
 
 class Decontaminator(nn.Module):
@@ -108,6 +110,13 @@ class Decontaminator(nn.Module):
             keep=keep,
             generator=generator,
         )
+
+
+def masks_drawn(strategy: Strategy, shape: Shape, share: float, seed: int) -> Iterator[Booleans]:
+    """`observed` (observation, variable, time), draw after draw, as the epochs of training make them."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        yield draw(strategy, shape, masked_length(share, shape[-1]), generator).numpy()
 
 
 class Estimator(nn.Module):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
@@ -14,6 +14,7 @@ from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
 from tsadc.detectors.tsadc.network import Network
 from tsadc.nn.masks import masked_length
+from tsadc.nn.threads import spread
 from tsadc.nn.train import Training
 from tsadc.series import Floats
 
@@ -22,7 +23,8 @@ from tsadc.series import Floats
 class Config(ResidualConfig):
     """All settings of TSAD-C. `hidden` is the share of steps a training mask hides; None hides `contamination` of them,
     as the paper does. `decontaminate`: module 2 learns from what module 1 makes of an observation, or from the
-    observation itself."""
+    observation itself. `squash`: both see asinh(z), so that an extreme value is large but not huge. `joint`: module 1
+    learns from the loss of module 2, too, as in the paper."""
 
     presets: ClassVar[tuple[str, ...]] = ("paper", "tiny")
 
@@ -124,12 +126,27 @@ class TSADC(ResidualDetector):
             decontaminate=settings.decontaminate,
         )
 
+    def approximate(self, X: Any) -> Iterator[scoring.Approximation]:
+        """What the modules make of each observation, in the units of `X`: the cells that the masks of `scoring` hide as
+        the others tell them, and the reconstruction. Nothing of it depends on `scoring.residuals`."""
+        observations = self._cut(X).observations
+        scaled, undo = observations.scaled(self.scaler_), self.scaler_.undo
+        for i, found in enumerate(
+            spread(self._examine(scoring.VIEWS).approximate, map(scaled.read, range(len(scaled))))
+        ):
+            entity = observations.entity(i)
+            told, reconstruction = (undo(entity, one.T).T for one in (found.decontaminated, found.reconstruction))
+            yield scoring.Approximation(found.hidden, told, reconstruction)
+
     def _examiner(self) -> Callable[[Floats], Examined]:
+        return self._examine(self._names())
+
+    def _examine(self, names: tuple[str, ...]) -> scoring.Examiner:
         settings = self.settings
         return scoring.Examiner(
             self.network_,
             settings.scoring,
-            self._names(),
+            names,
             variables=len(self.variables_),
             length=settings.length,
             seed=settings.seed,

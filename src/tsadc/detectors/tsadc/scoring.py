@@ -23,7 +23,7 @@ from tsadc.detectors.result import Evidence
 from tsadc.detectors.tsadc.network import Network
 from tsadc.nn import masks
 from tsadc.nn.objective import derive
-from tsadc.series import Floats
+from tsadc.series import Booleans, Floats
 
 VIEWS = ("imputation", "reconstruction")
 
@@ -46,6 +46,17 @@ class Config:
         require(self.masks == 0 or self.masks >= 2, "masks", "0 or at least 2", self.masks)
         require(self.steps >= 0, "steps", "zero or more", self.steps)
         require(len(self.weights) == 2 and min(self.weights) >= 0, "weights", "two numbers from 0", self.weights)
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """One observation, each (variable, time). `hidden`: the cells that some mask hides. `decontaminated`: these, and
+    those not measured, as module 1 tells them from the others; the rest as it was. `reconstruction`: by module 2, from
+    what was measured."""
+
+    hidden: Booleans
+    decontaminated: Floats
+    reconstruction: Floats
 
 
 class Examiner:
@@ -71,20 +82,32 @@ class Examiner:
 
     def __call__(self, z: Floats) -> Examined:
         """z (variable, time) with NaN where nothing was measured."""
-        values = torch.from_numpy(np.asarray(z, dtype=np.float32))
-        measured = torch.isfinite(values)
-        x = self.network.enter(torch.where(measured, values, 0.0))
-        imputed = self._impute(x, measured)
+        values, measured, imputed, reconstruction = self._look(z)
         hidden = ~self.shown.all(0)
-        # What was not measured is hidden in every mask, so module 2 sees an estimate there and never a made-up zero.
-        filled = torch.where(measured, x, imputed)
-        reconstruction = self.network.dependencies(filled[None])[0][0]
         found = {
             "imputation": _difference(values, self.network.leave(imputed), measured & hidden),
             "reconstruction": _difference(values, self.network.leave(reconstruction), measured),
         }
         expected = self.network.leave(torch.where(hidden | ~measured, imputed, reconstruction))
         return Examined(tuple(found[name] for name in self.names), expected.numpy())
+
+    @torch.no_grad()
+    def approximate(self, z: Floats) -> Approximation:
+        """What each module makes of the same observation."""
+        values, measured, imputed, reconstruction = self._look(z)
+        hidden = ~self.shown.all(0)
+        told = torch.where(hidden | ~measured, self.network.leave(imputed), values)
+        return Approximation(hidden.numpy(), told.numpy(), self.network.leave(reconstruction).numpy())
+
+    def _look(self, z: Floats) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The values, which of them were measured, and, as the networks see them, both modules' estimates."""
+        values = torch.from_numpy(np.asarray(z, dtype=np.float32))
+        measured = torch.isfinite(values)
+        x = self.network.enter(torch.where(measured, values, 0.0))
+        imputed = self._impute(x, measured)
+        # What was not measured is hidden in every mask, so module 2 sees an estimate there and never a made-up zero.
+        filled = torch.where(measured, x, imputed)
+        return values, measured, imputed, self.network.dependencies(filled[None])[0][0]
 
     def _impute(self, x: Tensor, measured: Tensor) -> Tensor:
         """Each cell as told from the masks that hide it."""

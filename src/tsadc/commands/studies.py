@@ -1,0 +1,64 @@
+"""`tsadc bench impurity` and `tsadc bench approximation`: experiments of the paper that compare no detectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tsadc.bench import approximation, impurity, protocols
+from tsadc.bench.machine import circumstances
+from tsadc.bench.records import write
+from tsadc.bench.table import insert
+from tsadc.config import parse_assignments, to_mapping, update
+from tsadc.detectors.tsadc.detector import Config
+from tsadc.errors import DataError
+from tsadc.report import approximation_figure
+from tsadc.report.shell import write_page
+
+
+def impurity_to(out: Path, raw: Path, *, seed: int, draws: int, into: Path | None = None) -> str:
+    """Measure what masks leave of the anomalies, keep the record, and say it as a table."""
+    record = impurity.study(raw, seed=seed, draws=draws)
+    _keep(out, record)
+    text = impurity.markdown(record)
+    if into is not None:
+        insert(into, text, "impurity")
+    return text
+
+
+@dataclass(frozen=True)
+class Pictured:
+    """What `tsadc bench approximation` is asked for; `record` is where its numbers go, if anywhere."""
+
+    data: str
+    page: Path
+    raw: Path
+    record: Path | None = None
+    preset: str = "default"
+    settings: Sequence[str] = ()
+    seed: int = 0
+
+
+def approximation_to(asked: Pictured) -> str:
+    """Train on a data set, and show a normal and an anomalous observation beside what the modules make of them."""
+    protocol = protocols.find(asked.data)
+    if not protocols.present(protocol, asked.raw):
+        raise DataError(f"{asked.raw} has no {protocol.source}; set TSADC_DATA to the folder that holds it.")
+    # The imputation is wanted, and neither the other views nor the threshold are.
+    given = {"length": protocol.length, "seed": asked.seed, "head": "paper"}
+    config = update(update(Config.preset(asked.preset), given), parse_assignments(asked.settings))
+    found = approximation.approximations(protocols.draw(asked.data, asked.raw, asked.seed), config)
+    kept = approximation.record(found, asked.seed)
+    title = f"Normal approximation: {asked.data}, seed {asked.seed}"
+    write_page(approximation_figure.render(found, title=title), asked.page)
+    if asked.record is not None:
+        about = {"data": asked.data, "seed": asked.seed, "preset": asked.preset, "settings": to_mapping(config)}
+        _keep(asked.record, {**about, **kept, **circumstances()})
+    return f"{approximation.markdown(kept)}\n\nThe page is {asked.page}."
+
+
+def _keep(file: Path, record: dict[str, Any]) -> None:
+    write(file, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())

@@ -1,0 +1,87 @@
+"""The plans of `plans/paper`: they can be run, under one budget, and vary what `docs/paper.md` says they do."""
+
+from pathlib import Path
+
+import pytest
+
+from tsadc.bench.cell import Cell
+from tsadc.bench.plan import Plan, read
+
+ROOT = Path(__file__).parents[2]
+PLANS = {file.stem: file for file in sorted((ROOT / "plans" / "paper").glob("*.toml"))}
+TWELVE = {"usad", "lstm-ae", "s4-ae", "dcdetector", "gae", "gdn", "eeg-cgs"}
+TWELVE |= {"interfusion", "dvgcrn", "gru-gnn", "graphs4mer", "imdiffusion"}
+
+
+def rows(name: str, data: str = "plant") -> dict[str, Cell]:
+    return {cell.label or cell.row: cell for cell in read(PLANS[name]).cells() if (cell.data, cell.seed) == (data, 0)}
+
+
+def trainings(cells: list[Cell]) -> set[str]:
+    return {cell.training for cell in cells}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_network_has_the_same_budget(name: str) -> None:
+    plan = read(PLANS[name])
+    wanted = (2, 50) if name == "cost" else (10, 200)
+    assert (plan.budget.epochs, plan.budget.observations) == wanted
+    for cell in plan.cells():
+        assert cell.seed < 100  # those from there on are for choosing
+        if cell.network:
+            assert (cell.config().training.epochs, cell.observations) == wanted  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_both_presets_appear_and_the_label_names_the_width(name: str) -> None:
+    cells = [cell for cell in read(PLANS[name]).cells() if cell.detector == "tsadc"]
+    papers = [cell for cell in cells if cell.preset == "paper"]
+    assert bool(papers) == (name != "heads")
+    assert len(papers) < len(cells)
+    plan: Plan = read(PLANS[name])
+    for cell in papers:
+        assert cell.config().decontaminator.channels == 16  # type: ignore[attr-defined]
+        assert "16 channels" in cell.label + plan.note
+
+
+def test_the_main_comparison_has_all_methods_by_both_heads() -> None:
+    found = {(cell.detector, cell.config().head) for cell in rows("main").values() if cell.network}  # type: ignore[attr-defined]
+    assert found == {(name, head) for name in {*TWELVE, "tsadc"} for head in ("tsadc", "paper")}
+
+
+def test_network_and_head_are_compared_on_cells_of_the_main_comparison() -> None:
+    every = read(PLANS["main"]).cells()
+    assert {(c.column, c.row, c.seed) for c in read(PLANS["heads"]).cells()} <= {
+        (c.column, c.row, c.seed) for c in every
+    }
+
+
+def test_what_differs_in_scores_alone_is_trained_once() -> None:
+    ablation = rows("ablation")
+    for preset in ("paper", "default"):
+        mine = {label: cell for label, cell in ablation.items() if label.startswith(preset)}
+        assert len(mine) == 5
+        assert len(trainings([cell for label, cell in mine.items() if "int" not in label.split("without ")[-1]])) == 1
+        assert len(trainings(list(mine.values()))) == 3
+    loss = rows("loss")
+    assert len(loss) == 8
+    assert len(trainings(list(loss.values()))) == 4
+
+
+def test_the_options_of_the_data_are_those_of_the_paper() -> None:
+    eta, kappa = (
+        {(cell.data, cell.split["eta"], cell.split["kappa"]) for cell in read(PLANS[name]).cells()}
+        for name in ("eta", "kappa")
+    )
+    assert {share for data, share, kinds in eta if data == "plant" and kinds == 6} == {0, 0.1, 0.2, 0.3}
+    assert {share for _, share, _ in kappa} == {0.2}
+    assert {kinds for data, _, kinds in kappa if data == "sleep"} == {1, 2}
+    masks = {cell.config().decontaminator.masking for cell in rows("masking").values()}  # type: ignore[attr-defined]
+    assert masks == {"RandM", "RandBM", "BoM"}
+
+
+def test_the_document_names_every_plan_with_its_cells() -> None:
+    text = (ROOT / "docs" / "paper.md").read_text()
+    for name, file in PLANS.items():
+        assert f"| `{name}` | {len(read(file).cells())}" in text
+        assert f"plans/paper/{name}.toml" in text

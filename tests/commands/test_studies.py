@@ -1,0 +1,41 @@
+"""The two experiments as commands: what they write, and what they refuse."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tsadc.bench import approximation, impurity
+from tsadc.commands.studies import Pictured, approximation_to, impurity_to
+from tsadc.errors import ConfigError, DataError
+
+QUICK = ("training.epochs=1", "training.batch=64")
+
+
+def test_impurity_keeps_its_record_and_says_it_as_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(impurity, "SHARES", (0.1,))
+    page = tmp_path / "page.md"
+    said = impurity_to(tmp_path / "impurity.json", tmp_path, seed=3, draws=2, into=page)
+    record = json.loads((tmp_path / "impurity.json").read_text())
+    assert (record["seed"], record["draws"]) == (3, 2)
+    assert said == impurity.markdown(record)
+    assert page.read_text().count(said) == 1
+
+
+def test_approximation_writes_a_page_and_a_record(tmp_path: Path) -> None:
+    asked = Pictured("plant", tmp_path / "page.html", tmp_path, tmp_path / "r.json", "tiny", QUICK, 1)
+    said = approximation_to(asked)
+    record = json.loads((tmp_path / "r.json").read_text())
+    assert (record["data"], record["seed"], record["preset"]) == ("plant", 1, "tiny")
+    assert record["settings"]["training"]["epochs"] == 1
+    assert record["commit"] or record["commit"] is None
+    assert said.startswith(approximation.markdown(record))
+    assert "<svg" in (tmp_path / "page.html").read_text()
+
+
+def test_what_is_not_there_is_refused_before_training(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no protocol 'plants'; did you mean"):
+        approximation_to(Pictured("plants", tmp_path / "page.html", tmp_path))
+    with pytest.raises(DataError, match="set TSADC_DATA"):
+        approximation_to(Pictured("sleep", tmp_path / "page.html", tmp_path))
+    assert list(tmp_path.iterdir()) == []
