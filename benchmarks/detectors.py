@@ -1,21 +1,22 @@
-"""What each detector with a network costs: `make bench-detectors`.
+"""What each detector costs: `make bench-detectors`.
 
 Each is fitted on observations of a simulated plant, by default 300 of 38 variables x 600 steps, and scores others of
 it, in a process of its own. One JSON record per detector and preset goes to `benchmarks/results/detectors/`; what has a
-record of the same settings and sizes is not run again, so the run can be interrupted. `--table` makes the table of
-`docs/detectors.md` from the records alone.
+record of the same settings, sizes and version is not run again, so the run can be interrupted. `--table` makes the
+table of `docs/detectors.md` from the records alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import math
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,10 @@ from tsadc.bench.table import insert
 from tsadc.commands.allocator import keep_freed_memory
 from tsadc.config import to_mapping, update
 from tsadc.data.plant import Plant
-from tsadc.detectors import REGISTRY, find
-from tsadc.detectors.residual import ResidualConfig, ResidualDetector
+from tsadc.detectors import REGISTRY, find, names
+from tsadc.detectors.base import Detector
+from tsadc.detectors.residual import ResidualDetector
+from tsadc.detectors.settings import Common
 from tsadc.errors import ConfigError, DataError, TsadcError
 from tsadc.nn.threads import available, spread
 
@@ -37,6 +40,8 @@ HERE = Path(__file__).parent
 DOCUMENT = HERE.parent / "docs" / "detectors.md"
 TRAINED = [name for name in REGISTRY if issubclass(find(name), ResidualDetector)]
 SIZES = {"observations": 300, "variables": 38, "length": 600, "scored": 20, "threads": 2}
+MEASURED = {"parameters", "threads", "epochs", "fit wall seconds", "fit cpu seconds", "network ms", "score ms"}
+MEASURED |= {"peak MB", "before fit MB"}
 UNITS = 6  # of the plant, or fewer: as many as share the observations evenly
 
 Record = dict[str, Any]
@@ -64,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--detectors", help=f"names, separated by commas, of {', '.join(TRAINED)}; default: all")
+    parser.add_argument("--detectors", help="names, separated by commas; default: all that have the preset")
     parser.add_argument("--preset", default="default", help="default, published or tiny")
     parser.add_argument("--epochs", type=int, help="train for so many instead of the preset's; the record says so")
     for name, size in SIZES.items():
@@ -78,8 +83,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def execute(given: argparse.Namespace) -> int:
-    names = [name.strip() for name in given.detectors.split(",")] if given.detectors else TRAINED
-    asked = {name: task(name, given) for name in names}  # refuses what cannot be run before anything is
+    asked = {name: task(name, given) for name in chosen(given)}  # refuses what cannot be run before anything is
     failed = 0
     for name, wanted in asked.items():
         file = given.out / f"{name}-{given.preset}.json"
@@ -96,17 +100,24 @@ def execute(given: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def settings(name: str, given: argparse.Namespace) -> ResidualConfig:
+def chosen(given: argparse.Namespace) -> list[str]:
+    """Those named, or all for which what is asked makes sense."""
+    if given.detectors:
+        return [name.strip() for name in given.detectors.split(",")]
+    return list(REGISTRY) if given.preset == "default" and given.epochs is None else TRAINED
+
+
+def settings(name: str, given: argparse.Namespace) -> Common:
     """The preset; published ones of TSAD-C are called `paper`."""
-    if name not in TRAINED:
-        raise ConfigError(f"--detectors takes those with a network, {', '.join(TRAINED)}, but got {name!r}.")
-    config: type[ResidualConfig] = find(name).Config  # type: ignore[assignment]
-    preset = "paper" if given.preset == "published" and "published" not in config.presets else given.preset
-    chosen = config() if preset == "default" else config.preset(preset)
+    cls = find(name)
+    preset = "paper" if given.preset == "published" and name == "tsadc" else given.preset
     changes: dict[str, Any] = {"length": given.length}
     if given.epochs is not None:
+        if not issubclass(cls, ResidualDetector):
+            raise ConfigError(f"{name} has no network to train; leave out --epochs, or name detectors that have one.")
         changes["training"] = {"epochs": given.epochs}
-    return update(chosen, changes)
+    found: Common = update(cls.Config.preset(preset), changes)
+    return found
 
 
 def task(name: str, given: argparse.Namespace) -> Record:
@@ -115,14 +126,15 @@ def task(name: str, given: argparse.Namespace) -> Record:
         if getattr(given, size) < least:
             raise ConfigError(f"--{size} must be at least {least}, but got {getattr(given, size)}.")
     sizes = {size: getattr(given, size) for size in SIZES}
-    chosen = json.loads(json.dumps(to_mapping(settings(name, given))))
-    return {"detector": name, "preset": given.preset, "epochs": given.epochs, **sizes, "settings": chosen}
+    plain = json.loads(json.dumps(to_mapping(settings(name, given))))
+    made = {"detector": name, "preset": given.preset, "tsadc": importlib.metadata.version("tsadc")}
+    return {**made, "epochs": given.epochs, **sizes, "settings": plain}
 
 
 def current(file: Path, wanted: Mapping[str, Any]) -> bool:
     try:
         return bool(json.loads(file.read_text(encoding="utf-8"))["asked"] == wanted)
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
@@ -147,15 +159,15 @@ def measure(name: str, given: argparse.Namespace) -> Record:
     history, new = plant(given)
     before = resident()
     detector = find(name)(config=settings(name, given))
-    assert isinstance(detector, ResidualDetector)
     wall, cpu = time.perf_counter(), time.process_time()
     detector.fit(history)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    network = isinstance(detector, ResidualDetector)
     return {
-        "parameters": sum(one.numel() for one in detector.network_.parameters()),
+        "parameters": sum(one.numel() for one in detector.network_.parameters()) if network else None,
         "threads": available(),
-        "trained on": len(detector.decision_scores_),
-        "epochs": len(detector.history_.epochs),
+        "trained on": len(detector.decision_scores_) - len(detector.validation_scores_),
+        "epochs": len(detector.history_.epochs) if network else None,
         "fit wall seconds": wall,
         "fit cpu seconds": cpu,
         **scoring(detector, new),
@@ -174,21 +186,24 @@ def plant(given: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
     return history, {first.entity: np.asarray(first.values)[: given.length * given.scored]}
 
 
-def scoring(detector: ResidualDetector, new: Mapping[str, Any]) -> Record:
+def scoring(detector: Detector, new: Mapping[str, Any]) -> Record:
     """Wall milliseconds for each observation, the better of two rounds after one that is not counted: what the network
-    says of it, and its score."""
+    says of it, if there is one, and its score."""
     length = detector.settings.length
     scaled = [np.asarray(detector.scaler_(entity, values), dtype=np.float32) for entity, values in new.items()]
     each = [one[i : i + length].T.copy() for one in scaled for i in range(0, len(one), length)]
-    examine = torch.no_grad()(detector._examiner())
-    works = {"network": lambda: list(spread(examine, each)), "score": lambda: detector.decision_function(new)}
+    works: dict[str, Callable[[], object]] = {"score": lambda: detector.decision_function(new)}
+    extra: Record = {"network ms": None, "head": None}
+    if isinstance(detector, ResidualDetector):
+        examine, extra = torch.no_grad()(detector._examiner()), {"head": detector.settings.head}
+        works["network"] = lambda: list(spread(examine, each))
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(3):
         for name, work in works.items():
             started = time.perf_counter()
             work()
             taken[name].append(1000 * (time.perf_counter() - started) / len(each))
-    return {f"{name} ms": min(times[1:]) for name, times in taken.items()} | {"head": detector.settings.head}
+    return {f"{name} ms": min(times[1:]) for name, times in taken.items()} | extra
 
 
 def resident() -> float:
@@ -200,55 +215,81 @@ def load(out: Path) -> list[Record]:
     files = sorted(out.glob("*.json"))
     if not files:
         raise DataError(f"There are no records in {out}; run the benchmark first.")
+    return [_record(file) for file in files]
+
+
+def _record(file: Path) -> Record:
     try:
-        return [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    except (OSError, ValueError):
-        raise DataError(f"A record in {out} is damaged; delete it and run the benchmark again.") from None
+        record: Record = json.loads(file.read_text(encoding="utf-8"))
+        found, asked = record["found"], record["asked"]
+        whole = found.keys() >= MEASURED and asked.keys() >= {"detector", "preset", "epochs", *SIZES}
+        if whole and asked["detector"] in names() and record.keys() >= {"versions", "commit"}:
+            return record
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise DataError(f"The record {file} is damaged; delete it and run the benchmark again.")
 
 
 def line(found: Mapping[str, Any]) -> str:
-    fit = f"fit {found['fit wall seconds']:.0f} s ({found['fit cpu seconds']:.0f} s of cpu, {found['epochs']} epochs)"
+    spent = f"fit {found['fit wall seconds']:.1f} s ({found['fit cpu seconds']:.1f} s of cpu"
+    if found["parameters"] is None:
+        return f"{spent}), {found['score ms']:.1f} ms an observation, {found['peak MB']:.0f} MB"
     scored = f"{found['network ms']:.1f} ms an observation by the network, {found['score ms']:.1f} ms with the head"
-    return f"{found['parameters']:,} parameters, {fit}, {scored}, {found['peak MB']:.0f} MB"
+    trained = f"{found['parameters']:,} parameters, {spent}, {found['epochs']} epochs)"
+    return f"{trained}, {scored}, {found['peak MB']:.0f} MB"
 
 
 def markdown(records: Sequence[Record]) -> str:
     """A table for each preset, detectors in the order of the registry."""
     presets = sorted({one["asked"]["preset"] for one in records}, key=lambda name: (name != "default", name))
-    parts = []
+    parts, order = [], names()
     for preset in presets:
         own = [one for one in records if one["asked"]["preset"] == preset]
-        own.sort(key=lambda one: TRAINED.index(one["asked"]["detector"]))
+        own.sort(key=lambda one: order.index(one["asked"]["detector"]))
         parts += [_preface(preset, own), _table(own)]
     return "\n\n".join(parts)
 
 
 def _preface(preset: str, records: Sequence[Record]) -> str:
-    def shared(name: str) -> str:
-        return " or ".join(str(size) for size in sorted({one["asked"][name] for one in records}))
+    def shared(name: str, part: str = "asked") -> str:
+        return " or ".join(str(size) for size in sorted({one[part][name] for one in records}))
 
-    made = sorted({f"tsadc {one['versions']['tsadc']} at commit {one['commit'] or 'unknown'}" for one in records})
+    made = {_made(one) for one in records}
+    told = f"with {made.pop()}" if len(made) == 1 else "with what the last column says,"
     return (
         f"Preset `{preset}`: fitted on {shared('observations')} observations of {shared('variables')} variables x "
-        f"{shared('length')} steps of a simulated plant, on {shared('threads')} threads. Per observation: wall "
-        "milliseconds of the network alone, and of the score. Memory is the peak of the whole process, in brackets "
-        "what it held before the fit. An asterisk: trained for a stated number of epochs, not for the preset's. Made "
-        f"with {', '.join(made)} by `python benchmarks/detectors.py`."
+        f"{shared('length')} steps of a simulated plant, on {shared('threads', 'found')} thread(s). Per observation: "
+        "wall milliseconds of the network alone, and of the score. Memory is the peak of the whole process, in "
+        "brackets what it held before the fit. An asterisk: trained for a stated number of epochs, not for the "
+        "preset's. Made "
+        f"{told} by `python benchmarks/detectors.py`."
     )
+
+
+def _made(record: Record) -> str:
+    return f"tsadc {record['versions']['tsadc']} at commit {record['commit'] or 'unknown'}"
 
 
 def _table(records: Sequence[Record]) -> str:
     head = ["name", "parameters", "epochs", "fit, s", "fit, s of cpu", "network, ms", "score, ms", "memory, MB"]
+    several = len({_made(one) for one in records}) > 1
+    head += ["made with"] if several else []
     rows = []
     for one in records:
         asked, found = one["asked"], one["found"]
-        epochs = f"{found['epochs']}{'' if asked['epochs'] is None else '*'}"
-        numbers = [f"{found[name]:.0f}" for name in ("fit wall seconds", "fit cpu seconds")]
-        numbers += [f"{found[name]:.1f}" for name in ("network ms", "score ms")]
+        epochs = _number(found["epochs"], "d") + ("" if asked["epochs"] is None else "*")
+        spent = (found["fit wall seconds"], found["fit cpu seconds"])
+        numbers = [_number(seconds, ".0f" if seconds >= 10 else ".1f") for seconds in spent]
+        numbers += [_number(found[name], ".1f") for name in ("network ms", "score ms")]
         memory = f"{found['peak MB']:.0f} ({found['before fit MB']:.0f})"
-        rows.append([asked["detector"], f"{found['parameters']:,}", epochs, *numbers, memory])
+        row = [asked["detector"], _number(found["parameters"], ",d"), epochs, *numbers, memory]
+        rows.append([*row, _made(one)] if several else row)
     lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
 
 
 if __name__ == "__main__":

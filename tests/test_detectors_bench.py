@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from networks import TRAINED
+from tsadc.detectors import REGISTRY
 
 ROOT = Path(__file__).parents[1]
 SMALL = ("--preset", "tiny", "--epochs", "1", "--observations", "12", "--variables", "4", "--length", "40")
@@ -30,7 +31,8 @@ def given(bench: ModuleType, *words: str) -> argparse.Namespace:
 
 def record(name: str, preset: str = "default", epochs: int | None = None, **found: float) -> dict:
     sizes = {"observations": 300, "variables": 38, "length": 600, "scored": 20, "threads": 2}
-    measured = {"parameters": 12345, "epochs": epochs or 7, "fit wall seconds": 61.4, "fit cpu seconds": 118.2}
+    measured = {"parameters": 12345, "threads": 2, "epochs": epochs or 7}
+    measured |= {"fit wall seconds": 61.4, "fit cpu seconds": 118.2}
     measured |= {"network ms": 3.21, "score ms": 9.87, "peak MB": 512.3, "before fit MB": 401.7, **found}
     asked = {"detector": name, "preset": preset, "epochs": epochs, **sizes}
     return {"asked": asked, "found": measured, "versions": {"tsadc": "9.9"}, "commit": "abc"}
@@ -52,9 +54,26 @@ def test_a_detector_is_measured(bench):
     found = bench.measure("gae", given(bench))
     # Two layers of 8 and 4 numbers and back on windows of 12 steps, and two embeddings of 4 numbers for 4 variables.
     assert found["parameters"] == 13 * 8 + 9 * 4 + 5 * 8 + 9 * 12 + 2 * 4 * 4
-    assert (found["trained on"], found["epochs"], found["threads"], found["head"]) == (12, 1, 1, "tsadc")
+    # Of 12 observations, 2 are set aside.
+    assert (found["trained on"], found["epochs"], found["threads"], found["head"]) == (10, 1, 1, "tsadc")
     assert all(found[name] > 0 for name in ("fit wall seconds", "fit cpu seconds", "network ms", "score ms"))
     assert found["peak MB"] >= found["before fit MB"] > 10
+
+
+def test_a_detector_without_a_network_is_measured(bench):
+    found = bench.measure("robust-z", bench._parser().parse_args([*SMALL[4:]]))
+    nothing = [found[name] for name in ("parameters", "epochs", "network ms", "head")]
+    assert nothing == [None] * 4
+    assert found["trained on"] == 10
+    assert all(found[name] > 0 for name in ("fit wall seconds", "fit cpu seconds", "score ms", "peak MB"))
+    assert "parameters" not in bench.line(found)
+
+
+def test_all_are_measured_that_have_what_is_asked(bench):
+    assert bench.chosen(bench._parser().parse_args([])) == list(REGISTRY)
+    assert bench.chosen(bench._parser().parse_args(["--preset", "published"])) == TRAINED
+    assert bench.chosen(bench._parser().parse_args(["--epochs", "2"])) == TRAINED
+    assert bench.chosen(bench._parser().parse_args(["--detectors", "pca, gae"])) == ["pca", "gae"]
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -75,8 +94,11 @@ def test_a_record_is_current_while_the_same_is_asked_for(bench, tmp_path):
     assert bench.current(file, wanted)
     assert not bench.current(file, bench.task("gae", given(bench, "--epochs", "2")))
     assert not bench.current(file, bench.task("gae", given(bench, "--threads", "2")))
-    file.write_text("{")
+    file.write_text(json.dumps({"asked": {**wanted, "tsadc": "0.0"}}))
     assert not bench.current(file, wanted)
+    for damaged in ("{", "[1, 2]", "3"):
+        file.write_text(damaged)
+        assert not bench.current(file, wanted)
 
 
 def test_what_has_a_record_is_not_run_again_and_a_failure_leaves_none(bench, tmp_path, monkeypatch, capsys):
@@ -114,13 +136,37 @@ def test_the_table_has_a_row_for_each_record_and_stands_between_its_markers(benc
         "| gae | 12,345 | 2* | 61 | 118 | 3.2 | 9.9 | 512 (402) |",
     ]
     assert "300 observations of 38 variables x 600 steps" in page
-    assert "tsadc 9.9 at commit abc" in page
+    assert "on 2 thread(s)" in page
+    assert "Made with tsadc 9.9 at commit abc by" in page
+
+
+def test_the_table_says_of_each_record_what_made_it_where_they_differ(bench):
+    first, second = record("gdn", threads=1), record("pca", **{"fit wall seconds": 0.31})
+    second["commit"] = "def"
+    second["found"] |= dict.fromkeys(("parameters", "epochs", "network ms"))
+    page = bench.markdown([second, first])
+    rows = [line for line in page.splitlines() if line.startswith(("| g", "| p"))]
+    assert rows == [
+        "| gdn | 12,345 | 7 | 61 | 118 | 3.2 | 9.9 | 512 (402) | tsadc 9.9 at commit abc |",
+        "| pca | - | - | 0.3 | 118 | - | 9.9 | 512 (402) | tsadc 9.9 at commit def |",
+    ]
+    assert "on 1 or 2 thread(s)" in page
+    assert "Made with what the last column says" in page
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "{", '{"asked": [], "found": {}}', '{"asked": {}, "found": {}}'])
+def test_a_damaged_record_is_named(bench, text, tmp_path, capsys):
+    (tmp_path / "gae-tiny.json").write_text(text)
+    assert bench.main(["--table", "--out", str(tmp_path), "--document", str(tmp_path / "page.md")]) == 2
+    assert f"The record {tmp_path / 'gae-tiny.json'} is damaged; delete it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--detectors", "pca"], "--detectors takes those with a network"),
+        (["--detectors", "pac"], "There is no detector 'pac'; did you mean `pca`"),
+        (["--detectors", "pca", "--epochs", "2"], "pca has no network to train; leave out --epochs"),
+        (["--detectors", "pca", "--preset", "tiny"], "A preset is default, the only one here, but got 'tiny'"),
         (["--detectors", "gae", "--observations", "4"], "--observations must be at least 5, but got 4"),
         (["--detectors", "gae", "--preset", "huge"], "huge"),
         (["--table"], "There are no records in"),

@@ -110,7 +110,7 @@ def test_the_guide_to_new_detectors_runs(capsys):
     scope: dict[str, object] = {}
     for code in blocks("docs/guides/add-a-detector.md", "python"):
         exec(code, scope)
-    assert capsys.readouterr().out == "2\n(5,)\n"
+    assert capsys.readouterr().out == "2\nTrue\n(5,)\n"
     (points,) = blocks("docs/guides/add-a-detector.md", "toml")
     assert tomllib.loads(points)["project"]["entry-points"] == {GROUP: {"means": "my_package.means:Means"}}
 

@@ -17,9 +17,13 @@ class Third(Detector):
     name = "third"
 
 
-def add(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    point = EntryPoint(name=name, value=value, group="tsadc.detectors")
-    monkeypatch.setattr(tsadc.detectors, "entry_points", lambda group: [point] if group == "tsadc.detectors" else [])
+class Nameless(Detector):
+    """Whose author forgot the name."""
+
+
+def add(monkeypatch: pytest.MonkeyPatch, name: str, *values: str) -> None:
+    points = [EntryPoint(name=name, value=value, group="tsadc.detectors") for value in values]
+    monkeypatch.setattr(tsadc.detectors, "entry_points", lambda group: points if group == "tsadc.detectors" else [])
 
 
 @pytest.mark.parametrize("name", list(REGISTRY))
@@ -65,12 +69,48 @@ def test_another_package_adds_a_detector(monkeypatch: pytest.MonkeyPatch) -> Non
         ("third", f"{__name__}:Fourth", "which cannot be loaded"),
         ("other", f"{__name__}:Third", "must be a Detector called 'other'"),
         ("third", f"{__name__}:add", "must be a Detector called 'third'"),
+        ("third", f"{__name__}:Nameless", "must be a Detector called 'third'"),
+        ("third", "not a place", "which cannot be loaded"),
     ],
 )
 def test_what_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch, name: str, value: str, complaint: str) -> None:
     add(monkeypatch, name, value)
     with pytest.raises(ConfigError, match=complaint):
         find(name)
+
+
+@pytest.mark.parametrize(
+    ("raised", "why"),
+    [
+        ("ZeroDivisionError('by zero.\\nand more')", "by zero"),
+        ("SystemExit(3)", "3"),
+        ("RuntimeError()", "RuntimeError"),
+        ("ConfigError('wrong')", "name 'ConfigError' is not defined"),
+    ],
+)
+def test_whatever_a_module_raises_is_told_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, raised: str, why: str
+) -> None:
+    (tmp_path / "broken_detector.py").write_text(f"raise {raised}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    add(monkeypatch, "third", "broken_detector:Third")
+    with pytest.raises(ConfigError) as told:
+        find("third")
+    assert str(told.value) == f"The detector 'third' is broken_detector:Third, which cannot be loaded: {why}."
+
+
+def test_an_entry_may_name_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    add(monkeypatch, "third", f"{__name__}:Third [extra]")
+    assert find("third") is Third
+
+
+def test_two_packages_with_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    add(monkeypatch, "third", f"{__name__}:Third", "other_package:Third")
+    with pytest.raises(ConfigError, match=f"Several packages have a detector 'third', {__name__}:Third and other_pack"):
+        find("third")
+    assert names()[-1] == "third"
+    add(monkeypatch, "third", f"{__name__}:Third", f"{__name__}:Third")  # one package, found twice
+    assert find("third") is Third
 
 
 def test_ours_cannot_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

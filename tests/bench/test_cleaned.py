@@ -1,10 +1,10 @@
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tsadc.bench.cleaned import cleaned, cleaned_task, most_extreme, replaced
-from tsadc.bench.task import Answers, Task
+from tsadc.bench.cleaned import Cleaned, cleaned, keep, kept, most_extreme, replaced
 from tsadc.config import update
 from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.series import Floats, Series
@@ -91,16 +91,23 @@ def test_arrays_of_observations_keep_their_shape() -> None:
     assert (found.data != values).sum() == found.count == round(0.01 * values.size)
 
 
-def test_only_the_training_part_of_a_task_is_cleaned() -> None:
-    _, dirty = spiked()
-    known = Answers(((),), ("a",))
-    task = Task(dirty, dirty, known, history=dirty)
-    found = cleaned_task(task, update(CONFIG, {"training": {"epochs": 1}}), 0)
-    assert found.test is dirty
-    assert found.history is dirty
-    assert found.answers is known
-    assert found.train is not dirty
-    assert any((a.values != b.values)[np.isfinite(a.values)].any() for a, b in zip(dirty, found.train, strict=True))
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_was_kept_comes_back(tmp_path: Path, whole: bool) -> None:
+    given = spiked()[1] if whole else np.random.default_rng(0).normal(size=(3, LENGTH, 4))
+    changed = tuple(replace(one, values=one.values + 1) for one in given) if whole else given + 1
+    file = tmp_path / "made.npz"
+    assert kept(file, given) is None
+    keep(file, Cleaned(changed, 0.25, 7))
+    found = kept(file, given)
+    assert found is not None
+    assert (found.share, found.count) == (0.25, 7)
+    for one, other in zip(found.data, changed, strict=True):
+        expected = other.values if whole else other
+        np.testing.assert_array_equal(one.values if whole else one, expected)
+    file.write_bytes(file.read_bytes()[:200])
+    assert kept(file, given) is None
+    assert keep(None, found) is found
+    assert kept(None, given) is None
 
 
 def test_extremes_are_relative_to_their_variable() -> None:

@@ -32,7 +32,17 @@ def test_every_network_has_the_same_budget(name: str) -> None:
             assert (cell.config().training.epochs, cell.observations) == wanted  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", PLANS)
+def test_the_twelve_are_trained_on_data_as_they_come_and_on_cleaned_data() -> None:
+    cells = read(PLANS["cleaned"]).cells()
+    assert {cell.detector for cell in cells} == TWELVE
+    assert all(cell.config().head == "paper" for cell in cells)  # type: ignore[attr-defined]
+    plain, cleaned = ([cell for cell in cells if cell.split == split] for split in ({}, {"cleaned": 1}))
+    assert len(plain) == len(cleaned) == 12 * 3
+    assert trainings(plain) <= trainings(read(PLANS["main"]).cells())
+    assert not trainings(plain) & trainings(cleaned)
+
+
+@pytest.mark.parametrize("name", [name for name in PLANS if name != "cleaned"])
 def test_both_presets_appear_and_the_label_names_the_width(name: str) -> None:
     cells = [cell for cell in read(PLANS[name]).cells() if cell.detector == "tsadc"]
     papers = [cell for cell in cells if cell.preset == "paper"]

@@ -8,6 +8,7 @@ import torch
 import networks
 from tsadc.config import update
 from tsadc.detectors.dcdetector import Config, DCdetector, Network, from_uniform, positions, standard
+from tsadc.errors import ConfigError
 
 LENGTH, VARIABLES = 48, 4
 waves = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
@@ -92,6 +93,10 @@ def test_every_window_has_mean_0_and_variance_1_over_what_was_measured():
 def test_a_window_is_as_long_as_the_observation_allows():
     assert Network(update(Config(), {"length": 50}), 50).windows.size == 45
     assert Network(Config(), 600).windows.size == 60
+    published = update(Config.published(), {"length": 10})
+    assert [view.count for view in Network(published, 10).views] == [2]
+    with pytest.raises(ConfigError, match="`length` must be at least the 10 steps"):
+        update(Config.published(), {"length": 9})  # a single patch, whose attention is always uniform
 
 
 @pytest.mark.parametrize("head", ["paper", "tsadc"])

@@ -154,7 +154,16 @@ def test_the_papers_score_weighs_reconstruction_and_forecast():
         missed = (x - net.forecast(seen)[0]).square()
     assert found.steps[5] == pytest.approx(float((unlikely[5] + 3 * missed[5]).mean() / 4), rel=1e-4)
     assert found.steps[7] == pytest.approx(float((unlikely[7, 0] + 3 * missed[7, 0]) / 4), rel=1e-4)
-    assert found.steps[0] == pytest.approx(float(unlikely[0].mean() / 4), rel=1e-4)
+    assert found.steps[0] == pytest.approx(float(unlikely[0].mean()), rel=1e-4)  # which nothing could foresee
+    assert found.parts[0][5] == pytest.approx(float(unlikely[5].mean() / 4), rel=1e-4)
+    assert found.parts[1][5] == pytest.approx(float(3 * missed[5].mean() / 4), rel=1e-4)
+    assert found.parts[1][0] == 0
+    np.testing.assert_allclose(found.parts[0] + found.parts[1], found.steps, rtol=1e-5)
+    evidence = detector._pooled(z, found)
+    views = {name: np.nanmean(part) for name, part in zip(("reconstruction", "forecast"), found.parts, strict=True)}
+    assert evidence.views == pytest.approx(views)
+    assert evidence.score == pytest.approx(sum(views.values()), rel=1e-5)
+    assert set(evidence.causes) == {int(views["forecast"] > views["reconstruction"])}
     assert np.isnan(found.steps[9])
     reconstruction, forecast = found.residuals
     assert np.isnan(forecast[:, 0]).all()

@@ -155,3 +155,9 @@ def test_both_scores_are_scaled_by_the_training_data():
     (low_c, high_c), (low_d, high_d) = detector.scale_
     scaled = 0.25 * (contrast - low_c) / (high_c - low_c) + 0.75 * (distance - low_d) / (high_d - low_d)
     np.testing.assert_allclose(found.own, scaled.mean(axis=0), rtol=1e-5)
+    told, made = 0.25 * (contrast - low_c) / (high_c - low_c), 0.75 * (distance - low_d) / (high_d - low_d)
+    evidence = detector._pooled(z, found)
+    assert evidence.views == pytest.approx({"contrast": told.mean(), "generation": made.mean()})
+    assert evidence.score == pytest.approx(sum(evidence.views.values()), rel=1e-5)
+    assert set(evidence.causes) == {int(made.mean() > told.mean())}
+    np.testing.assert_allclose(evidence.contributions, told.clip(0) + made.clip(0), rtol=1e-4, atol=1e-6)

@@ -124,6 +124,23 @@ def test_errors_are_normalised_by_those_of_the_training_data():
     np.testing.assert_allclose(detector.width_, high - low, rtol=1e-5)
 
 
+def test_only_so_many_observations_as_fit_tell_what_errors_are_usual(monkeypatch):
+    monkeypatch.setattr("tsadc.detectors.residual.MOST_CELLS", 4 * LENGTH * VARIABLES)
+    config = update(Config.tiny(), {"head": "paper", "training": {"epochs": 1}})
+    detector = GDN(length=LENGTH, contamination=0.1, config=config)
+    seen: list[np.ndarray] = []
+    inner = detector._errors
+    monkeypatch.setattr(detector, "_errors", lambda z: seen.append(z) or inner(z), raising=False)
+    settled: list[int] = []
+    settle = detector._settle
+    monkeypatch.setattr(detector, "_settle", lambda *parts: (settle(*parts), settled.append(len(seen))), raising=False)
+    detector.fit(coupled(30, 0))
+    assert settled == [4]  # two of either part
+    with torch.no_grad():
+        errors = np.concatenate([inner(z)[0] for z in seen[:4]], axis=1)
+    np.testing.assert_allclose(detector.middle_, np.nanmedian(errors, axis=1), rtol=1e-5)
+
+
 def test_a_forecast_in_parts_is_the_forecast(monkeypatch):
     config = update(Config.tiny(), {"training": {"epochs": 1}})
     detector = GDN(length=LENGTH, contamination=0.1, config=config).fit(coupled(12, 0))

@@ -72,6 +72,46 @@ def test_nodes_are_means_of_windows_and_a_window_is_read_from_its_own_nodes():
         torch.testing.assert_close(found[1, 2, 16:23], (weight @ nodes[1, 2, :, 2] + bias)[:7])
 
 
+def test_a_window_is_read_from_what_the_graph_makes_of_its_nodes():
+    """leave(LeakyReLU(MLP((1 + eps) h + A h)) + h), variable by variable."""
+    net = network(window=8, prune=0.0)
+    x = drawn(net)["x"]
+    with torch.no_grad():
+        net.gin.eps.fill_(0.3)
+        found, nodes, adjacency = net(x)
+        (mlp,) = net.gin.mlps
+        into, out = mlp[0], mlp[-1]
+        for one, window, variable in [(0, 0, 0), (2, 3, 1), (1, 2, 3)]:
+            h, A = nodes[one, :, :, window], adjacency[one, window]
+            heard = 1.3 * h[variable] + sum(A[variable, j] * h[j] for j in range(VARIABLES))
+            hidden = (into.weight.squeeze(-1) @ heard + into.bias).clamp_min(0)
+            told = out.weight.squeeze(-1) @ hidden + out.bias
+            told = torch.where(told > 0, told, 0.01 * told) + h[variable]
+            expected = net.leave.weight.squeeze(-1) @ told + net.leave.bias
+            torch.testing.assert_close(found[one, variable, 8 * window : 8 * window + 8], expected)
+
+
+def test_the_loss_is_the_error_of_what_was_measured_and_the_regulariser_of_the_graphs():
+    net = network(window=8, weights={"smooth": 0.7, "sparse": 0.3, "connect": 0.2})
+    given = drawn(net)
+    with torch.no_grad():
+        found = net.losses(given)
+        reconstruction, nodes, adjacency = net(given["x"])
+    for one in range(3):
+        there = given["observed"][one]
+        error = (given["x"][one] - reconstruction[one])[there].square().mean()
+        torch.testing.assert_close(found["reconstruction"][one], error)
+        penalties = []
+        for window in range(4):
+            A, h = adjacency[one, window].double().numpy(), nodes[one, :, :, window].double().numpy()
+            pairs = [(i, j) for i in range(VARIABLES) for j in range(VARIABLES)]
+            smooth = sum(A[i, j] * np.square(h[i] - h[j]).sum() for i, j in pairs) / 2 / VARIABLES**2
+            sparse = sum(A[i, j] ** 2 for i, j in pairs) / VARIABLES**2
+            connect = -sum(np.log(A[i].sum()) for i in range(VARIABLES)) / VARIABLES
+            penalties.append(0.7 * smooth + 0.3 * sparse + 0.2 * connect)
+        assert float(found["graph"][one]) == pytest.approx(np.mean(penalties), rel=1e-4)
+
+
 def test_variables_talk_through_the_graph_alone():
     net = network(prune=0.0)
     x = drawn(net)["x"]

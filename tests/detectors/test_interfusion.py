@@ -11,6 +11,7 @@ from torch.distributions import Normal, kl_divergence
 import networks
 from tsadc.config import update
 from tsadc.detectors.interfusion import Config, InterFusion, Network, refined
+from tsadc.nn.objective import derive
 
 LENGTH, VARIABLES = 40, 4
 waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
@@ -81,6 +82,26 @@ def test_the_loss_is_minus_the_evidence_lower_bound_over_measured_cells():
             expected["reconstruction"] -= Normal(px.mean, px.log_std.exp()).log_prob(x)[0][there].sum()
     for name, total in expected.items():
         assert float(found[name]) == pytest.approx(float(total) / 3 / (VARIABLES * 16), rel=1e-4)
+
+
+def test_the_density_behind_the_flow_is_that_before_it_over_the_growth_of_volume():
+    net = network(metrics=3, flows=3)
+    for layer in net.flow.layers:
+        torch.nn.init.normal_(layer[-1].weight)
+        torch.nn.init.normal_(layer[-1].bias)
+    view, noise = torch.randn(2, VARIABLES, 5), torch.randn(2, 5, 3)
+    with torch.no_grad():
+        sample, density = net.infer(view, noise)
+        flow, net.flow = net.flow, torch.nn.Identity()
+        net.flow.forward = lambda value: (value, torch.zeros(value.shape[:-1]))
+        before, plain = net.infer(view, noise)
+    for i in range(2):
+        for t in range(5):
+            jacobian = torch.autograd.functional.jacobian(lambda value: flow(value)[0], before[i, t])
+            torch.testing.assert_close(sample[i, t], flow(before[i, t])[0])
+            growth = jacobian.det().abs().log()
+            assert abs(float(growth)) > 1e-3
+            torch.testing.assert_close(density[i, t], plain[i, t] - growth, rtol=1e-4, atol=1e-4)
 
 
 def test_pretraining_is_of_the_temporal_latent_alone():
@@ -159,3 +180,29 @@ def test_the_papers_score_is_the_mean_improbability_of_the_steps():
     least = 0.5 * math.log(2 * math.pi) - 5  # of a standard deviation of exp(-5), at its mean
     assert np.nanmin(found.steps) >= least
     np.testing.assert_allclose(found.residuals[0], np.abs(z - found.expected), rtol=1e-5)
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_a_cell_is_as_improbable_as_the_normal_distributions_of_the_samples_say(samples):
+    config = update(Config.tiny(), {"head": "paper", "samples": samples, "training": {"epochs": 1}})
+    detector = InterFusion(length=LENGTH, config=config).fit(waves(10, 0))
+    z = np.random.default_rng(0).normal(size=(VARIABLES, LENGTH)).astype(np.float32)
+    z[1:, 7] = np.nan
+    net, x = detector.network_, torch.from_numpy(np.nan_to_num(np.arcsinh(z)))
+    noise = net.noise((samples, 3, VARIABLES, 16), torch.Generator().manual_seed(derive(detector.settings.seed, 1)))
+    cells, means = np.zeros(z.shape), np.zeros(z.shape)
+    with torch.no_grad():
+        found = detector._examiner()(z)
+        for w, (first, new) in enumerate([(0, 0), (16, 0), (24, 8)]):  # of the last window, what is not told before
+            window = x[None, :, first : first + 16]
+            q2 = net.squeezer.encode(window)
+            here = slice(first + new, first + 16)
+            for s in range(samples):
+                view = net.squeezer.decode(q2.mean + q2.log_std.exp() * noise["temporal"][s, w], 16)
+                px = net.look(view, net.infer(view, noise["metric"][s, w][None])[0])
+                improbable = -Normal(px.mean, px.log_std.exp()).log_prob(window)
+                cells[:, here] += improbable[0, :, new:].numpy() / samples
+                means[:, here] += px.mean[0, :, new:].numpy() / samples
+    cells[np.isnan(z)] = np.nan
+    np.testing.assert_allclose(found.steps, np.nanmean(cells, axis=0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.expected, np.sinh(means), rtol=1e-4, atol=1e-5)

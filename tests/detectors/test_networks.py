@@ -1,17 +1,21 @@
 """What holds for every detector that trains a network, whatever the network is."""
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from networks import TRAINED, cells, tiny
+from networks import TRAINED, cells, coupled, tiny
 from tsadc.config import update
 from tsadc.detectors import find
 from tsadc.detectors.residual import ResidualDetector
 from tsadc.errors import ConfigError
 
 every = pytest.mark.parametrize("name", TRAINED)
+RECONSTRUCTING = ["lstm-ae", "s4-ae", "gae", "gru-gnn", "graphs4mer"]
+IN_Z = [*RECONSTRUCTING, "interfusion", "dvgcrn", "imdiffusion", "eeg-cgs"]  # whose last residual is |z - expected|
 
 # Of each published preset, what makes it that.
 PUBLISHED: dict[str, dict[str, Any]] = {
@@ -20,14 +24,42 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "lstm-ae": {"window": 208, "hidden": 45, "forcing": True},
     "s4-ae": {"state": 64, "kernel": "dplr"},
     "dcdetector": {"window": 100, "patches": (5,), "features": 256, "opposed": True},
-    "gae": {"widths": (2,), "head": "paper"},
-    "gdn": {"top": 15, "window": 5, "head": "paper"},
-    "eeg-cgs": {"features": 256, "neighbours": 3, "subgraph": 4, "rounds": 80, "head": "paper"},
-    "interfusion": {"window": 100, "flows": 20, "samples": 100, "refine": 10, "head": "paper"},
-    "dvgcrn": {"latents": (15, 10, 5), "units": (20, 15, 10), "embedding": 256, "head": "paper"},
-    "gru-gnn": {"features": 128, "own": True, "identity": False, "head": "paper"},
-    "graphs4mer": {"features": 128, "window": 100, "head": "paper"},
-    "imdiffusion": {"channels": 64, "blocks": 4, "heads": 8, "stride": 3, "head": "paper"},
+    "gae": {"widths": (2,)},
+    "gdn": {"top": 15, "window": 5},
+    "eeg-cgs": {"features": 256, "neighbours": 3, "subgraph": 4, "rounds": 80},
+    "interfusion": {"window": 100, "flows": 20, "samples": 100, "refine": 10},
+    "dvgcrn": {"latents": (15, 10, 5), "units": (20, 15, 10), "embedding": 256},
+    "gru-gnn": {"features": 128, "own": True, "identity": False},
+    "graphs4mer": {"features": 128, "window": 100},
+    "imdiffusion": {"channels": 64, "blocks": 4, "heads": 8, "stride": 3},
+}
+
+# Its training: epochs, batch, rate, decay, epochs of warm-up, patience, bound on the gradient. None is averaged.
+GRAPHS4MER = (100, 4, 8e-4, 5e-3, 5, 20, 0)
+TRAINING: dict[str, tuple[float, ...]] = {
+    "tsadc": (100, 4, 8e-4, 5e-3, 5, 20, 1),
+    "usad": (70, 13, 1e-3, 0, 0, 0, 0),
+    "lstm-ae": (100, 8, 1e-3, 0, 0, 10, 0),
+    "s4-ae": (100, 4, 1e-3, 5e-3, 5, 20, 0),
+    "dcdetector": (2, 43, 1e-4, 0, 0, 0, 0),
+    "gae": (100, 16, 3e-3, 0, 0, 0, 0),
+    "gdn": (50, 1, 1e-3, 0, 0, 10, 0),
+    "eeg-cgs": (55, 15, 1e-3, 0, 0, 0, 0),
+    "interfusion": (40, 17, 1e-3, 1e-4, 0, 0, 10),
+    "dvgcrn": (60, 17, 2e-4, 0, 0, 0, 0),
+    "gru-gnn": GRAPHS4MER,
+    "graphs4mer": GRAPHS4MER,
+    "imdiffusion": (100, 2, 1e-3, 1e-6, 0, 6, 0),
+}
+
+# What only scoring reads, other than the tiny preset has it.
+LATER: dict[str, dict[str, Any]] = {
+    "tsadc": {"scoring": {"masks": 3}},
+    "usad": {"alpha": 0.1},
+    "interfusion": {"samples": 2, "refine": 1, "suspect": 0.3},
+    "dvgcrn": {"hop": 2, "forecast": 0.5},
+    "eeg-cgs": {"rounds": 3},
+    "imdiffusion": {"chain": 3, "voting": 0.9, "stride": 2, "share": 0.2},
 }
 
 # Settings that are out of range, and what is said of them.
@@ -52,7 +84,7 @@ WRONG: dict[str, list[tuple[str, Any, str]]] = {
         ("layers", 0, "at least 1"),
         ("heads", 0, "at least 1"),
         ("features", 31, "a multiple of 2"),
-        ("length", 12, "at least the 15 steps"),
+        ("length", 12, "at least the 15 steps of the shortest window with two patches of every size"),
     ],
     "gae": [
         ("window", 1, "at least 2 steps"),
@@ -181,8 +213,75 @@ def test_presets(name: str) -> None:
     assert config.preset("tiny") == config.tiny()
     published = config.preset("paper" if name == "tsadc" else "published")
     assert published != config()
+    assert published.head == "paper"
     for setting, value in PUBLISHED[name].items():
         assert getattr(published, setting) == value, setting
+    found = published.training
+    rates = (found.learning_rate, found.weight_decay)
+    assert (found.epochs, found.batch, *rates, found.warmup_epochs, found.patience, found.clip) == TRAINING[name]
+    assert found.ema == 0
+
+
+def unfitted(name: str, variables: int = 4) -> ResidualDetector:
+    """With a network as it begins, which some at zero do not."""
+    detector = tiny(name, head="paper")
+    detector.variables_ = tuple("abcd"[:variables])
+    detector.network_ = built(name).eval()
+    detector.scale_, detector.tau_ = np.array([[0.0, 1.0], [0.0, 1.0]]), np.array([0.5])
+    return detector
+
+
+def observation(length: int = 40) -> np.ndarray:
+    z = 2 * coupled(1, 3, length)[0].T.astype(np.float32)
+    z[1, 3:6] = np.nan
+    z[:, 9] = np.nan
+    z[2, 20] = 300.0
+    return z
+
+
+@pytest.mark.parametrize("name", RECONSTRUCTING)
+def test_a_residual_is_how_far_a_cell_is_from_its_reconstruction(name: str) -> None:
+    detector, z = unfitted(name), observation()
+    with torch.no_grad():
+        made = detector.network_(torch.from_numpy(np.arcsinh(np.nan_to_num(z)))[None])
+        found = detector._examiner()(z)
+    expected = np.sinh((made if isinstance(made, torch.Tensor) else made[0])[0].numpy())
+    assert np.abs(expected).max() > 0.01
+    np.testing.assert_allclose(found.expected, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.residuals[0], np.abs(z - expected), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", IN_Z)
+def test_a_residual_is_missing_exactly_where_nothing_was_measured(name: str) -> None:
+    detector, z = unfitted(name), observation()
+    with torch.no_grad():
+        found = detector._examiner()(z)
+    kind = 0 if name == "dvgcrn" else -1  # whose forecast has an expectation of its own
+    np.testing.assert_allclose(found.residuals[kind], np.abs(z - found.expected), rtol=1e-4, atol=1e-5)
+    assert np.isfinite(found.expected).all()
+
+
+@pytest.mark.parametrize("name", [name for name in TRAINED if find(name).after_training])
+def test_what_only_scoring_reads_leaves_a_finished_run_usable(name: str, tmp_path: Path) -> None:
+    data, file = coupled(14, 0), tmp_path / "run"
+    assert set(LATER[name]) == set(find(name).after_training)
+    settings = {"head": "paper", "training": {"epochs": 1}}
+    first = tiny(name, **settings).fit(data, checkpoint=file)
+    epochs: list[int] = []
+    second = tiny(name, **settings, **LATER[name]).fit(
+        data,
+        checkpoint=file,
+        resume=True,
+        progress=lambda now: epochs.extend([now.epoch] if hasattr(now, "epoch") else []),
+    )
+    assert epochs == []
+    for key, weights in first.network_.state_dict().items():
+        assert torch.equal(weights, second.network_.state_dict()[key]), key
+    assert not np.array_equal(first.decision_scores_, second.decision_scores_)
+
+
+def test_the_detectors_with_settings_that_only_scoring_reads() -> None:
+    assert {name for name in TRAINED if find(name).after_training} == set(LATER)
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -5,6 +7,8 @@ import pytest
 from sklearn.covariance import EllipticEnvelope
 from sklearn.neighbors import LocalOutlierFactor
 
+import tsadc.detectors
+from tsadc.commands.workflow import fit_model
 from tsadc.detectors.outliers import Outliers
 from tsadc.errors import ConfigError
 
@@ -47,6 +51,18 @@ def test_an_outlier_detector_of_scikit_learn(wrapped: type[Outliers], tmp_path) 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_command_says_before_training_that_it_cannot_be_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = EntryPoint(name="lof", value=f"{__name__}:Density", group="tsadc.detectors")
+    monkeypatch.setattr(tsadc.detectors, "entry_points", lambda group: [point])
+    monkeypatch.setattr(Outliers, "_learn", lambda *_: pytest.fail("it was trained"))
+    config = Density.Config(length=LENGTH)
+    with pytest.raises(ConfigError, match="A lof cannot be saved, which is what this command is for"):
+        fit_model(data(60, 0), config, tmp_path / "model", name="lof")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_outlier_detector_of_pyod() -> None:
     knn = pytest.importorskip("pyod.models.knn", reason="PyOD is not installed").KNN
 
@@ -58,4 +74,8 @@ def test_an_outlier_detector_of_pyod() -> None:
 
     new = data(6, 1)
     new[3, 5:9, 2] += 9
-    assert Distance(length=LENGTH).fit(data(60, 0)).decision_function(new).argmax() == 3
+    detector = Distance(length=LENGTH).fit(data(60, 0))
+    found = detector.decision_function(new)
+    assert found.argmax() == 3
+    rows = [detector.standard_("series", detector.features_(detector.scaler_("series", one).T)) for one in new]
+    np.testing.assert_allclose(found, detector.estimator_.decision_function(np.stack(rows)), rtol=1e-4)

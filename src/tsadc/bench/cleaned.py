@@ -13,12 +13,15 @@ come, so the order of scores (AUROC, AP) is what to compare.
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from tsadc.bench.task import Data, Task
+from tsadc.bench.records import save_arrays
+from tsadc.bench.task import Data
 from tsadc.config import update
 from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.io.frames import as_series
@@ -37,16 +40,33 @@ class Cleaned:
     count: int
 
 
-def cleaned_task(task: Task, config: Config, seed: int) -> Task:
-    """The same task with a cleaned training part. What is scored, its history and what is set aside stay."""
-    return replace(task, train=cleaned(task.train, config, seed).data)
-
-
 def cleaned(train: Data, config: Config, seed: int) -> Cleaned:
     """Entities, names, clocks and lengths stay, and so do cells that were not measured."""
     masks = {} if config.scoring.masks else {"scoring": {"masks": MASKS}}
     detector = TSADC(config=update(config, {"seed": seed, **masks})).fit(train)
     return replaced(train, detector, detector.contamination_.share)
+
+
+def keep(file: Path | None, made: Cleaned) -> Cleaned:
+    """Write it down, if a file is given."""
+    if file is not None:
+        values = [made.data] if isinstance(made.data, np.ndarray) else [one.values for one in made.data]
+        named = {f"values-{i}": np.asarray(one) for i, one in enumerate(values)}
+        save_arrays(file, {**named, "share": np.array(made.share), "count": np.array(made.count)})
+    return made
+
+
+def kept(file: Path | None, train: Data) -> Cleaned | None:
+    """What `keep` wrote down of this training part; None where there is nothing, or nothing whole."""
+    if file is None or not file.exists():
+        return None
+    try:
+        # Opened here: numpy leaves the file open where what it holds is damaged.
+        with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as found:
+            values = [found[f"values-{i}"] for i in range(len(found.files) - 2)]
+            return Cleaned(as_given(train, values), float(found["share"]), int(found["count"]))
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return None
 
 
 def replaced(data: Data, detector: TSADC, share: float) -> Cleaned:
@@ -62,7 +82,7 @@ def replaced(data: Data, detector: TSADC, share: float) -> Cleaned:
         rows = values[place.series][first : place.start + observations.length]
         inside = slice(first - place.start, first - place.start + len(rows))
         rows[chosen[i, :, inside].T] = told[i][:, inside].T[chosen[i, :, inside].T]
-    return Cleaned(_as_given(data, values), share, int(chosen.sum()))
+    return Cleaned(as_given(data, values), share, int(chosen.sum()))
 
 
 def _residuals(observations: Observations, told: Sequence[Floats], detector: TSADC) -> Floats:
@@ -87,7 +107,7 @@ def most_extreme(residuals: Floats, share: float) -> Booleans:
     return chosen.reshape(residuals.shape)
 
 
-def _as_given(data: Data, values: Sequence[Floats]) -> Data:
+def as_given(data: Data, values: Sequence[Floats]) -> Data:
     if isinstance(data, np.ndarray):
         return values[0].reshape(data.shape)  # observations are read as one series, end to end
     return tuple(replace(one, values=new) for one, new in zip(data, values, strict=True))

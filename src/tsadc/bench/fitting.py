@@ -6,11 +6,16 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tsadc.bench.cell import Cell
+from tsadc.bench import cleaned
+from tsadc.bench.cell import Cell, digest
+from tsadc.bench.cleaned import Cleaned
 from tsadc.bench.task import Data, Task, evenly
+from tsadc.config import to_mapping, update
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector
+from tsadc.detectors.tsadc.detector import Config
 from tsadc.errors import ModelFileError
 from tsadc.nn import checkpoint
 from tsadc.nn.operations import Operations
@@ -19,18 +24,23 @@ from tsadc.nn.operations import Operations
 @dataclass(frozen=True)
 class Fitted:
     """`seconds` as if the detector had been fitted alone, `network_seconds` of these not spent now but before; `cpu`
-    those of the processor that were spent now."""
+    those of the processor that were spent now. Cleaning the data counts in neither; `cleaning` says what it did."""
 
     detector: Detector
     seconds: float
     cpu: float
     network_seconds: float
+    cleaning: dict[str, Any] | None = None
 
 
 def fit(cell: Cell, task: Task, file: Path | None = None) -> Fitted:
     """`file` is where the training of a network is kept, and continued if it is there."""
     config = cell.config()
     train = task.train if cell.observations is None else evenly(task.train, config.length, cell.observations)
+    cleaning = None
+    if cell.split.get("cleaned"):
+        made = _cleaned(cell, train, None if file is None else file.parent)
+        train, cleaning = made.data, {"share": made.share, "cells": made.count}
     before = 0.0
     keeping = {}
     if file is not None and cell.network:
@@ -39,7 +49,18 @@ def fit(cell: Cell, task: Task, file: Path | None = None) -> Fitted:
     started, cpu = time.perf_counter(), time.process_time()
     detector = find(cell.detector)(config=config)
     detector.fit(train, validation=task.validation, **keeping)  # type: ignore[arg-type]
-    return Fitted(detector, time.perf_counter() - started + before, time.process_time() - cpu, before)
+    return Fitted(detector, time.perf_counter() - started + before, time.process_time() - cpu, before, cleaning)
+
+
+def _cleaned(cell: Cell, train: Data, folder: Path | None) -> Cleaned:
+    """What the default TSAD-C makes of the training part, trained for as many epochs as the cell's own network; kept in
+    the folder, where other detectors find it."""
+    own = cell.config()
+    epochs = {"training": {"epochs": own.training.epochs}} if cell.network else {}  # type: ignore[attr-defined]
+    config = update(Config(), {"length": own.length, **epochs})
+    source = [cell.data, dict(cell.split), cell.seed, cell.observations, to_mapping(config)]
+    file = None if folder is None else folder / f"cleaned-{digest(source)}.npz"
+    return cleaned.kept(file, train) or cleaned.keep(file, cleaned.cleaned(train, config, cell.seed))
 
 
 def _before(file: Path) -> float:

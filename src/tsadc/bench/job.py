@@ -73,6 +73,7 @@ def _judge(cell: Cell, fitted: Fitted, task: Task) -> tuple[Record, Arrays]:
         "fit_cpu_seconds": round(fitted.cpu, 2),
         "shared_seconds": round(fitted.network_seconds, 2),
         "train": detector.provenance_["data"],
+        **({} if fitted.cleaning is None else {"cleaned": fitted.cleaning}),
         "score_seconds": round(seconds / len(table), 5),
         "score_cpu_seconds": round(cpu / len(table), 5),
         "peak_bytes": peak(),

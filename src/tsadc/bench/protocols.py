@@ -51,6 +51,7 @@ from tsadc.windows import runs
 VERSION = 1  # of the draws; records of another version are made anew
 CHOOSING = 100  # the first seed for choosing settings
 FOLDS = 4
+EVERYWHERE = {"cleaned": 1}  # options of every data set, which are seen to where a detector is fitted
 CHOSEN_FOLDS = (2, 3)  # of the unseen machines
 ETA_SMD, ETA_SLEEP, ETA_ECG = 0.125, 0.2, 0.17
 SMD19 = "smd19.npz"
@@ -75,22 +76,23 @@ class Protocol:
     options: Mapping[str, float] = field(default_factory=dict)
 
     def check(self, split: Mapping[str, Any]) -> dict[str, float]:
-        """The options of a split, refused where they are unknown or out of range."""
-        return {name: self._checked(name, value) for name, value in sorted(split.items())}
+        """The options of a split, refused where they are unknown or out of range; without those that do nothing."""
+        checked = {name: self._checked(name, value) for name, value in sorted(split.items())}
+        return {name: value for name, value in checked.items() if name not in EVERYWHERE or value}
 
     def _checked(self, name: str, value: Any) -> float:
-        if name not in self.options:
-            have = nearest(name, list(self.options)) if self.options else "; it has none"
-            raise ConfigError(f"The data set {self.name} has no option `{name}`{have}.")
-        most, least = self.options[name], int(name == "kappa")
+        known = {**self.options, **EVERYWHERE}
+        if name not in known:
+            raise ConfigError(f"The data set {self.name} has no option `{name}`{nearest(name, list(known))}.")
+        most, least, counted = known[name], int(name == "kappa"), name in ("kappa", *EVERYWHERE)
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        whole = name != "kappa" or (number and float(value).is_integer())
+        whole = not counted or (number and float(value).is_integer())
         if not number or not whole or not least <= value <= most:
-            what = "a whole number" if name == "kappa" else "a number"
+            what = "a whole number" if counted else "a number"
             raise ConfigError(
                 f"`{name}` of the data set {self.name} must be {what} from {least} to {most:g}, but got {value!r}."
             )
-        return int(value) if name == "kappa" else float(value)
+        return int(value) if counted else float(value)
 
 
 def find(name: str) -> Protocol:
@@ -102,7 +104,7 @@ def find(name: str) -> Protocol:
 @lru_cache(maxsize=2)
 def draw(name: str, raw: Path, seed: int, split: tuple[tuple[str, float], ...] = ()) -> Task:
     """The task of a protocol; the latest are kept, as several detectors want the same."""
-    return find(name).build(raw, seed, **dict(split))
+    return find(name).build(raw, seed, **{option: value for option, value in split if option not in EVERYWHERE})
 
 
 def present(protocol: Protocol, raw: Path) -> bool:

@@ -51,7 +51,7 @@ class Store:
 
     def keep(self, cell: Cell, record: Record, arrays: Arrays) -> None:
         if self.cache is not None and arrays:
-            _save_arrays(self.cache / f"{record['hash']}.npz", arrays)
+            save_arrays(self.cache / f"{record['hash']}.npz", arrays)
         write(self.file(cell), (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
 
 
@@ -82,7 +82,8 @@ def cell_of(record: Mapping[str, Any]) -> Cell:
     )
 
 
-def _save_arrays(file: Path, arrays: Arrays) -> None:
+def save_arrays(file: Path, arrays: Arrays) -> None:
+    """Compressed; the file appears whole or not at all."""
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays)
     write(file, content.getvalue())

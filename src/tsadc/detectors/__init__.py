@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from tsadc.config import nearest
@@ -53,21 +53,30 @@ def find(name: str) -> type[Detector]:
     """The detector class called `name`."""
     from tsadc.detectors.base import Detector
 
-    place = REGISTRY.get(name) or _others().get(name)
-    if place is None:
+    places = [REGISTRY[name]] if name in REGISTRY else _others().get(name, [])
+    if not places:
         raise ConfigError(f"There is no detector {name!r}{nearest(name, names())}.")
-    module, _, cls = place.partition(":")
+    if len(places) > 1:
+        raise ConfigError(f"Several packages have a detector {name!r}, {' and '.join(places)}; remove all but one.")
+    (place,) = places
     try:
-        found = getattr(importlib.import_module(module), cls)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"The detector {name!r} is {place}, which cannot be loaded: {error}.") from error
-    if not (isinstance(found, type) and issubclass(found, Detector)) or found.name != name:
+        found = EntryPoint(name, place, GROUP).load()
+    except (Exception, SystemExit) as error:  # a module of others may raise anything
+        why = next(iter(str(error).splitlines()), "").rstrip(".") or type(error).__name__
+        raise ConfigError(f"The detector {name!r} is {place}, which cannot be loaded: {why}.") from error
+    if not (isinstance(found, type) and issubclass(found, Detector)) or getattr(found, "name", None) != name:
         raise ConfigError(f"{place} must be a Detector called {name!r}; see docs/guides/add-a-detector.md.")
     return found
 
 
-def _others() -> dict[str, str]:
-    return {one.name: one.value for one in entry_points(group=GROUP)}
+def _others() -> dict[str, list[str]]:
+    """Of each name the places, of which there should be one."""
+    found: dict[str, list[str]] = {}
+    for one in entry_points(group=GROUP):
+        places = found.setdefault(one.name, [])
+        if one.value not in places:
+            places.append(one.value)
+    return found
 
 
 def __getattr__(name: str) -> Any:

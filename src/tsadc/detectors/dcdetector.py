@@ -26,7 +26,8 @@ authors average the attention over variables first. A place in a patch is embedd
 the authors' code, from as many successive values. The score is the divergence, as in the paper; in their code a
 softmax over the window that falls with it. The network sees asinh(z) with mean 0 and variance 1 in every window.
 
-Published settings, all read in the authors' repository (DAMO-DI-ML/KDD2023-DCdetector: main.py, scripts/SMD.sh).
+Published settings, all read in the authors' repository (DAMO-DI-ML/KDD2023-DCdetector: main.py, solver.py,
+scripts/SMD.sh): Adam, of which the rate is halved after every epoch there.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import Sliding, cell_mean, squash
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, step_means
+from tsadc.nn.cells import Sliding, cell_mean, cells_of, squash
 from tsadc.nn.sample import evenly
 from tsadc.nn.threads import spread
 from tsadc.nn.train import Training
@@ -80,9 +81,9 @@ class Config(ResidualConfig):
         require(
             fits, "window", f"a multiple of {shared}, so that it is made of patches, and of two at least", self.window
         )
-        require(
-            self.length >= shared, "length", f"at least the {shared} steps of which all patches are made", self.length
-        )
+        least = shared * math.ceil(2 * max(self.patches) / shared)
+        told = f"at least the {least} steps of the shortest window with two patches of every size"
+        require(self.length >= least, "length", told, self.length)
         require(self.layers >= 1, "layers", "at least 1", self.layers)
         require(self.heads >= 1, "heads", "at least 1", self.heads)
         require(
@@ -96,13 +97,14 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """A batch of 256 windows is about 43 observations of 600 steps."""
         return cls.with_settings(
+            head="paper",
             window=100,
             patches=(5,),
             features=256,
             layers=3,
             heads=1,
             opposed=True,
-            training={"epochs": 2, "batch": 43, "learning_rate": 1e-4, "clip": 0.0},
+            training=plainly(epochs=2, batch=43, learning_rate=1e-4),
         )
 
     @classmethod
@@ -225,8 +227,7 @@ class DCdetector(ResidualDetector):
         self.typical_ = float(state["typical"][0])
 
     def _apart(self, z: Floats) -> Floats:
-        values = torch.from_numpy(z)
-        measured = torch.isfinite(values)
+        values, measured, _ = cells_of(z)
         between, inside = self.network_(torch.where(measured, values, 0.0).unsqueeze(0), measured.unsqueeze(0))
         out: Floats = torch.where(measured, self.network_.windows.join(between + inside)[0], torch.nan).numpy()
         return out
@@ -234,9 +235,6 @@ class DCdetector(ResidualDetector):
     def _examiner(self) -> Callable[[Floats], Examined]:
         def examine(z: Floats) -> Examined:
             cells = self._apart(z) / np.float32(self.typical_)
-            measured = np.isfinite(cells)
-            count = measured.sum(axis=0)
-            total = np.where(measured, cells, 0.0).sum(axis=0, dtype=np.float64)
-            return Examined((cells,), steps=np.where(count > 0, total / np.maximum(count, 1), np.nan))
+            return Examined((cells,), steps=step_means(cells))
 
         return examine

@@ -17,9 +17,11 @@ Anomaly Detection, ICML 2022.
     forecast of x_t: the mean of p(x_t) when every latent is at the mean of its prior, which only knows the past
 
 Deviations. The mixed means reach a variable through a gain and an offset of its own, since values are not scaled to
-[-1, 1]; they enter as asinh(z), where probabilities and forecasts are taken. The weight of the KL terms rises linearly.
-Scores take latents at their posterior means. Windows overlap in scoring, and each judges its last `hop` steps, so that
-every step has a past; with `hop` = 1 that is the paper's sliding window.
+[-1, 1]; they enter as asinh(z), where probabilities and forecasts are taken. Standard deviations are told by one linear
+layer, in the authors' code by two. The weight of the KL terms rises linearly. The first step of an observation has no
+forecast, and is scored by its reconstruction alone. Scores take latents at their posterior means. Windows overlap in
+scoring, and each judges its last `hop` steps, so that every step has a past; with `hop` = 1 that is the paper's sliding
+window.
 
 Published settings, read in the authors' repository (SigmaLab01/DVGCRN: methods/trainer.py): window, sizes, epochs,
 batch, rate, and a weight of KL that reaches 1 after about a fifth of the epochs. The forecast's in the score is ours.
@@ -28,7 +30,7 @@ batch, rate, and a weight of KL that reaches 1 after about a fifth of the epochs
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
 import torch
@@ -36,7 +38,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly
 from tsadc.nn.cells import cells_of, joined, pieces, squash, unsquash
 from tsadc.nn.gaussian import Gaussian
 from tsadc.nn.train import Training
@@ -79,8 +81,8 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """512 windows are 17 observations of 600 steps."""
         model = {"window": 20, "latents": (15, 10, 5), "units": (20, 15, 10), "embedding": 256, "anneal": 0.2}
-        plain = Training(epochs=60, batch=17, learning_rate=2e-4, weight_decay=0, warmup_epochs=0, patience=0, clip=0)
-        return cls.with_settings(head="paper", hop=1, **model, training=asdict(plain))
+        training = plainly(epochs=60, batch=17, learning_rate=2e-4)
+        return cls.with_settings(head="paper", hop=1, **model, training=training)
 
     @classmethod
     def tiny(cls) -> Self:
@@ -220,6 +222,7 @@ class DVGCRN(ResidualDetector):
 
     name: ClassVar[str] = "dvgcrn"
     Config: ClassVar[type[Config]] = Config
+    after_training: ClassVar[tuple[str, ...]] = ("hop", "forecast")
 
     def _names(self) -> tuple[str, ...]:
         return ("reconstruction", "forecast")
@@ -240,11 +243,17 @@ class DVGCRN(ResidualDetector):
             foreseen = joined(network.forecast(seen).mT, z.shape[1], hop)
             missed = torch.where(measured, (x - foreseen).square(), 0.0)
             missed[:, 0] = 0.0  # before it there was nothing to foresee it from
-            both = torch.where(measured, improbable, 0.0) + settings.forecast * missed
-            steps = both.double().sum(0) / (1 + settings.forecast) / measured.sum(0)  # NaN where nothing was measured
+            unlikely, missed = torch.where(measured, improbable, 0.0), settings.forecast * missed
+            weights = torch.full((z.shape[1],), 1 + settings.forecast, dtype=torch.float64)
+            weights[0] = 1.0
+            # NaN where nothing was measured.
+            steps, *parts = (
+                one.double().sum(0) / weights / measured.sum(0) for one in (unlikely + missed, unlikely, missed)
+            )
             expected, foreseen = (unsquash(one) for one in (expected, foreseen))
             residuals = [(values - one).abs() for one in (expected, foreseen)]
             residuals[1][:, 0] = torch.nan
-            return Examined(tuple(one.numpy() for one in residuals), expected.numpy(), steps.numpy())
+            cells, kinds = (tuple(one.numpy() for one in each) for each in (residuals, parts))
+            return Examined(cells, expected.numpy(), steps.numpy(), kinds)
 
         return examine

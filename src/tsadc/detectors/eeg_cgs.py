@@ -24,12 +24,13 @@ in the preset `published`): electrodes mostly move together, other sensors need 
 their distances. The two scores are brought to one scale by quantiles of the training data (1 % -> 0, 99 % -> 1), not by
 the extremes of the data that is judged.
 
-Published settings, read in the authors' repository (Armanfard-Lab/EEG-CGS: codes/train.py, test_anomalies.py): 3
-edges, subgraphs of 4, 256 features, lambda 0.6, 80 rounds, 55 epochs, batch, rate. `RESTART` and the length of a walk
-are ours: their code returns after every step, and, where that meets too few, with probability 0.9.
+Published settings, read in the authors' repository (Armanfard-Lab/EEG-CGS: codes/train.py, test_anomalies.py): 3 edges,
+subgraphs of 4, 256 features, lambda 0.6, 80 rounds, 55 epochs, batch, rate, no decay. `RESTART` and the length of a
+walk are ours: their code returns after every step, and, where that meets too few, with probability 0.9.
 
 Two residuals: `contrast` + 1, from 0 to 2, the same for all steps of a piece and not in z units (the project's head
-takes logarithms of its largest values), and `generation`, in z units.
+takes logarithms of its largest values), and `generation`, in z units. By the method's own pooling a cell contributes
+the two scores on their common scale, as they are weighed, where they are above 0.
 """
 
 from __future__ import annotations
@@ -45,10 +46,9 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, prelu, softplus
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import cell_mean, joined, pieces, squash, unsquash
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, some, step_means
+from tsadc.nn.cells import cell_mean, cells_of, joined, pieces, squash, unsquash
 from tsadc.nn.objective import derive
-from tsadc.nn.sample import evenly
 from tsadc.nn.subgraphs import first, subgraphs, walk
 from tsadc.nn.threads import spread
 from tsadc.nn.train import Training
@@ -91,7 +91,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """A recording of 60 s is an observation; 285 channels in a batch are those of 15 recordings."""
         model = {"window": 600, "features": 256, "neighbours": 3, "subgraph": 4, "share": 0.6, "turned": False}
-        training = {"epochs": 55, "batch": 15, "learning_rate": 1e-3, "warmup_epochs": 0, "patience": 0}
+        training = plainly(epochs=55, batch=15, learning_rate=1e-3)
         return cls.with_settings(head="paper", **model, rounds=80, training=training)
 
     @classmethod
@@ -193,6 +193,7 @@ class EEGCGS(ResidualDetector):
 
     name: ClassVar[str] = "eeg-cgs"
     Config: ClassVar[type[Config]] = Config
+    after_training: ClassVar[tuple[str, ...]] = ("rounds",)
 
     def _names(self) -> tuple[str, ...]:
         return ("contrast", "generation")
@@ -207,25 +208,30 @@ class EEGCGS(ResidualDetector):
         chance = torch.rand(network.chances(settings.rounds, len(self.variables_), settings.length), generator=source)
 
         def look(z: Floats) -> tuple[Floats, Floats, Floats]:
-            values = torch.from_numpy(np.asarray(z, dtype=np.float32))
-            known = torch.isfinite(values)
+            values, known, _ = cells_of(z)
             x = torch.where(known, values, 0.0)
             drawn = network.sample(*(one.expand(settings.rounds, -1, -1) for one in (x, known)), chance)
             found = network(*(drawn[name] for name in GIVEN))
             contrast = (found.other.sigmoid() - found.own.sigmoid()).mean(0)
             expected = unsquash(found.generated.mean((0, 1)))
-            apart = torch.where(known, values, torch.nan).double()[None]
-            distance = (pieces(apart, network.window)[0] - expected).square().nanmean(-1).sqrt()
+            distance = (pieces(values.double()[None], network.window)[0] - expected).square().nanmean(-1).sqrt()
             whole = [one.unsqueeze(-1).expand(expected.shape) for one in (contrast + 1, distance)]
             return tuple(joined(one, z.shape[1]).numpy() for one in (*whole, expected))  # type: ignore[return-value]
 
         return look
 
     def _settle(self, train_part: Observations, validation: Observations) -> None:
-        every = [part.read(i) for part in (train_part, validation) for i in evenly(len(part), MOST_OBSERVATIONS)]
-        found = list(spread(torch.no_grad()(self._looker()), every))
-        measured = np.stack([np.isfinite(z) for z in every])
-        each = (np.stack(one)[measured] for one in list(zip(*found, strict=True))[:2])
+        look = self._looker()
+
+        @torch.no_grad()
+        def both(place: tuple[Observations, int]) -> tuple[Floats, Floats]:
+            part, i = place
+            z = part.read(i)
+            contrast, distance, _ = look(z)
+            return contrast[np.isfinite(z)], distance[np.isfinite(z)]
+
+        found = list(spread(both, some((train_part, validation), MOST_OBSERVATIONS)))
+        each = (np.concatenate(one) for one in zip(*found, strict=True))
         self.scale_ = np.array([np.quantile(one, (0.01, 0.99)) for one in each], dtype=np.float64)
 
     def _learnt(self) -> dict[str, NDArray[Any]]:
@@ -241,10 +247,10 @@ class EEGCGS(ResidualDetector):
             contrast, distance, expected = look(z)
             known = np.isfinite(z)
             each = zip((contrast, distance), self.scale_, strict=True)
-            told, made = ((one - low) / max(high - low, 1e-6) for one, (low, high) in each)
-            both = np.where(known, share * told + (1 - share) * np.nan_to_num(made), 0.0)
-            count = known.sum(axis=0)
-            steps = np.where(count > 0, both.sum(axis=0) / np.maximum(count, 1), np.nan)
-            return Examined((np.where(known, contrast, np.nan), np.abs(z - expected)), expected, steps)
+            scaled = (np.nan_to_num((one - low) / max(high - low, 1e-6)) for one, (low, high) in each)
+            told, made = (part * one for part, one in zip((share, 1 - share), scaled, strict=True))
+            steps, *parts = (step_means(np.where(known, one, np.nan)) for one in (told + made, told, made))
+            residuals = (np.where(known, contrast, np.nan), np.abs(z - expected))
+            return Examined(residuals, expected, steps, tuple(parts), (np.maximum(told, 0.0), np.maximum(made, 0.0)))
 
         return examine

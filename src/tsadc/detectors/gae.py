@@ -34,8 +34,8 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import cells_of, joined, pieces, squash, unsquash
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, reconstructing
+from tsadc.nn.cells import cell_mean, joined, pieces, squash
 from tsadc.nn.train import Training
 from tsadc.series import Floats
 
@@ -67,7 +67,8 @@ class Config(ResidualConfig):
     @classmethod
     def published(cls) -> Self:
         """A hidden layer of 2 units and 100 passes."""
-        return cls.with_settings(head="paper", widths=(2,), training={"epochs": 100, "patience": 0})
+        training = plainly(epochs=100, batch=16, learning_rate=3e-3)
+        return cls.with_settings(head="paper", widths=(2,), training=training)
 
     @classmethod
     def tiny(cls) -> Self:
@@ -105,9 +106,7 @@ class Network(nn.Module):
         return {"x": torch.where(observed, squash(x), 0.0), "observed": observed}
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        x, observed = drawn["x"], drawn["observed"]
-        error = torch.where(observed, self(x) - x, 0.0).square().sum((1, 2))
-        return {"reconstruction": error / observed.sum((1, 2)).clamp_min(1)}
+        return {"reconstruction": cell_mean((self(drawn["x"]) - drawn["x"]).square(), drawn["observed"])}
 
 
 def convolve(adjacency: Tensor, nodes: Tensor, layer: nn.Module) -> Tensor:
@@ -126,9 +125,4 @@ class GAE(ResidualDetector):
         return Network(self.settings, variables, min(self.settings.window, self.settings.length))
 
     def _examiner(self) -> Callable[[Floats], Examined]:
-        def examine(z: Floats) -> Examined:
-            values, _, x = cells_of(z)
-            expected = unsquash(self.network_(x[None])[0])
-            return Examined(((values - expected).abs().numpy(),), expected.numpy())
-
-        return examine
+        return reconstructing(self.network_)

@@ -10,7 +10,8 @@ like it.
     gathered     z_i         ReLU(sum_j alpha_ij W x_j)
     forecast     s-hat(t)    f(v_1 * z_1, ..., v_K * z_K): fully connected layers from all variables to all
     error        Err_i(t)    |s_i(t) - s-hat_i(t)|, here in z units
-    deviation    a_i(t)      (Err_i - its median) / its interquartile range
+    deviation    a_i(t)      (Err_i - its median) / (its interquartile range + LEAST_RANGE), 0 where below
+    LEAST_RANGE  -           a range that every variable has: without it one that never errs would rule all
     steps        A_s(t)      moving average of max_i a_i(t)
 
 A. Deng, B. Hooi: Graph neural network-based anomaly detection in multivariate time series. AAAI 2021.
@@ -23,7 +24,8 @@ was not measured is the last one that was. The first `window` steps of an observ
 
 Published settings, for SWaT (51 sensors). From memory of the paper, unchecked: 64 features, 15 neighbours, 64 hidden
 units, rate, 50 epochs, patience 10, slope 0.2. Read in the authors' repository (d-ailin/GDN): the window of 5 and 64
-features (run.sh), dropout 0.2 (models/GDN.py); but run.sh, which names no data set, has 5 neighbours and 30 epochs.
+features (run.sh), dropout 0.2 (models/GDN.py), no decay; but run.sh, which names no data set, has 5 neighbours, 128
+hidden units, batches of 32 windows and 30 epochs, and train.py a patience of 15.
 
 The residual is the deviation: in interquartile ranges of a variable's errors, not in z units. The project's head takes
 logarithms of its largest values, for which the unit does not matter.
@@ -43,10 +45,9 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, normalize
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import squash, unsquash
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, some
+from tsadc.nn.cells import cell_mean, cells_of, squash, unsquash
 from tsadc.nn.dropout import Dropout
-from tsadc.nn.sample import evenly
 from tsadc.nn.threads import spread
 from tsadc.nn.train import Training
 from tsadc.series import Floats, Observations
@@ -94,7 +95,7 @@ class Config(ResidualConfig):
             hidden=64,
             dropout=0.2,
             stride=1,
-            training={"epochs": 50, "batch": 1, "learning_rate": 1e-3, "warmup_epochs": 0, "patience": 10},
+            training=plainly(epochs=50, batch=1, learning_rate=1e-3, patience=10),
         )
 
     @classmethod
@@ -153,9 +154,7 @@ class Network(nn.Module):
         return {"history": chosen[..., :-1], "target": chosen[..., -1], "known": known}
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        known = drawn["known"]
-        error = torch.where(known, self(drawn["history"]) - drawn["target"], 0.0).square().sum((1, 2))
-        return {"forecast": error / known.sum((1, 2)).clamp_min(1)}
+        return {"forecast": cell_mean((self(drawn["history"]) - drawn["target"]).square(), drawn["known"])}
 
 
 def carried(x: Tensor, observed: Tensor) -> Tensor:
@@ -191,9 +190,8 @@ class GDN(ResidualDetector):
     def _errors(self, z: Floats) -> tuple[Floats, Floats]:
         """Err and the forecast, both (variable, time) in z units."""
         network: Network = self.network_
-        values = torch.from_numpy(np.asarray(z, dtype=np.float32))
-        measured = torch.isfinite(values)
-        filled = carried(squash(torch.where(measured, values, 0.0)), measured)
+        _, measured, x = cells_of(z)
+        filled = carried(x, measured)
         # Before the observation nothing was measured: its first steps are forecast from less, and not judged.
         before = torch.cat([filled.new_zeros(len(filled), network.window), filled[:, :-1]], dim=-1)
         history = before.unfold(-1, network.window, 1).transpose(0, 1)
@@ -204,8 +202,12 @@ class GDN(ResidualDetector):
         return error, forecast
 
     def _settle(self, train_part: Observations, validation: Observations) -> None:
-        every = [part.read(i) for part in (train_part, validation) for i in evenly(len(part), MOST_OBSERVATIONS)]
-        found = np.concatenate(list(spread(torch.no_grad()(lambda z: self._errors(z)[0]), every)), axis=1)
+        @torch.no_grad()
+        def errors(place: tuple[Observations, int]) -> Floats:
+            part, i = place
+            return self._errors(part.read(i))[0]
+
+        found = np.concatenate(list(spread(errors, some((train_part, validation), MOST_OBSERVATIONS))), axis=1)
         known = (one[np.isfinite(one)] for one in found)
         quarters = [np.quantile(one, (0.25, 0.5, 0.75)) if len(one) else np.zeros(3) for one in known]
         low, self.middle_, high = np.array(quarters).T

@@ -18,13 +18,14 @@ bottleneck of a reconstruction. Values enter as asinh(z), so that an extreme one
 reconstruction error is taken there too. A node takes no place among its own neighbours (see `tsadc.nn.graph`).
 
 Published settings, read in the authors' repository (tsy935/graphs4mer: scripts/run_tuh.sh, for the TUSZ corpus): sizes,
-graph, regularisers and optimiser. Scaling and early stopping are not in that script.
+graph, regularisers, AdamW with its rate, decay, warm-up and cosine; the patience in args.py. The scale of the data is
+not in that script.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import torch
@@ -32,8 +33,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import cells_of, squash, unsquash
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, reconstructing
+from tsadc.nn.cells import cell_mean, squash
 from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
 from tsadc.nn.pointwise import Pointwise
 from tsadc.nn.s4 import S4, KernelName, ssm_parameters
@@ -92,7 +93,15 @@ class Config(ResidualConfig):
             prune=0.1,
             gin_layers=1,
             weights={"smooth": 0.05, "sparse": 0.05, "connect": 0.05},
-            training=asdict(Training(micro_batch=1)),  # AdamW at 8e-4, decay 5e-3, batch 4, a cosine of 100 epochs
+            training=plainly(
+                epochs=100,
+                batch=4,
+                micro_batch=1,
+                learning_rate=8e-4,
+                weight_decay=5e-3,
+                warmup_epochs=5,
+                patience=20,
+            ),
         )
 
     @classmethod
@@ -128,12 +137,12 @@ class Network(nn.Module):
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Mean squared error of what was measured, and the regulariser of the graphs."""
-        x, observed = drawn["x"], drawn["observed"]
+        x = drawn["x"]
         reconstruction, nodes, adjacency = self(x)
-        error = torch.where(observed, (x - reconstruction).square(), 0.0).sum((1, 2))
+        error = cell_mean((x - reconstruction).square(), drawn["observed"])
         graphs = nodes.permute(0, 3, 1, 2).flatten(0, 1)
         penalty = regulariser(graphs, adjacency.flatten(0, 1), self.config.weights).view(len(x), -1).mean(1)
-        return {"reconstruction": error / observed.sum((1, 2)).clamp_min(1), "graph": penalty}
+        return {"reconstruction": error, "graph": penalty}
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """x (batch, variable, time) -> reconstruction like x, nodes (batch, variable, feature, window), adjacency
@@ -176,12 +185,4 @@ class GraphS4mer(ResidualDetector):
         return Network(self.settings)
 
     def _examiner(self) -> Callable[[Floats], Examined]:
-        network = self.network_
-
-        def examine(z: Floats) -> Examined:
-            values, _, x = cells_of(z)
-            expected = unsquash(network(x[None])[0][0])
-            # NaN wherever the observation is.
-            return Examined(((values - expected).abs().numpy(),), expected.numpy())
-
-        return examine
+        return reconstructing(lambda x: self.network_(x)[0])

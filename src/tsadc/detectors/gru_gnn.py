@@ -19,8 +19,9 @@ neither. The network sees asinh(z). The score of a step is the mean square over 
 
 Published settings, read in the authors' repository (tsy935/graphs4mer): model/graphs4mer.py has the GRU in the place of
 S4, with as many layers and features; the values are those of scripts/run_tuh.sh for GraphS4mer on the TUSZ corpus (128
-features, 4 layers, dropout, graph, rate, epochs). That script is not of the GRU: its own values are not known to us.
-Early stopping (`patience`) is ours, six graphs are those of that script (12000 steps by 2000) and of the TSAD-C paper.
+features, 4 layers, dropout, graph, rate, decay, warm-up, epochs) and of args.py (patience). That script is not of the
+GRU: its own values are not known to us. Six graphs are those of that script (12000 steps by 2000) and of the TSAD-C
+paper.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ import torch
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import cells_of, squash, unsquash
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, reconstructing
+from tsadc.nn.cells import cell_mean, squash
 from tsadc.nn.dropout import Dropout
 from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
 from tsadc.nn.train import Training
@@ -86,14 +87,7 @@ class Config(ResidualConfig):
             gin_layers=1,
             own=True,
             identity=False,
-            training={
-                "epochs": 100,
-                "batch": 4,
-                "learning_rate": 8e-4,
-                "weight_decay": 5e-3,
-                "warmup_epochs": 5,
-                "patience": 20,
-            },
+            training=plainly(epochs=100, batch=4, learning_rate=8e-4, weight_decay=5e-3, warmup_epochs=5, patience=20),
         )
 
     @classmethod
@@ -148,10 +142,9 @@ class Network(nn.Module):
         return {"x": torch.where(observed, squash(x), 0.0), "observed": observed}
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        x, observed = drawn["x"], drawn["observed"]
-        reconstruction, penalty = self(x)
-        error = torch.where(observed, reconstruction - x, 0.0).square().sum((1, 2))
-        return {"reconstruction": error / observed.sum((1, 2)).clamp_min(1), "graph": penalty}
+        reconstruction, penalty = self(drawn["x"])
+        error = cell_mean((reconstruction - drawn["x"]).square(), drawn["observed"])
+        return {"reconstruction": error, "graph": penalty}
 
 
 class GRUGNN(ResidualDetector):
@@ -164,10 +157,4 @@ class GRUGNN(ResidualDetector):
         return Network(self.settings, variables)
 
     def _examiner(self) -> Callable[[Floats], Examined]:
-        def examine(z: Floats) -> Examined:
-            values, _, x = cells_of(z)
-            reconstruction, _ = self.network_(x[None])
-            expected = unsquash(reconstruction[0])
-            return Examined(((values - expected).abs().numpy(),), expected.numpy())
-
-        return examine
+        return reconstructing(lambda x: self.network_(x)[0])

@@ -13,16 +13,18 @@ Series Anomaly Detection, PVLDB 17(3), 2023.
 
     share_t = share * mean E_0 / mean E_t        tau_t: quantile 1 - share_t of E_t        score: mean of E_t > tau_t
 
-Deviations. tau is learnt from training data, not from the data under test. The step score is the share of votes, and
-not whether they exceed a number. A token is a patch of steps of a variable, in the published preset one step. The mask
-is told cell by cell, so that it can also say what was not measured, in place of an embedding of the policy. The noise
-schedule is linear, and ends with as little signal as the published quadratic one. By default the network predicts the
-clean window and the chain takes a few steps by DDIM; published: the noise, and all steps. No dropout. Values enter as
-asinh(z).
+Deviations. tau is learnt from training data, not from the data under test. E is the mean over the variables, in the
+authors' code for SMD the largest of them; share_t goes by means of E, in their code by those of the squared errors; and
+the cells that are shown have the same noise at every step and in every observation, theirs is drawn anew. The score of
+a step is the share of votes, and not whether they exceed a number. A token is a patch of steps of a variable, in the
+published preset one step. The mask is told cell by cell, so that it can also say what was not measured, in place of an
+embedding of the policy. The noise schedule is linear, and ends with as little signal as the published quadratic one. By
+default the network predicts the clean window and the chain takes a few steps by DDIM; published: the noise, and all
+steps. No dropout. Values enter as asinh(z).
 
 Published settings, read in the authors' repository (17000cyh/IMDiffusion): blocks, channels, heads, diffusion steps and
-rate in config/base.yaml, epochs, batch and stripes in exe_machine.py, the vote of every third of the last 30 steps and
-the share of 2 % in ensemble_proper.py. From memory, unchecked: the window of 100 steps.
+rate in config/base.yaml, epochs, batch and stripes in exe_machine.py, decay and patience in utils.py, the vote of every
+third of the last 30 steps and the share of 2 % in ensemble_proper.py. From memory, unchecked: the window of 100 steps.
 """
 
 from __future__ import annotations
@@ -40,9 +42,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly
 from tsadc.nn.attention import Block, waves
-from tsadc.nn.cells import cells_of, joined, pieces, squash, unsquash
+from tsadc.nn.cells import cell_mean, cells_of, joined, pieces, squash, unsquash
 from tsadc.nn.diffusion import Diffusion, Method
 from tsadc.nn.objective import derive
 from tsadc.nn.sample import evenly
@@ -94,7 +96,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """12 windows are 2 observations of 600 steps."""
         model = {"patch": 1, "channels": 64, "blocks": 4, "heads": 8, "diffusion": {"target": "noise"}, "chain": 0}
-        training = {"epochs": 100, "batch": 2, "learning_rate": 1e-3, "warmup_epochs": 0, "patience": 0, "ema": 0.0}
+        training = plainly(epochs=100, batch=2, learning_rate=1e-3, weight_decay=1e-6, patience=6)
         return cls.with_settings(head="paper", **model, stride=3, training=training)
 
     @classmethod
@@ -140,8 +142,8 @@ class Network(nn.Module):
         hidden = grating(x.shape[-1], self.config.stripes).to(x.device)[policy].unsqueeze(1) & observed
         prediction = self(self.diffusion.noise(x, step, noise), step, observed & ~hidden)
         target = noise if self.diffusion.target == "noise" else x
-        error = torch.where(hidden, (prediction - target).square(), 0.0).view(batch, -1).sum(1)
-        return {"imputation": error / hidden.view(batch, -1).sum(1).clamp_min(1)}
+        error = (prediction - target).square().view(batch, -1)
+        return {"imputation": cell_mean(error, hidden.view(batch, -1))}
 
     def forward(self, noisy: Tensor, step: Tensor, shown: Tensor) -> Tensor:
         """noisy, shown (batch, variable, time), step (batch,) -> prediction like noisy."""
@@ -202,6 +204,7 @@ class IMDiffusion(ResidualDetector):
 
     name: ClassVar[str] = "imdiffusion"
     Config: ClassVar[type[Config]] = Config
+    after_training: ClassVar[tuple[str, ...]] = ("chain", "voting", "stride", "share")
     tau_: Floats
 
     def _network(self, variables: int) -> Network:

@@ -24,7 +24,9 @@ probabilities are taken there. Cells that were not measured enter as 0 and have 
 of its own past through tanh, so that no window can run away.
 
 Published settings, all read in the authors' repository (zhhlee/InterFusion: algorithm/InterFusion.py, stack_train.py,
-stack_predict.py): window, sizes, flows, epochs, batch, rate, samples, rounds of refinement. `suspect` is ours.
+stack_predict.py): window, sizes, flows, epochs, batch, rate, samples, rounds of refinement. A penalty of 1e-4 on
+squared weights is a decay of that size here, and the bound of 10 on the gradient of each array one on that of all.
+`suspect` is ours.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly
 from tsadc.nn.cells import cells_of, joined, pieces, squash, unsquash
 from tsadc.nn.flow import Flow
 from tsadc.nn.gaussian import HALF_LOG_2PI, Gaussian, begin_narrow
@@ -90,7 +92,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """20 epochs of pretraining and 20 of the whole; 100 windows are 17 observations of 600 steps."""
         model = {"window": 100, "squeeze": 3, "metrics": 3, "hidden": 500, "flows": 20}
-        training = {"epochs": 40, "batch": 17, "learning_rate": 1e-3, "warmup_epochs": 0, "patience": 0}
+        training = plainly(epochs=40, batch=17, learning_rate=1e-3, weight_decay=1e-4, clip=10.0)
         scoring = {"head": "paper", "samples": 100, "refine": 10}
         return cls.with_settings(**model, **scoring, pretrain=0.5, anneal=0.0, training=training)
 
@@ -212,6 +214,7 @@ class InterFusion(ResidualDetector):
 
     name: ClassVar[str] = "interfusion"
     Config: ClassVar[type[Config]] = Config
+    after_training: ClassVar[tuple[str, ...]] = ("samples", "refine", "suspect")
 
     def _network(self, variables: int) -> Network:
         return Network(self.settings, variables)

@@ -17,7 +17,8 @@ a normal distribution to |x - x'| on clean data, of which there is none here. Th
 overlap, save for the last one of an observation.
 
 Published settings. From memory of Malhotra et al., unchecked: windows of 208 steps and states of 45 numbers, which they
-use for electrocardiograms, and forcing in training. Epochs, rate and patience are ours; theirs are not known to us.
+use for electrocardiograms, forcing in training, and that it stops early. Epochs, batch, rate and patience are ours;
+theirs are not known to us.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import Sliding, cell_mean, squash, unsquash
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, reconstructing
+from tsadc.nn.cells import Sliding, cell_mean, squash
 from tsadc.nn.train import Training
 from tsadc.series import Floats
 
@@ -58,8 +59,8 @@ class Config(ResidualConfig):
     @classmethod
     def published(cls) -> Self:
         """As Malhotra et al. for electrocardiograms."""
-        training = {"epochs": 100, "learning_rate": 1e-3, "weight_decay": 0.0, "patience": 10}
-        return cls.with_settings(window=208, hidden=45, forcing=True, training=training)
+        training = plainly(epochs=100, batch=8, learning_rate=1e-3, patience=10)
+        return cls.with_settings(head="paper", window=208, hidden=45, forcing=True, training=training)
 
     @classmethod
     def tiny(cls) -> Self:
@@ -76,10 +77,10 @@ class Network(nn.Module):
         self.tell = nn.Linear(config.hidden, variables)
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": squash(x), "observed": observed}
+        return {"x": torch.where(observed, squash(x), 0.0), "observed": observed}
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        x = self.windows.cut(torch.where(drawn["observed"], drawn["x"], 0.0))
+        x = self.windows.cut(drawn["x"])
         apart = (x - self.through(x, forced=self.forcing and self.training)).square()
         return {"reconstruction": cell_mean(apart, self.windows.cut(drawn["observed"]))}
 
@@ -94,9 +95,9 @@ class Network(nn.Module):
         out: Tensor = torch.stack(told[::-1], dim=1).unflatten(0, (len(x), -1)).permute(0, 3, 1, 2)
         return out
 
-    def forward(self, z: Tensor) -> Tensor:
-        """z (batch, variable, time) as reconstructed, in z units."""
-        return unsquash(self.windows.join(self.through(self.windows.cut(squash(z)), forced=False)))
+    def forward(self, x: Tensor) -> Tensor:
+        """x (batch, variable, time) as reconstructed."""
+        return self.windows.join(self.through(self.windows.cut(x), forced=False))
 
 
 class LSTMAE(ResidualDetector):
@@ -109,13 +110,4 @@ class LSTMAE(ResidualDetector):
         return Network(self.settings, variables, self.settings.length)
 
     def _examiner(self) -> Callable[[Floats], Examined]:
-        network = self.network_
-
-        def examine(z: Floats) -> Examined:
-            values = torch.from_numpy(z)
-            measured = torch.isfinite(values)
-            expected = network(torch.where(measured, values, 0.0).unsqueeze(0))[0]
-            residual = torch.where(measured, (values - expected).abs(), torch.nan)
-            return Examined((residual.numpy(),), expected.numpy())
-
-        return examine
+        return reconstructing(self.network_)

@@ -32,6 +32,7 @@ class Outliers(WindowDetector):
     estimator has learnt is known to pickle alone, and no model is loaded by pickle."""
 
     views: ClassVar[tuple[str, ...]] = ("outlier",)
+    savable: ClassVar[bool] = False
 
     @abstractmethod
     def _estimator(self, seed: int) -> Any:

@@ -11,9 +11,10 @@ autoencoder is the natural one around it. There is no paper of its own: TSAD-C's
 
 Deviations: none can be told. The network sees asinh(z). The whole observation is one sequence: no windows.
 
-Published settings. Width, depth, dropout, state, decay and epochs are those at which GraphS4mer's authors use the
-layer, read in their repository (tsy935/graphs4mer: scripts/run_tuh.sh). From memory, unchecked: the rate, of S4's own
-experiments, and that TSAD-C's authors use that width and depth too. The size of the code is ours.
+Published settings. Width, depth, dropout, state, batch, decay, warm-up, epochs and patience are those at which
+GraphS4mer's authors use the layer, read in their repository (tsy935/graphs4mer: scripts/run_tuh.sh, args.py). From
+memory, unchecked: the rate, of S4's own experiments, and that TSAD-C's authors use that width and depth too. The size
+of the code is ours.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import cell_mean, squash, unsquash
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, reconstructing
+from tsadc.nn.cells import cell_mean, squash
 from tsadc.nn.pointwise import Pointwise
 from tsadc.nn.s4 import S4, KernelName, ssm_parameters
 from tsadc.nn.train import Training, parameter_groups
@@ -63,6 +64,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """S4 as in its first paper, at the width and depth of GraphS4mer."""
         return cls.with_settings(
+            head="paper",
             channels=128,
             layers=4,
             state=64,
@@ -70,7 +72,7 @@ class Config(ResidualConfig):
             dropout=0.1,
             latent=8,
             factor=4,
-            training={"epochs": 100, "learning_rate": 1e-3, "weight_decay": 5e-3, "warmup_epochs": 5, "patience": 20},
+            training=plainly(epochs=100, batch=4, learning_rate=1e-3, weight_decay=5e-3, warmup_epochs=5, patience=20),
         )
 
     @classmethod
@@ -95,11 +97,10 @@ class Network(nn.Module):
         )
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": squash(x), "observed": observed}
+        return {"x": torch.where(observed, squash(x), 0.0), "observed": observed}
 
     def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        x = torch.where(drawn["observed"], drawn["x"], 0.0)
-        return {"reconstruction": cell_mean((x - self.decode(self.encode(x), x.shape[2])).square(), drawn["observed"])}
+        return {"reconstruction": cell_mean((drawn["x"] - self(drawn["x"])).square(), drawn["observed"])}
 
     def encode(self, x: Tensor) -> Tensor:
         """x (batch, variable, time) -> code (batch, latent, time / factor); the last column may stand for fewer."""
@@ -112,9 +113,9 @@ class Network(nn.Module):
         out: Tensor = self.decoder(code.repeat_interleave(self.factor, dim=-1)[..., :time])
         return out
 
-    def forward(self, z: Tensor) -> Tensor:
-        """z (batch, variable, time) as reconstructed, in z units."""
-        return unsquash(self.decode(self.encode(squash(z)), z.shape[2]))
+    def forward(self, x: Tensor) -> Tensor:
+        """x (batch, variable, time) as reconstructed."""
+        return self.decode(self.encode(x), x.shape[2])
 
     def parameter_groups(self, config: Training) -> list[dict[str, Any]]:
         return parameter_groups(self, config, ssm_parameters(self))
@@ -130,13 +131,4 @@ class S4AE(ResidualDetector):
         return Network(self.settings, variables)
 
     def _examiner(self) -> Callable[[Floats], Examined]:
-        network = self.network_
-
-        def examine(z: Floats) -> Examined:
-            values = torch.from_numpy(z)
-            measured = torch.isfinite(values)
-            expected = network(torch.where(measured, values, 0.0).unsqueeze(0))[0]
-            residual = torch.where(measured, (values - expected).abs(), torch.nan)
-            return Examined((residual.numpy(),), expected.numpy())
-
-        return examine
+        return reconstructing(self.network_)

@@ -19,13 +19,14 @@ Time Series", KDD 2020.
 
 Deviations. The paper's n is the epoch: `pace` is 1. From n = 3 on, the second decoder gains more by spoiling what it
 makes of AE_1(W) than by keeping what it makes of W, which looks much the same, and ends at its bounds; by default n
-ends at 2, where both parts weigh the same. Both losses are taken in one step instead of two in turn, each with the
-other's decoder held; the parts that oppose each other then cancel in the gradient of the encoder, which learns from the
-two plain errors. The paper scales each variable to 0..1 by its extremes and ends in a sigmoid; here the network sees
-asinh(z) up to `RANGE` and ends in a tanh of that range, because with contaminated data an extreme says little. It must
-end in something bounded, or the second loss has no minimum. Errors are means over cells. Windows need not overlap. A
-cell's residual is the root of the score's terms in it; the score of a step is the mean of their squares over the
-variables.
+ends at 2, where both parts weigh the same. Both losses are taken in one step, each with the other's decoder held,
+because the project's training loop makes one update at a time; the paper makes two in turn. The parts that oppose each
+other then cancel in the gradient of the encoder: in every preset, the published one included, the encoder is trained on
+the two plain errors only, and the adversarial parts train the decoders alone. The paper scales each variable to 0..1 by
+its extremes and ends in a sigmoid; here the network sees asinh(z) up to `RANGE` and ends in a tanh of that range,
+because with contaminated data an extreme says little. It must end in something bounded, or the second loss has no
+minimum. Errors are means over cells. Windows need not overlap; a cell in several of them has the mean of the score's
+terms in each. Its residual is the root of that; the score of a step is the mean of their squares over the variables.
 
 Published settings, for SWaT. From memory of the paper, unchecked: window 12, code 40, 70 epochs, alpha 0.5. The batch
 of 7919 windows was read in copies of the authors' notebook, of which some have other codes and epochs. The rate is
@@ -44,8 +45,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
-from tsadc.nn.cells import Sliding, cell_mean, squash, unsquash
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly
+from tsadc.nn.cells import Sliding, cell_mean, cells_of, squash, unsquash
 from tsadc.nn.train import Training
 from tsadc.series import Floats
 
@@ -81,8 +82,8 @@ class Config(ResidualConfig):
     @classmethod
     def published(cls) -> Self:
         """7919 windows are 13 observations of 600 steps."""
-        training = {"epochs": 70, "batch": 13, "learning_rate": 1e-3, "clip": 0.0}
-        return cls.with_settings(window=12, stride=1, latent=40, alpha=0.5, pace=1, training=training)
+        training = plainly(epochs=70, batch=13, learning_rate=1e-3)
+        return cls.with_settings(head="paper", window=12, stride=1, latent=40, alpha=0.5, pace=1, training=training)
 
     @classmethod
     def tiny(cls) -> Self:
@@ -128,9 +129,8 @@ class Network(nn.Module):
         return self.windows.cut((squash(z) / RANGE).clamp(-1, 1)).transpose(1, 2).flatten(2)
 
     def leave(self, vectors: Tensor) -> Tensor:
-        """Back to z (batch, variable, time)."""
-        windows = vectors.unflatten(2, (-1, self.windows.size)).transpose(1, 2)
-        return unsquash(RANGE * self.windows.join(windows))
+        """Back to z units, in windows (batch, variable, window, step)."""
+        return unsquash(RANGE * vectors.unflatten(2, (-1, self.windows.size)).transpose(1, 2))
 
     def encode(self, vectors: Tensor) -> Tensor:
         out: Tensor = self.encoder(vectors).relu()
@@ -155,7 +155,7 @@ class Network(nn.Module):
         }
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """AE_1 and AE_2 AE_1 of z (batch, variable, time), in z units."""
+        """AE_1 and AE_2 AE_1 of z (batch, variable, time), in windows (batch, variable, window, step), in z units."""
         one = self.first(self.encode(self.enter(z))).tanh()
         again = self.second(self.encode(one)).tanh()
         return self.leave(one), self.leave(again)
@@ -167,6 +167,7 @@ class USAD(ResidualDetector):
     name: ClassVar[str] = "usad"
     Config: ClassVar[type[Config]] = Config
     stops_early: ClassVar[bool] = False  # every epoch weighs its losses anew
+    after_training: ClassVar[tuple[str, ...]] = ("alpha",)
 
     def _network(self, variables: int) -> Network:
         return Network(self.settings, variables, self.settings.length)
@@ -175,11 +176,11 @@ class USAD(ResidualDetector):
         network, alpha = self.network_, self.settings.alpha
 
         def examine(z: Floats) -> Examined:
-            values = torch.from_numpy(z)
-            measured = torch.isfinite(values)
+            values, measured, _ = cells_of(z)
             one, again = (made[0] for made in network(torch.where(measured, values, 0.0).unsqueeze(0)))
-            first, second = (values - one).abs(), (values - again).abs()
-            mixed = torch.hypot(alpha**0.5 * first, (1 - alpha) ** 0.5 * second)
-            return Examined((torch.where(measured, mixed, torch.nan).numpy(),), one.numpy())
+            cells = network.windows.cut(values)
+            mixed = torch.hypot(alpha**0.5 * (cells - one).abs(), (1 - alpha) ** 0.5 * (cells - again).abs())
+            residual = network.windows.join(mixed.double().square()).sqrt().float()  # NaN wherever z is
+            return Examined((residual.numpy(),), network.windows.join(one).numpy())
 
         return examine
