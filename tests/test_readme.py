@@ -52,6 +52,8 @@ def test_every_command_runs(file, prefix, tmp_path, monkeypatch):
     write_units(tmp_path / f"{prefix}new", ["unit-1", "unit-6"], 300, seed=1)
     write_units(tmp_path / "more", ["host-9"], 900, seed=2)
     (tmp_path / "more" / "host-9.csv").rename(tmp_path / "host-9.csv")
+    for name in ("plans", "benchmarks"):
+        (tmp_path / name).symlink_to(ROOT / name)
     commands = [line for block in blocks(file, "console") for line in block.splitlines() if line.startswith("tsadc ")]
     assert {shlex.split(line)[1] for line in commands} >= {"fit", "detect", "adapt"}
     for command in commands:
