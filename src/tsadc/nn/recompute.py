@@ -1,5 +1,5 @@
-"""Less memory for a third more time: of a piece of work only its input is kept, and the rest is made again when the
-gradient needs it."""
+"""Less memory for more time: of a piece of work only its inputs are kept, and the rest is made again when the gradient
+needs it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tsadc.nn.dropout import drawing_from, generator_in_use
 CELLS = 3_000_000  # of an input: from here on what is kept for the gradient outgrows the memory of a small machine
 
 
-def recomputed(work: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """`work(x)`, made twice if `x` is large and gradients are wanted; dropout draws the same again."""
-    if not torch.is_grad_enabled() or x.numel() < CELLS:
-        return work(x)
+def recomputed(work: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+    """`work(*inputs)`, made twice if these are large and gradients are wanted; dropout draws the same again."""
+    if not torch.is_grad_enabled() or inputs[0].numel() < CELLS:
+        return work(*inputs)
     generator = generator_in_use()
     state = None if generator is None else generator.get_state()
 
@@ -30,6 +30,10 @@ def recomputed(work: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         return drawing_from(copy)
 
     made: Tensor = checkpoint(
-        work, x, use_reentrant=False, preserve_rng_state=generator is None, context_fn=lambda: (nullcontext(), again())
+        work,
+        *inputs,
+        use_reentrant=False,
+        preserve_rng_state=generator is None,
+        context_fn=lambda: (nullcontext(), again()),
     )
     return made

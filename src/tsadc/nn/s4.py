@@ -132,8 +132,8 @@ class S4(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`x` (batch, channel, time) -> the same shape; any time length."""
-        convolve = self._convolution(x.shape[-1])
-        return recomputed(lambda x: self._mix(x, convolve(x)), x)
+        # The convolution takes as long as all that follows and keeps its input alone: only the rest is made again.
+        return recomputed(self._mix, x, self._convolution(x.shape[-1])(x))
 
     def initial_state(self, batch: int) -> Tensor:
         """The state before the first time step, (batch, channel, N/2) complex128."""
