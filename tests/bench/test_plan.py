@@ -112,6 +112,13 @@ def test_equal_cells_are_one(plan) -> None:
         ),
         (ONE.replace('"tiny"', '"tiny"\nfolder = "x"'), r"`data\[0\]` needs both folder and manifest, or neither"),
         ("metrics = ['aroc']\n" + ONE, "There is no metric 'aroc'; did you mean `auroc`"),
+        ("metrics = []\n" + ONE, "`metrics` must be some of those the guide names"),
+        (ONE.replace('"tiny"', '"tiny"\nsplit.eta = []'), r"`data\[0\].split.eta` must be a value or a list of some"),
+        (
+            ONE + "label = 'a'\n[[detectors]]\nname = 'random'\nlabel = 'a'\n",
+            "Two detectors are called 'a'; give each a label of its own",
+        ),
+        (ONE + "[[detectors]]\nname = 'random'\nlabel = 'ridge'\n", "Two detectors are called 'ridge'"),
         ("seeds = []\n" + ONE, "`seeds` must be report, choose or numbers from 0"),
         ("seeds = [-1]\n" + ONE, "`seeds` must be report, choose or numbers from 0"),
         ("seeds = 'some'\n" + ONE, "`seeds` must be 'report' or 'choose'"),

@@ -150,6 +150,14 @@ def test_absent_data_is_told_and_not_run(plan: Path, tmp_path: Path) -> None:
     assert len(load(plan.parent / "out")) == 2
 
 
+def test_a_plan_of_absent_data_alone_is_no_success(plan: Path, tmp_path: Path) -> None:
+    plan.write_text('[[data]]\nname = "ludb"\n[[detectors]]\nname = "robust-z"\n')
+    answer = run(plan, "--raw", tmp_path)
+    assert answer.code == 2
+    assert "holds none of the plan's data sets; set TSADC_DATA to the folder that does." in answer.err
+    assert not (plan.parent / "out").exists()
+
+
 def test_tables_come_from_the_records(done: Path, tmp_path: Path) -> None:
     shown = tsadc("bench", "table", done, "--into", tmp_path / "results.md")
     assert "| first | **1.000" in shown.out

@@ -5,7 +5,7 @@ from tsadc.detectors.always import AllPositive
 from tsadc.detectors.store import load
 
 
-@pytest.mark.parametrize("contamination", [0.01, 0.4])
+@pytest.mark.parametrize("contamination", [0.01, 0.4, "auto"])
 def test_everything_is_flagged(contamination, tmp_path):
     history = np.random.default_rng(0).normal(size=(20, 16, 2))
     detector = AllPositive(length=16, contamination=contamination).fit(history)

@@ -133,6 +133,11 @@ class Plan:
                 cell = replace(cell, label="" if cell.row == label else label, rows=self.rows)
                 cell.config()
                 found.setdefault((cell.column, cell.row, seed), cell)
+        called: dict[tuple[str, str, int], Cell] = {}
+        for cell in found.values():
+            name = cell.label or cell.row
+            if called.setdefault((cell.column, name, cell.seed), cell) is not cell:
+                raise ConfigError(f"Two detectors are called {name!r}; give each a label of its own.")
         return list(found.values())
 
     @property
@@ -164,6 +169,9 @@ class Plan:
                     f"`data[{i}].name` must be a name of its own without / \\ +, not that of a protocol, but got "
                     f"{data.name!r}."
                 )
+            for name, value in flat(data.split):
+                require(value != [], f"data[{i}].split.{name}", "a value or a list of some", value)
+        require(len(self.metrics) > 0, "metrics", "some of those the guide names", list(self.metrics))
         wrong = next((name for name in self.metrics if name not in METRICS), None)
         if wrong is not None:
             raise ConfigError(f"There is no metric {wrong!r}{nearest(wrong, METRICS)}.")

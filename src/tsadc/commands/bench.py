@@ -58,6 +58,8 @@ def run(asked: Asked) -> int:
     todo = [cell for cell, record in known if record is None or asked.again]
     for name, source in absent.items():
         say(f"{name} is not run: {asked.raw} has no {source}")
+    if absent and not cells and not asked.only:
+        raise DataError(f"{asked.raw} holds none of the plan's data sets; set TSADC_DATA to the folder that does.")
     say(f"{count(len(cells), 'cell', 'cells')}, {len(cells) - len(todo)} of them done before")
     if asked.dry_run:
         return _foretell(todo, done, asked.jobs)

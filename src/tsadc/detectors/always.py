@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tsadc.detectors.base import Detector, Fitting
 from tsadc.detectors.result import Evidence
-from tsadc.series import Floats, Observations
+from tsadc.series import Observations
 
 
 class AllPositive(Detector):
@@ -22,7 +22,7 @@ class AllPositive(Detector):
     def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
         pass
 
-    def _threshold(self, scores: Floats) -> float:
+    def _placed(self, threshold: float) -> float:
         return 0.5
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:

@@ -101,6 +101,10 @@ class Detector(Parameters, ABC):
     def _adapt(self, history: Observations) -> None:
         """Learn what else belongs to an entity, from its normalised history. Most detectors keep nothing of it."""
 
+    def _placed(self, threshold: float) -> float:
+        """Where the threshold lies, if not where the training scores put it."""
+        return threshold
+
     @property
     @final
     def settings(self) -> Any:
@@ -194,7 +198,8 @@ class Detector(Parameters, ABC):
     def _calibrate(self) -> None:
         asked, scores = self.settings_, (self.validation_scores_, self._every_score())
         self.contamination_, self.normal_ = calibrate(self.decision_scores_, asked.contamination, asked.seed)
-        self.threshold_ = choose(asked.threshold, self.contamination_, self.normal_, scores, self.clock_, asked.length)
+        chosen = choose(asked.threshold, self.contamination_, self.normal_, scores, self.clock_, asked.length)
+        self.threshold_ = self._placed(chosen)
 
     def _every_score(self) -> Floats:
         """Of the history and of the validation data, which may have been set aside from it: each once."""
