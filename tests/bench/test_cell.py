@@ -87,9 +87,9 @@ def test_columns_tell_splits_apart() -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_options_that_a_data_set_does_not_have_are_refused() -> None:
-    with pytest.raises(ConfigError, match="The data set tiny has no option `kappa`; there are `eta`"):
+    with pytest.raises(ConfigError, match="The data set tiny has no option `kappa`; there are `eta`, `cleaned`"):
         identity(Cell("tiny", "ridge", 0, split={"kappa": 1}), HERE)
-    with pytest.raises(ConfigError, match="The data set tiny-adapted has no option `eta`; it has none"):
+    with pytest.raises(ConfigError, match="The data set tiny-adapted has no option `eta`; there are `cleaned`"):
         identity(Cell("tiny-adapted", "ridge", 0, split={"eta": 0.1}), HERE)
     with pytest.raises(ConfigError, match=r"`eta` of the data set tiny must be a number from 0 to 0\.4, but got 0\.5"):
         identity(Cell("tiny", "ridge", 0, split={"eta": 0.5}), HERE)
