@@ -120,7 +120,7 @@ def fit(
         str | None, typer.Option(help="Anomalous share of the history, or auto: estimated. (default: auto)")
     ] = None,
     detector: Annotated[str, typer.Option(help="Which detector; docs/detectors.md lists all of them.")] = "tsadc",
-    preset: Annotated[str, typer.Option(help="default, paper or tiny.")] = "default",
+    preset: Annotated[str, typer.Option(help="default or tiny; of tsadc also paper, of others published.")] = "default",
     config: Annotated[Path | None, typer.Option(help="Settings in a TOML file.", readable=False)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="One setting, as section.name=value.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Train for at most this many epochs.")] = None,

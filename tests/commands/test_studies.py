@@ -1,6 +1,7 @@
 """The two experiments as commands: what they write, and what they refuse."""
 
 import json
+import platform
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_approximation_writes_a_page_and_a_record(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "r.json").read_text())
     assert (record["data"], record["seed"], record["preset"]) == ("plant", 1, "tiny")
     assert record["settings"]["training"]["epochs"] == 1
-    assert record["commit"] or record["commit"] is None
+    assert record["versions"]["python"] == platform.python_version()
     assert said.startswith(approximation.markdown(record))
     assert "<svg" in (tmp_path / "page.html").read_text()
 
