@@ -37,11 +37,20 @@ bench-studies: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/contamination.toml --out benchmarks/results/contamination --jobs 2
 	$(MAKE) results
 
-# The tables of the documents, from the records alone.
+# Experiments of docs/paper.md with a folder of their own; `heads` is made from the records of `main`.
+PAPER := main eta kappa ablation loss masking cost cleaned
+
+# The tables of the documents, from plans and records alone.
 results: $(READY)
 	$(VENV)/bin/tsadc bench table benchmarks/results/quality --into docs/results.md > /dev/null
 	$(VENV)/bin/tsadc bench table benchmarks/results/ablation --brief --into docs/results.md > /dev/null
 	$(VENV)/bin/tsadc bench table benchmarks/results/contamination --brief --into docs/results.md > /dev/null
+	for name in $(PAPER); do \
+		$(VENV)/bin/tsadc bench table benchmarks/results/paper/$$name --plan plans/paper/$$name.toml \
+			--brief --into docs/paper.md > /dev/null || exit 1; \
+	done
+	$(VENV)/bin/tsadc bench table benchmarks/results/paper/main --plan plans/paper/heads.toml \
+		--brief --into docs/paper.md > /dev/null
 	$(VENV)/bin/python benchmarks/detectors.py --table > /dev/null
 	$(VENV)/bin/python benchmarks/speed_report.py > /dev/null
 

@@ -28,8 +28,8 @@ info    WHAT... --length=None --preset=default --time=None --entity=None --every
 data list
 data prepare NAME --raw --out --set=None... --skip-bad=False
 bench run PLAN --out --jobs=1 --only=None... --seeds=None --dry-run=False --again=False --retry=False --raw=None
-bench table FOLDER --format=markdown --into=None --brief=False --choosing=False
-bench report FOLDER --out --choosing=False
+bench table FOLDER --format=markdown --into=None --brief=False --plan=None --only=None... --choosing=False
+bench report FOLDER --out --plan=None --only=None... --choosing=False
 bench impurity --out --draws=50 --seed=0 --into=None --raw=None
 bench approximation DATA --out --record=None --preset=default --set=None... --seed=0 --raw=None
 """
@@ -247,7 +247,8 @@ def test_it_runs_as_a_module(tmp_path: Path) -> None:
         cwd=tmp_path,
         check=False,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", "tsadc: There is no file nothing.csv.\n")
+    said = "There is neither a file nor a folder nothing.csv; name a model that `tsadc fit` wrote, or data."
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"tsadc: {said}\n")
 
 
 def test_a_reader_that_leaves_early_causes_no_traceback(folder: Path) -> None:

@@ -35,6 +35,7 @@ class Tree:
     quiet: bool = False
     title: str = "tree"
     either: int | str = 0
+    several: Literal["all"] | tuple[int, ...] = "all"
 
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -52,7 +53,7 @@ def refusal(mapping: dict) -> str:
     with pytest.raises(ConfigError) as caught:
         build(Tree, mapping)
     message = str(caught.value)
-    assert message.endswith(".")
+    assert message.endswith((".", "?"))
     assert "\n" not in message
     return message
 
@@ -84,8 +85,8 @@ def test_an_unknown_setting_is_named_by_its_whole_path(sections, name):
 
 
 def test_an_unknown_setting_comes_with_the_nearest_right_name():
-    assert refusal({"lenght": 3}) == "There is no setting `lenght`; did you mean `length`."
-    assert refusal({"branch": {"leaf": {"rat": 3}}}).endswith("did you mean `branch.leaf.rate`.")
+    assert refusal({"lenght": 3}) == "There is no setting `lenght`; did you mean `length`?"
+    assert refusal({"branch": {"leaf": {"rat": 3}}}).endswith("did you mean `branch.leaf.rate`?")
     assert refusal({"branch": {"leaf": {"zzz": 3}}}).endswith(
         "there are `branch.leaf.rate`, `branch.leaf.kind`, `branch.leaf.limit`."
     )
@@ -105,6 +106,8 @@ def test_a_long_list_of_names_is_cut_short():
         ({"length": "600"}, "`length` must be a whole number, but got '600'."),
         ({"length": float("inf")}, "`length` must be a whole number, but got inf."),
         ({"length": None}, "`length` must be a whole number, but got None."),
+        ({"several": "x"}, "`several` must be 'all' or a list, each a whole number, but got 'x'."),
+        ({"several": [1, "x"]}, "`several` must be 'all' or a list, each a whole number, but got [1, 'x']."),
         ({"quiet": 1}, "`quiet` must be true or false, but got 1."),
         ({"title": 1}, "`title` must be text, but got 1."),
         ({"either": 1.5}, "`either` must be a whole number or text, but got 1.5."),
@@ -215,5 +218,13 @@ def test_a_bad_settings_file_is_named(tmp_path, content, expected):
 
 
 def test_a_folder_is_no_settings_file(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match="is a folder, but a settings file in TOML was expected"):
         read_toml(tmp_path)
+
+
+def test_a_file_is_called_what_it_should_be(tmp_path):
+    with pytest.raises(ConfigError, match=r"There is no plan .*p\.toml; check the name, a TOML file was expected\."):
+        read_toml(tmp_path / "p.toml", "plan")
+    (tmp_path / "p.toml").write_text("a =")
+    with pytest.raises(ConfigError, match=r"The plan .*p\.toml is not valid TOML"):
+        read_toml(tmp_path / "p.toml", "plan")

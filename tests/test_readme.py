@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from tsadc import cli
+from tsadc.bench.records import load
 from tsadc.detectors import GROUP
 
 ROOT = Path(__file__).parents[1]
@@ -115,6 +116,29 @@ def test_the_guide_to_new_detectors_runs(capsys):
     assert capsys.readouterr().out == "2\nTrue\n(5,)\n"
     (points,) = blocks("docs/guides/add-a-detector.md", "toml")
     assert tomllib.loads(points)["project"]["entry-points"] == {GROUP: {"means": "my_package.means:Means"}}
+
+
+def test_the_guide_to_benchmarks_takes_ones_own_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    generator, tables = np.random.default_rng(0), []
+    for machine in range(8):
+        fault = np.repeat([""] * 14 + ["leak"] * 4 + ["jam"] * 2, 60)
+        values = generator.normal(size=(len(fault), 2)) + 9.0 * (fault != "")[:, None]
+        times = pd.date_range("2026-01-01", periods=len(fault), freq="1min")
+        tables.append(
+            pd.DataFrame(
+                {"time": times, "machine": f"m{machine}", "fault": fault, "a": values[:, 0], "b": values[:, 1]}
+            )
+        )
+    pd.concat(tables).to_csv("machines.csv", index=False)
+    (code,) = blocks("docs/guides/benchmark.md", "python")
+    exec(code, {})
+    data = next(block for block in blocks("docs/guides/benchmark.md", "toml") if "manifest" in block)
+    Path("plan.toml").write_text(f'seeds = [0]\n{data}\n[[detectors]]\nname = "robust-z"\n')
+    run("tsadc bench run plan.toml --out results", monkeypatch)
+    (found,) = load(tmp_path / "results")
+    assert (found["data"], found["auroc"], found["prevalence"]) == ("mine", 1.0, 0.3)
+    assert set(found["kinds"]) == {"leak", "jam"}
 
 
 def test_make_targets_exist():

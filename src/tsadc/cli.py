@@ -251,6 +251,10 @@ def prepare(
     say(prepare_to(name, raw, out, set_ or [], skip_bad=skip_bad))
 
 
+Only = Annotated[
+    list[str] | None,
+    typer.Option(help="Only these cells, as data=NAME, detector=NAME, seed=N or eta=X, separated by commas."),
+]
 Raw = Annotated[Path | None, typer.Option(help="The folder with data sets. (default: TSADC_DATA)", readable=False)]
 
 
@@ -258,11 +262,8 @@ Raw = Annotated[Path | None, typer.Option(help="The folder with data sets. (defa
 def bench_run(
     plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.", readable=False)],
     out: Annotated[Path, typer.Option(help="The folder for records and scores; what is done there is not run again.")],
-    jobs: Annotated[int, typer.Option(help="Processes, each with one training at a time.", min=1)] = 1,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(help="Only these cells, as data=NAME, detector=NAME, seed=N or eta=X, separated by commas."),
-    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes, each with one training at a time.")] = 1,
+    only: Only = None,
     seeds: Annotated[str | None, typer.Option(help="report, choose, or numbers by commas; not the plan's.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run, and how long.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Run also what is done.")] = False,
@@ -279,6 +280,9 @@ def bench_run(
 
 
 Records = Annotated[Path, typer.Argument(help="The folder that `tsadc bench run` wrote.", readable=False)]
+ByPlan = Annotated[
+    Path | None, typer.Option("--plan", help="The cells and metrics of this plan, not of the last run.", readable=False)
+]
 Choosing = Annotated[bool, typer.Option("--choosing", help="Seeds for choosing settings, instead of those to report.")]
 
 
@@ -286,34 +290,38 @@ Choosing = Annotated[bool, typer.Option("--choosing", help="Seeds for choosing s
 def bench_table(
     folder: Records,
     format_: Annotated[str, typer.Option("--format", help="markdown, csv or latex.")] = "markdown",
-    into: Annotated[Path | None, typer.Option(help="Also put it into this file, between the folder's marks.")] = None,
+    into: Annotated[Path | None, typer.Option(help="Also put it into this file, between its marks.")] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Markdown without kinds, parts and details.")] = False,
+    plan: ByPlan = None,
+    only: Only = None,
     choosing: Choosing = False,
 ) -> None:
-    """The records as a table."""
-    from tsadc.commands.bench import table
+    """The records as a table, beside what others published if the plan says it."""
+    from tsadc.commands.bench import Shown, table
 
-    print(table(folder, format_, choosing=choosing, into=into, brief=brief))
+    print(table(Shown(folder, plan, tuple(only or ()), choosing), format_, into=into, brief=brief))
 
 
 @bench_app.command("report")
 def bench_report(
     folder: Records,
     out: Annotated[Path, typer.Option(help="The HTML file to write.")],
+    plan: ByPlan = None,
+    only: Only = None,
     choosing: Choosing = False,
 ) -> None:
     """The records as one page: tables to sort and filter, ranks, curves, failures."""
-    from tsadc.commands.bench import report
+    from tsadc.commands.bench import Shown, report
     from tsadc.commands.console import say
 
-    say(report(folder, out, choosing=choosing))
+    say(report(Shown(folder, plan, tuple(only or ()), choosing), out))
 
 
 @bench_app.command("impurity")
 def bench_impurity(
     out: Annotated[Path, typer.Option(help="The record to write, a JSON file.")],
-    draws: Annotated[int, typer.Option(help="Masks of the whole training part.", min=2)] = 50,
-    seed: Annotated[int, typer.Option(help="Of the data and the masks.", min=0)] = 0,
+    draws: Annotated[int, typer.Option(help="Masks of the whole training part.")] = 50,
+    seed: Annotated[int, typer.Option(help="Of the data and the masks.")] = 0,
     into: Annotated[Path | None, typer.Option(help="Also put the table into this file.")] = None,
     raw: Raw = None,
 ) -> None:
@@ -330,7 +338,7 @@ def bench_approximation(
     record: Annotated[Path | None, typer.Option(help="Where to keep the numbers, a JSON file.")] = None,
     preset: Annotated[str, typer.Option(help="default, paper or tiny.")] = "default",
     set_: Annotated[list[str] | None, typer.Option("--set", help="A setting, as a.b=value.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the data and the training.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Of the data and the training.")] = 0,
     raw: Raw = None,
 ) -> None:
     """A normal and an anomalous observation beside what both modules make of them, as a page."""

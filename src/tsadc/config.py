@@ -36,7 +36,7 @@ def update(config: Any, mapping: Mapping[str, Any], where: str = "") -> Any:
     for name, value in mapping.items():
         path = f"{where}.{name}" if where else str(name)
         if name not in names:
-            raise ConfigError(f"There is no setting `{path}`{nearest(str(name), names, where)}.")
+            raise ConfigError(f"There is no setting `{path}`{nearest(str(name), names, where)}")
         current = getattr(config, name)
         if dataclasses.is_dataclass(current):
             if not isinstance(value, Mapping):
@@ -65,16 +65,18 @@ def to_mapping(config: Any) -> dict[str, Any]:
     }
 
 
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """The settings of a TOML file."""
+def read_toml(path: str | Path, what: str = "settings file") -> dict[str, Any]:
+    """The content of a TOML file, which a message calls `what` it should be."""
+    if Path(path).is_dir():
+        raise ConfigError(f"{path} is a folder, but a {what} in TOML was expected; name the file.")
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise ConfigError(f"There is no settings file {path}.") from None
+        raise ConfigError(f"There is no {what} {path}; check the name, a TOML file was expected.") from None
     except ValueError as error:  # of TOML, or of its encoding
-        raise ConfigError(f"The settings file {path} is not valid TOML: {error}.") from None
+        raise ConfigError(f"The {what} {path} is not valid TOML: {error}.") from None
     except OSError as error:
-        raise ConfigError(f"The settings file {path} cannot be read: {error.strerror}.") from None
+        raise ConfigError(f"The {what} {path} cannot be read: {error.strerror}.") from None
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
@@ -104,13 +106,13 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nearest(name: str, names: Sequence[str], where: str = "") -> str:
-    """A hint for a message: the nearest right name, or those there are."""
+    """The end of a message: the nearest right name, or those there are."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     prefix = f"{where}." if where else ""
     if close:
-        return f"; did you mean `{prefix}{close[0]}`"
+        return f"; did you mean `{prefix}{close[0]}`?"
     more = ", ..." if len(names) > MOST_NAMES else ""
-    return "; there are " + ", ".join(f"`{prefix}{n}`" for n in names[:MOST_NAMES]) + more
+    return "; there are " + ", ".join(f"`{prefix}{n}`" for n in names[:MOST_NAMES]) + (more or ".")
 
 
 def _literal(text: str) -> Any:
@@ -165,6 +167,8 @@ def _scalar(value: Any, hint: Any, path: str) -> Any:
 def _expected(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
         return " or ".join(map(repr, typing.get_args(hint)))
+    if typing.get_origin(hint) is tuple:
+        return f"a list, each {_expected(typing.get_args(hint)[0])}"
     return {float: "a finite number", int: "a whole number", bool: "true or false", str: "text"}.get(hint, str(hint))
 
 

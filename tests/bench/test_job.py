@@ -131,16 +131,27 @@ def test_a_label_is_kept_and_decides_nothing() -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_rows_are_measured_where_they_are_asked_for() -> None:
-    [(_, record, arrays)] = run([Cell("tiny", "robust-z", 0, rows=True)], HERE)
+    [(_, record, arrays)] = run([Cell("tiny", "robust-z", 0, by_row=("vus_pr",))], HERE)
     [(_, plain, few)] = run([Cell("tiny", "robust-z", 0)], HERE)
     assert record["hash"] == plain["hash"]
     assert "points" not in plain
-    assert set(arrays) - set(few) == {"row_score", "row_flag", "row_label", "row_ends"}
+    assert set(arrays) - set(few) == {
+        "row_score",
+        "row_flag",
+        "row_label",
+        "row_ends",
+        "event_blamed",
+        "event_weight",
+    }
     task = draw("tiny", HERE, 0)
     assert arrays["row_label"].tolist() == task.answers.rows.tolist()
     assert arrays["row_ends"].tolist() == [600, 1200]
     assert record["points"]["series"] == 2
     assert 0 < record["points"]["vus_pr"] < 1
+    assert record["points"]["events"] == len(task.answers.events)
+    assert arrays["event_blamed"].tolist() == [event.blamed.tolist() for event in task.answers.events]
+    assert 0 < record["points"]["ndcg"] <= 1
+    assert "point_adjusted_f1" not in record["points"]
 
 
 @pytest.mark.usefixtures("tiny")

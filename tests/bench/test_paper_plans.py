@@ -6,6 +6,7 @@ import pytest
 
 from tsadc.bench.cell import Cell
 from tsadc.bench.plan import Plan, read
+from tsadc.bench.protocols import draw
 
 ROOT = Path(__file__).parents[2]
 PLANS = {file.stem: file for file in sorted((ROOT / "plans" / "paper").glob("*.toml"))}
@@ -24,12 +25,14 @@ def trainings(cells: list[Cell]) -> set[str]:
 @pytest.mark.parametrize("name", PLANS)
 def test_every_network_has_the_same_budget(name: str) -> None:
     plan = read(PLANS[name])
-    wanted = (2, 50) if name == "cost" else (10, 200)
-    assert (plan.budget.epochs, plan.budget.observations) == wanted
+    epochs, observations = (2, 50) if name == "cost" else (10, 200)
+    assert (plan.budget.epochs, plan.budget.observations) == (epochs, observations)
     for cell in plan.cells():
         assert cell.seed < 100  # those from there on are for choosing
         if cell.network:
-            assert (cell.config().training.epochs, cell.observations) == wanted  # type: ignore[attr-defined]
+            few = cell.data in ("ludb", "cinc") and name != "cost"
+            assert cell.config().training.epochs == (60 if few else epochs)  # type: ignore[attr-defined]
+            assert cell.observations == observations
 
 
 def test_the_twelve_are_trained_on_data_as_they_come_and_on_cleaned_data() -> None:
@@ -85,9 +88,53 @@ def test_the_options_of_the_data_are_those_of_the_paper() -> None:
     )
     assert {share for data, share, kinds in eta if data == "plant" and kinds == 6} == {0, 0.1, 0.2, 0.3}
     assert {share for _, share, _ in kappa} == {0.2}
-    assert {kinds for data, _, kinds in kappa if data == "sleep"} == {1, 2}
+    assert {kinds for data, _, kinds in kappa if data == "ludb"} == {1, 2, 3}
     masks = {cell.config().decontaminator.masking for cell in rows("masking").values()}  # type: ignore[attr-defined]
     assert masks == {"RandM", "RandBM", "BoM"}
+
+
+@pytest.mark.parametrize("name", ["main", "eta", "kappa", "masking", "cost"])
+def test_there_are_enough_records_of_ecg_for_what_is_asked(name: str, shared_data: Path) -> None:
+    asked = {(cell.data, tuple(sorted(cell.split.items())), cell.seed) for cell in read(PLANS[name]).cells()}
+    for data, split, seed in asked:
+        if data in ("ludb", "cinc"):
+            assert 13 <= len(draw(data, shared_data, seed, split).train) <= 19
+
+
+def test_what_the_paper_says_stands_beside_what_differs() -> None:
+    found = {name: plan.published for name, plan in ((name, read(file)) for name, file in PLANS.items())}
+    assert {name for name, published in found.items() if published is None} == {"heads", "cleaned"}
+    assert {name for name, published in found.items() if published and not published.rows} == {"eta", "kappa"}
+    main = found["main"]
+    assert main is not None
+    assert len(main.rows) == 13 + 1  # with flagging everything, from its Table 1
+    by_detector = {row.ours[-1].split()[0]: row for row in main.rows}
+    assert set(by_detector) == {*TWELVE, "tsadc", "all-positive"}
+    # The averages of F1 that Table 2 ends with, where they are those of its columns.
+    averages = {"usad": 0.411, "s4-ae": 0.532, "gae": 0.451, "interfusion": 0.496, "graphs4mer": 0.533, "tsadc": 0.596}
+    for name, average in averages.items():
+        assert sum(by_detector[name].figures[data][0] for data in main.data) / 4 == pytest.approx(average, abs=6e-4)
+    for prevalence, data in zip((0.338, 0.599, 0.516, 0.400), main.data, strict=True):
+        f1, recall, apr = by_detector["all-positive"].figures[data]
+        assert (f1, recall) == (pytest.approx(2 * prevalence / (1 + prevalence), abs=6e-4), 1.0)
+        assert apr == pytest.approx((1 + prevalence) / 2, abs=6e-4)
+        assert f1 > max(row.figures[data][0] for row in main.rows[:-1])
+
+
+@pytest.mark.parametrize("name", ["ablation", "loss", "masking", "cost"])
+def test_one_figure_of_the_paper_is_the_same_in_all_its_tables(name: str) -> None:
+    """TSAD-C with all parts, by RandBM with all kinds: Tables 3 to 6 repeat what Table 2 has of it."""
+    last = {"ablation": "all", "loss": "masked parts: s1 + s2", "masking": "RandBM", "cost": "TSAD-C"}[name]
+    kinds = {"ICBEB": " kappa=5", "DODH": " kappa=2", "TUSZ": " kappa=2"} if name == "masking" else {}
+    published, main = read(PLANS[name]).published, read(PLANS["main"]).published
+    assert published is not None
+    assert main is not None
+    row = next(row for row in published.rows if row.name == last)
+    known = next(row for row in main.rows if row.name == "TSAD-C")
+    for data in ("ICBEB", "DODH", "TUSZ"):
+        here = dict(zip(published.metrics, row.figures[data + kinds.get(data, "")], strict=True))
+        there = dict(zip(main.metrics, known.figures[data], strict=True))
+        assert {metric: here[metric] for metric in ("F1", "APR")} == {"F1": there["F1"], "APR": there["APR"]}
 
 
 def test_the_document_names_every_plan_with_its_cells() -> None:

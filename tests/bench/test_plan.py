@@ -33,6 +33,17 @@ set.threshold.method = "alarms"
 grid.lags = [1, 3]
 """
 ONE = '[[data]]\nname = "tiny"\n[[detectors]]\nname = "ridge"\n'
+PUBLISHED = """
+[published]
+source = "x"
+differs = "y"
+data.A = "tiny"
+metrics.F1 = "paper_f1"
+[[published.rows]]
+name = "theirs"
+ours = "ridge"
+A = [0.5]
+"""
 
 
 @pytest.fixture
@@ -50,7 +61,15 @@ def test_a_plan_is_all_combinations(plan) -> None:
     cells = whole.cells()
     assert len(cells) == (2 * 2 + 1) * 4
     assert cells[0] == Cell(
-        "tiny", "tsadc", 0, "tiny", {"training": {"epochs": 2}}, {"eta": 0.0}, 9, label="ours head=tsadc", rows=True
+        "tiny",
+        "tsadc",
+        0,
+        "tiny",
+        {"training": {"epochs": 2}},
+        {"eta": 0.0},
+        9,
+        label="ours head=tsadc",
+        by_row=("vus_pr",),
     )
     assert {cell.seed for cell in cells if cell.data == "tiny-adapted"} == {3}
     assert {cell.column for cell in cells} == {"tiny eta=0", "tiny eta=0.2", "tiny-adapted"}
@@ -66,6 +85,25 @@ def test_rows_are_called_without_the_budget(plan) -> None:
     cells = plan("[budget]\nepochs = 1\n" + ONE + '[[detectors]]\nname = "usad"\nset.head = "paper"\n').cells()
     assert [cell.label for cell in cells[:2]] == ["", "usad head=paper"]
     assert cells[1].row == "usad head=paper training.epochs=1"
+
+
+def test_epochs_of_a_data_set_come_before_those_of_the_budget(plan) -> None:
+    other = ONE.replace('"tiny"', '"tiny-adapted"\nepochs = 5').replace("ridge", "usad")
+    cells = plan("seeds = [0]\n[budget]\nepochs = 2\n" + ONE + other).cells()
+    found = {(cell.data, cell.detector): (cell.overrides, cell.label) for cell in cells}
+    assert found == {
+        ("tiny", "usad"): ({"training": {"epochs": 2}}, "usad"),
+        ("tiny-adapted", "usad"): ({"training": {"epochs": 5}}, "usad"),
+        ("tiny", "ridge"): ({}, ""),
+        ("tiny-adapted", "ridge"): ({}, ""),
+    }
+
+
+def test_what_others_published_is_read(plan) -> None:
+    assert plan(ONE).published is None
+    found = plan(ONE + PUBLISHED).published
+    assert found.rows[0].figures == {"A": (0.5,)}
+    assert plan(ONE + PUBLISHED).cells() == plan(ONE).cells()
 
 
 def test_seeds_are_those_of_the_data_set_by_default(plan) -> None:
@@ -98,7 +136,7 @@ def test_equal_cells_are_one(plan) -> None:
             ONE + "presett = 'x'\n",
             r"There is no setting `detectors\[0\].presett`; did you mean `detectors\[0\].preset`",
         ),
-        (ONE.replace("tiny", "tyni"), "There is no protocol 'tyni'; did you mean `tiny`"),
+        (ONE.replace("tiny", "tyni"), r"There is no data set 'tyni'; did you mean `tiny`\?$"),
         (ONE.replace("ridge", "rigde"), "There is no detector 'rigde'; did you mean `ridge`"),
         (ONE + "preset = 'paper'\n", "A preset is default, the only one here, but got 'paper'"),
         (ONE + "set.lag = 1\n", "There is no setting `lag`; did you mean `lags`"),
@@ -112,6 +150,10 @@ def test_equal_cells_are_one(plan) -> None:
         ),
         (ONE.replace('"tiny"', '"tiny"\nfolder = "x"'), r"`data\[0\]` needs both folder and manifest, or neither"),
         ("metrics = ['aroc']\n" + ONE, "There is no metric 'aroc'; did you mean `auroc`"),
+        (
+            "metrics = ['point_adjusted_f1']\n" + ONE,
+            "Point adjustment takes one flagged row for a whole event.*misleading",
+        ),
         ("metrics = []\n" + ONE, "`metrics` must be some of those the guide names"),
         (ONE.replace('"tiny"', '"tiny"\nsplit.eta = []'), r"`data\[0\].split.eta` must be a value or a list of some"),
         (
@@ -119,10 +161,30 @@ def test_equal_cells_are_one(plan) -> None:
             "Two detectors are called 'a'; give each a label of its own",
         ),
         (ONE + "[[detectors]]\nname = 'random'\nlabel = 'ridge'\n", "Two detectors are called 'ridge'"),
+        (ONE + "set.head = 'paper'\n", "`set.head` of ridge must be left out: a detector without a network has none"),
+        (ONE + "grid.head = ['paper']\n", "`grid.head` of ridge must be left out: a detector without a network"),
+        (ONE + "heads = []\n", r"`detectors\[0\].heads` must not be empty, but got \[\]; leave it out instead"),
+        (ONE + "label = ' '\n", r"`detectors\[0\].label` must not be empty, but got ' '; leave it out instead"),
+        (ONE.replace('"tiny"', '""'), r"`data\[0\].name` must not be empty"),
+        ("seeds = [0, 1, 0]\n" + ONE, "`seeds` must name each value once, but has 0 twice; leave one out"),
+        (ONE.replace('"tiny"', '"tiny"\nseeds = [3, 3]'), "`seeds` must name each value once, but has 3 twice"),
+        ("metrics = ['ap', 'ap']\n" + ONE, "`metrics` must name each value once, but has 'ap' twice"),
+        (ONE + "grid.lags = [1, 1]\n", "`grid.lags` must name each value once, but has 1 twice"),
+        (ONE.replace("ridge", "usad") + "heads = ['paper', 'paper']\n", "`heads` must name each value once"),
+        (ONE.replace('"tiny"', '"tiny"\nsplit.eta = [0.1, 0.1]'), "`split.eta` must name each value once"),
+        (ONE + "set.threshold.per_day = 2\n", "`threshold.per_day` is heeded by the method alarms alone"),
+        ("goals = 'all'\n" + ONE, "`goals` must be true or false, but got 'all'"),
         ("seeds = []\n" + ONE, "`seeds` must be report, choose or numbers from 0"),
         ("seeds = [-1]\n" + ONE, "`seeds` must be report, choose or numbers from 0"),
-        ("seeds = 'some'\n" + ONE, "`seeds` must be 'report' or 'choose'"),
+        ("seeds = 'some'\n" + ONE, "`seeds` must be 'report' or 'choose' or a list, each a whole number"),
         ("budget.epochs = 0\n" + ONE, "`budget.epochs` must be positive, but got 0"),
+        (ONE.replace('"tiny"', '"tiny"\nepochs = 0'), r"`data\[0\].epochs` must be positive, but got 0"),
+        (ONE + "[published]\nsource = 'x'\n", "`published.differs` must be said in words"),
+        (ONE + PUBLISHED.replace("ridge", "rigde"), "`published.rows.0..ours` names 'rigde', but there is no such row"),
+        (
+            ONE + PUBLISHED.replace("tiny", "tiny eta=0.2"),
+            "`published.data.A` names 'tiny eta=0.2', but there is no such",
+        ),
         ("a = [", "is not valid TOML"),
     ],
 )
@@ -131,10 +193,19 @@ def test_what_is_wrong_is_named(plan, text: str, sentence: str) -> None:
         plan(text)
 
 
+def test_a_varied_method_may_leave_a_setting_of_one_of_them_idle(plan) -> None:
+    varied = "set.threshold.per_day = 2\ngrid.threshold.method = ['tail', 'alarms']\n"
+    cells = plan("seeds = [0]\n" + ONE + varied).cells()
+    assert [(cell.config().threshold.method, cell.config().threshold.per_day) for cell in cells] == [
+        ("tail", 2.0),
+        ("alarms", 2.0),
+    ]
+
+
 def test_a_plan_is_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a folder, but a plan in TOML was expected"):
         read(tmp_path)
-    with pytest.raises(ConfigError, match="There is no settings file"):
+    with pytest.raises(ConfigError, match="There is no plan"):
         read(tmp_path / "none.toml")
 
 
@@ -170,3 +241,13 @@ def test_the_plan_of_the_guide_can_be_run(tmp_path: Path) -> None:
     assert {cell.label for cell in cells if cell.network} == {
         f"small decontaminate={on} head={head}" for on in (True, False) for head in ("tsadc", "paper")
     }
+
+
+def test_what_the_guide_says_others_published_goes_with_its_plan(tmp_path: Path) -> None:
+    guide = (PLANS.parent / "docs" / "guides" / "benchmark.md").read_text()
+    blocks = [part.split("```")[0] for part in guide.split("```toml\n")[1:]]
+    (others,) = (block for block in blocks if block.startswith("[published]"))
+    (tmp_path / "plan.toml").write_text(blocks[0] + others)
+    found = read(tmp_path / "plan.toml").published
+    assert found is not None
+    assert found.rows[0].figures["Plant"] == (0.91, 0.62)

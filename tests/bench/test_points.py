@@ -1,8 +1,11 @@
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from tsadc.bench.points import BUFFER, NAMES, measure, rows
+from tsadc.bench.points import BUFFER, MISLEADING, NAMES, OF_BLAME, OF_ROWS, measure, rows
+from tsadc.bench.task import Answers, Event
 from tsadc.evaluate.affiliation import affiliation
 from tsadc.evaluate.ranges import range_cut
 from tsadc.evaluate.volume import volume
@@ -11,8 +14,21 @@ LABELS = np.zeros(30, dtype=bool)
 LABELS[5:10] = True
 
 
-def timeline(scores: np.ndarray, flags: np.ndarray, entities: str) -> pd.DataFrame:
-    return pd.DataFrame({"entity": list(entities), "score": scores, "anomalous": flags})
+@dataclass
+class Found:
+    """What is read of a result."""
+
+    timeline: pd.DataFrame
+    variables: pd.DataFrame
+
+
+def found(scores: np.ndarray, flags: np.ndarray, entities: str, variables: np.ndarray | None = None) -> Found:
+    timeline = pd.DataFrame({"entity": list(entities), "score": scores, "anomalous": flags})
+    return Found(timeline, pd.DataFrame(np.ones((len(scores), 3)) if variables is None else variables))
+
+
+def known(labels: np.ndarray, *events: Event) -> Answers:
+    return Answers((), (), rows=labels, events=events)
 
 
 def test_means_are_over_series_with_both_sorts_of_rows() -> None:
@@ -20,27 +36,68 @@ def test_means_are_over_series_with_both_sorts_of_rows() -> None:
     scores = generator.random(90).astype(np.float32)
     flags = generator.random(90) < 0.3
     labels = np.concatenate([LABELS, LABELS[::-1], np.zeros(30, dtype=bool)])
-    kept = rows(timeline(scores, flags, "a" * 30 + "b" * 30 + "c" * 30), labels)
+    kept = rows(found(scores, flags, "a" * 30 + "b" * 30 + "c" * 30), known(labels))
     assert kept["row_ends"].tolist() == [30, 60, 90]
-    found = measure(kept)
+    taken = measure(kept)
     halves = [(LABELS, scores[:30], flags[:30]), (LABELS[::-1], scores[30:60], flags[30:60])]
-    assert found["series"] == 2
-    assert found["vus_pr"] == pytest.approx(np.mean([volume(y, s, BUFFER).pr for y, s, _ in halves]), abs=1e-5)
-    assert found["range_f1"] == pytest.approx(np.mean([range_cut(y, f).f1 for y, _, f in halves]), abs=1e-5)
-    assert found["affiliation_recall"] == pytest.approx(
+    assert taken["series"] == 2
+    assert taken["vus_pr"] == pytest.approx(np.mean([volume(y, s, BUFFER).pr for y, s, _ in halves]), abs=1e-5)
+    assert taken["range_f1"] == pytest.approx(np.mean([range_cut(y, f).f1 for y, _, f in halves]), abs=1e-5)
+    assert taken["affiliation_recall"] == pytest.approx(
         np.mean([affiliation(y, f).recall for y, _, f in halves]), abs=1e-5
     )
-    assert set(found) == {"series", *NAMES}
+    assert set(taken) == {"series", "events", "random", "all_positive", *NAMES} - {MISLEADING}
+    assert set(taken["random"]) == set(taken["all_positive"]) == {*OF_ROWS, *OF_BLAME}
 
 
 def test_rows_without_a_score_are_the_lowest_and_what_is_undefined_is_none() -> None:
-    scores = np.where(np.arange(30) < 15, np.arange(30.0), np.nan)
-    found = measure(rows(timeline(scores, np.zeros(30, dtype=bool), "a" * 30), LABELS))
+    scores, none = np.where(np.arange(30) < 15, np.arange(30.0), np.nan), np.zeros(30, dtype=bool)
+    taken = measure(rows(found(scores, none, "a" * 30), known(LABELS)))
     filled = np.where(np.isfinite(scores), scores, 0.0)
-    assert found["vus_roc"] == pytest.approx(volume(LABELS, filled, BUFFER).roc, abs=1e-5)
-    assert found["delay"] is None
-    assert found["events_detected"] == 0
-    nothing = measure(rows(timeline(np.full(30, np.nan), np.zeros(30, dtype=bool), "a" * 30), LABELS))
+    assert taken["vus_roc"] == pytest.approx(volume(LABELS, filled, BUFFER).roc, abs=1e-5)
+    assert taken["delay"] is None
+    assert taken["events_detected"] == 0
+    assert taken["events"] == 0
+    assert taken["ndcg"] is None
+    nothing = measure(rows(found(np.full(30, np.nan), none, "a" * 30), known(LABELS)))
     assert nothing["vus_roc"] == pytest.approx(volume(LABELS, np.zeros(30), BUFFER).roc, abs=1e-5)
-    normal = measure(rows(timeline(scores, np.zeros(30, dtype=bool), "a" * 30), np.zeros(30, dtype=bool)))
+    normal = measure(rows(found(scores, none, "a" * 30), known(none)))
     assert (normal["series"], normal["vus_pr"]) == (0, None)
+
+
+def test_rows_without_labels_give_nothing() -> None:
+    assert rows(found(np.zeros(4), np.zeros(4, dtype=bool), "aaaa"), Answers((), ())) == {}
+
+
+def test_floors_are_those_of_random_and_of_all_flags() -> None:
+    flags = np.zeros(30, dtype=bool)
+    flags[5:8] = True
+    taken = measure(rows(found(LABELS.astype(float), flags, "a" * 30), known(LABELS)), misleading=True)
+    everything = taken["all_positive"]
+    assert everything["events_detected"] == 1
+    assert everything["delay"] == 0
+    assert everything["false_rows"] == 1
+    assert everything["vus_roc"] == pytest.approx(volume(LABELS, np.zeros(30), BUFFER).roc, abs=1e-5)
+    assert taken["random"]["vus_pr"] < taken["vus_pr"] == pytest.approx(1, abs=0.01)
+    # All three flags are right, so that the whole event counts as found and nothing else.
+    assert taken[MISLEADING] == 1
+    assert everything[MISLEADING] == pytest.approx(2 * 5 / (30 + 5), abs=1e-5)
+
+
+def test_blame_is_measured_by_event_from_squares() -> None:
+    """In the first event both to blame come first; in the second the only one comes second, and in the third, where no
+    variable is named, nothing is asked. Sums of absolute values would put variable 1 first in the second event."""
+    given = np.zeros((30, 3))
+    given[5:10] = [3, 2, 1]
+    given[20] = [3, 0, 0]
+    given[21:25] = [0, 1, 0]
+    events = (
+        Event(5, 10, np.array([True, True, False])),
+        Event(20, 25, np.array([False, True, False])),
+        Event(27, 28, np.zeros(3, dtype=bool)),
+    )
+    taken = measure(rows(found(np.zeros(30), np.zeros(30, dtype=bool), "a" * 30, given), known(LABELS, *events)))
+    assert taken["events"] == 2
+    assert taken["hit_rate_100"] == 0.5
+    assert taken["ndcg"] == pytest.approx((1 + 1 / np.log2(3)) / 2, abs=1e-5)
+    assert taken["random"]["hit_rate_100"] == pytest.approx((2 / 3 + 1 / 3) / 2, abs=1e-5)

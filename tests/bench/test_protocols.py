@@ -26,6 +26,7 @@ def smd(tmp_path: Path) -> Path:
         flags = np.zeros(2 * 600 + 350, dtype=np.uint8)
         flags[[700, 1300] + ([10] if i == 1 else [])] = 1
         arrays[f"{name}_test_label"] = flags
+        arrays[f"{name}_interpretation_label"] = np.array("700-701:2,5\n1300-1301:1")
     np.savez(tmp_path / "smd19.npz", **arrays)
     return tmp_path
 
@@ -45,6 +46,12 @@ def test_causal_trains_on_train_parts_and_scores_test_parts(smd: Path) -> None:
     assert task.history is None
     assert task.answers.labels.tolist() == [False, True, True, True, False, True, False, True, False, True]
     assert task.answers.entities == tuple(name for name in MACHINES for _ in range(2))
+    blamed = [(event.start, event.stop, np.flatnonzero(event.blamed).tolist()) for event in task.answers.events]
+    assert blamed == [
+        (700, 701, [1, 4]),
+        (1210, 1211, []),
+        *((1200 * i + 700, 1200 * i + 701, [1, 4]) for i in range(1, 5)),
+    ]
     np.testing.assert_array_equal(
         task.answers.parts["1 machines never chosen on"], np.isin(task.answers.entities, [MACHINES[1]])
     )

@@ -1,6 +1,7 @@
 """The published studies: the documents hold what the committed records say, as `make results` puts it there."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tsadc.bench import table
 from tsadc.bench.protocols import PROTOCOLS
 from tsadc.bench.records import Store, cell_of, load
+from tsadc.commands import bench
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "benchmarks" / "results"
@@ -22,7 +24,21 @@ def test_there_are_records() -> None:
 @each_study
 def test_the_document_holds_the_tables_of_the_committed_records(study: str) -> None:
     document = (ROOT / "docs" / "results.md").read_text()
-    assert table.markdown(load(RECORDS / study), brief=study != "quality") in document
+    plan = RECORDS / study / "plan.toml"
+    goals = plan.exists() and "goals" in tomllib.loads(plan.read_text())
+    assert table.markdown(load(RECORDS / study), brief=study != "quality", goals=goals) in document
+    assert goals == (study == "quality")
+
+
+@pytest.mark.parametrize("plan", sorted((ROOT / "plans" / "paper").glob("*.toml")), ids=lambda file: file.stem)
+def test_the_paper_document_holds_what_plans_and_records_say(plan: Path) -> None:
+    folder = RECORDS / "paper" / ("main" if plan.stem == "heads" else plan.stem)
+    _, _, rest = (ROOT / "docs" / "paper.md").read_text().partition(f"<!-- {plan.stem}: begin -->")
+    block, _, _ = rest.partition(f"<!-- {plan.stem}: end -->")
+    shown = bench.table(bench.Shown(folder, plan), "markdown", into=None, brief=True)
+    assert block.strip() == shown, "run make results"
+    records = list(folder.glob("*/*/seed-*.json"))
+    assert shown.startswith("Not run.") == (not records)
 
 
 @each_study

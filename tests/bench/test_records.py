@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tsadc.bench.cell import Cell
+from tsadc.bench.points import MISLEADING
 from tsadc.bench.records import Store, cell_of, load
 from tsadc.bench.run import run_and_keep
 from tsadc.errors import DataError, OutputError
@@ -79,11 +80,12 @@ def test_what_cannot_be_read_or_written_is_named(store: Store) -> None:
 def test_measures_of_rows_that_are_missing_are_made(store: Store) -> None:
     cell = Cell("tiny", "random", 0)
     [(_, record)] = run_and_keep([cell], HERE, store)
-    asked = replace(cell, rows=True)
+    asked = replace(cell, by_row=("vus_pr", "ndcg"))
     assert store.current(asked, HERE) is None
     [(_, more)] = run_and_keep([asked], HERE, store)
     assert store.current(asked, HERE) == store.current(cell, HERE) == more
     assert more["auroc"] == record["auroc"]
+    assert store.current(replace(cell, by_row=("vus_pr", MISLEADING)), HERE) is None
 
 
 def test_splits_have_folders_of_their_own(store: Store) -> None:

@@ -1,7 +1,10 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tsadc.bench import run
 from tsadc.bench.cell import Cell, Record
 from tsadc.bench.records import Store, load
 from tsadc.bench.run import run_all, trainings
@@ -34,6 +37,47 @@ def test_several_processes_give_the_same_records(tmp_path: Path) -> None:
     assert set(alone) == {"random", "robust-z"}
     assert several == alone
     assert len(load(tmp_path / "2")) == 2
+
+
+PARENT = """
+import multiprocessing, os, sys, time
+from tsadc.bench.run import end_with_parent
+
+def work():
+    end_with_parent()
+    print(os.getppid(), flush=True)
+    time.sleep(600)
+
+if __name__ == "__main__":
+    multiprocessing.get_context("spawn").Process(target=work).start()
+    time.sleep(600)
+"""
+
+
+def test_a_worker_ends_with_its_parent_even_if_that_was_killed(tmp_path: Path) -> None:
+    file = tmp_path / "parent.py"
+    file.write_text(PARENT)
+    with subprocess.Popen([sys.executable, file], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        assert int(parent.stdout.readline()) == parent.pid
+        parent.kill()
+        # The worker has the other end: there is more to wait for as long as it lives.
+        assert parent.communicate(timeout=60)[0] == ""
+
+
+def test_every_worker_of_a_run_watches_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, object]] = []
+
+    class Pool:
+        def __init__(self, jobs: int, **more: object) -> None:
+            made.append(more)
+
+        def shutdown(self, **more: object) -> None:
+            pass
+
+    monkeypatch.setattr(run, "ProcessPoolExecutor", Pool)
+    assert list(run_all([], HERE, Store(tmp_path), jobs=2)) == []
+    assert made[0]["initializer"] is run.end_with_parent
 
 
 def timeless(record: Record) -> Record:

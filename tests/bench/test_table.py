@@ -1,46 +1,12 @@
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from benchmark import failed, record
 from tsadc.bench.table import insert, markdown
 from tsadc.errors import DataError
 
 BEGIN, END = "<!-- quality: begin -->", "<!-- quality: end -->"
-
-
-def record(detector: str, data: str, seed: int, auroc: float, **more: Any) -> dict[str, Any]:
-    """A record of which only AUROC and what is named matters."""
-    return {
-        "data": data,
-        "detector": detector,
-        "preset": "default",
-        "overrides": {},
-        "seed": seed,
-        "settings": {"training": {}} if detector == "tsadc" else {},
-        "tsadc": "1.2.3",
-        "commit": "abc",
-        "prevalence": 0.25,
-        "auroc": auroc,
-        "ap": auroc / 2,
-        "auroc_interval": [auroc - 0.1, auroc + 0.1],
-        "ap_interval": None,
-        "precision": 0.5,
-        "recall": 0.25,
-        "f1": 0.4,
-        "all_positive_f1": 0.4,
-        "oracle_f1": 0.9,
-        "fit_seconds": 2.0,
-        "score_seconds": 0.003,
-        "parts": {},
-        "kinds": {},
-    } | more
-
-
-def failed(detector: str, data: str, seed: int) -> dict[str, Any]:
-    whole = record(detector, data, seed, 0.0)
-    kept = ("data", "detector", "preset", "overrides", "seed", "settings", "tsadc", "commit")
-    return {name: whole[name] for name in kept} | {"error": {"type": "MemoryError", "message": "", "where": ""}}
 
 
 def lines(text: str, title: str) -> dict[str, str]:
@@ -57,7 +23,8 @@ def test_rows_are_detectors_and_columns_data_sets() -> None:
             record("ridge", "plant", 1, 0.8),
             record("ridge", "ludb", 0, 0.6),
             record("tsadc", "plant", 0, 0.9),
-        ]
+        ],
+        goals=True,
     )
     found = lines(text, "AUROC")
     assert found["AUROC"] == "| AUROC | ludb | plant |"
@@ -71,6 +38,15 @@ def test_rows_are_detectors_and_columns_data_sets() -> None:
     assert "| plant | ridge | 0 1 | 0.071 | 0.500 | 0.250 | 0.900 | 2.0 | 3.0 |" in details
     assert "| plant | tsadc | 0 | - | 0.500 | 0.250 | 0.900 | 2.0 | 3.0 |" in details
     assert "Made with tsadc 1.2.3 at commit abc." in text
+
+
+def test_the_goals_of_this_project_are_in_its_own_study_alone() -> None:
+    records = [record("ridge", "plant", 0, 0.7)]
+    shown, plain = markdown(records, goals=True), markdown(records)
+    assert list(lines(shown, "AUROC"))[-2:] == ["*known before, without a network*", "*goal*"]
+    assert list(lines(plain, "AUROC"))[-1] == "prevalence"
+    assert "goal" not in plain
+    assert "known before" not in plain
 
 
 def test_a_failure_is_told_and_counts_as_nothing() -> None:
@@ -148,3 +124,11 @@ def test_briefly_there_are_the_measures_and_the_seeds_alone() -> None:
     assert whole.startswith(shared)
     assert "spike" in whole
     assert "spike" not in brief
+
+
+def test_a_document_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"There is no file .*reslts\.md to put the table into; correct the name"):
+        insert(tmp_path / "reslts.md", "| a |")
+    with pytest.raises(DataError, match="is a folder, but the file that the table goes into was expected"):
+        insert(tmp_path, "| a |")
+    assert list(tmp_path.iterdir()) == []

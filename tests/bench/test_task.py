@@ -15,6 +15,14 @@ def test_answers_are_of_the_observations_a_detector_cuts() -> None:
     assert found.labels.tolist() == [True, True, False]
 
 
+def test_events_count_rows_over_all_series_and_name_the_variables_to_blame() -> None:
+    series = tuple(Series(np.zeros((rows, 3)), ("a", "b", "c"), entity=name) for name, rows in (("e", 20), ("f", 10)))
+    truth = (Truth("f", 2, 5, "x", ("c", "a")), Truth("e", 0, 4, "x", ()), Truth("e", 7, 9, "y", ("b",)))
+    found = answers(Labelled(series, truth), 10)
+    events = [(event.start, event.stop, event.blamed.tolist()) for event in found.events]
+    assert events == [(0, 4, [False] * 3), (7, 9, [False, True, False]), (22, 25, [True, False, True])]
+
+
 def test_some_observations_are_taken_evenly() -> None:
     values = np.arange(10.0)[:, None, None] * np.ones((1, 4, 2))
     assert evenly(values, 4, 4)[:, 0, 0].tolist() == [0, 3, 6, 9]

@@ -9,6 +9,7 @@ import pytest
 from benchmark import own_data
 from pages import Page
 from terminal import Answer, tsadc, untouched
+from tsadc.bench.lock import LOCK, alone_in
 from tsadc.bench.records import load
 from tsadc.commands import bench
 
@@ -70,14 +71,28 @@ def test_it_runs_what_is_not_yet_done(plan: Path) -> None:
     )
 
 
+def lasting(done: Path, row: str, seconds: float) -> None:
+    """Records of the row say that their fit took so long, and scoring nothing."""
+    for file in done.glob(f"mine/{row}/*.json"):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"fit_seconds": seconds, "score_seconds": 0}))
+
+
 def test_a_dry_run_says_what_would_be_run_and_writes_nothing(plan: Path, done: Path) -> None:
+    lasting(done, "*", 0.2)
     with untouched(plan.parent):
         known = run(plan, "--dry-run", "--again")
         unknown = tsadc("bench", "run", plan, "--out", plan.parent / "other", "--dry-run")
-    assert known.out.splitlines()[1].startswith("mine first seed 0: about 0:00:0")
-    assert known.out.splitlines()[-1].startswith("In all about 0:00:0")
+    assert known.out.splitlines()[1] == "mine first seed 0: under a second"
+    assert known.out.splitlines()[-1] == "In all under a second with 1 process."
     assert "mine random seed 1: of unknown length" in unknown.out
-    assert unknown.out.rstrip().endswith("with 1 process, and 4 cells of unknown length.")
+    assert unknown.out.splitlines()[-1] == "In all of unknown length with 1 process."
+    assert run(plan, "--dry-run").out.splitlines()[-1] == "Nothing is left to run."
+    lasting(done, "robust-z", 3600)
+    for file in done.glob("mine/random/*.json"):
+        file.unlink()
+    some = run(plan, "--dry-run", "--again", "--jobs", "2").out.splitlines()
+    assert some[1] == "mine first seed 0: about 1:00:00"
+    assert some[-1] == "In all about 1:00:00 with 2 processes, and 2 cells of unknown length."
 
 
 def test_failures_are_counted_kept_and_retried(plan: Path) -> None:
@@ -108,9 +123,11 @@ def test_an_interruption_keeps_what_is_done(plan: Path, monkeypatch: pytest.Monk
     ("words", "sentence"),
     [
         (("--seeds", "one"), "--seeds takes report, choose or whole numbers such as 0,1,2, but got 'one'."),
+        (("--seeds", "1,1"), "`--seeds` must name each value once, but has 1 twice; leave one out."),
+        (("--jobs", "0"), "--jobs takes a whole number from 1, but got 0."),
         (("--only", "mine"), "--only takes key=value, separated by commas, but got 'mine'."),
-        (("--only", "dat=mine"), "--only knows no 'dat'; did you mean `data`."),
-        (("--only", "detector=robustz"), "The plan has no detector 'robustz'; did you mean `robust-z`."),
+        (("--only", "dat=mine"), "--only knows no 'dat'; did you mean `data`?"),
+        (("--only", "detector=robustz"), "The plan has no detector 'robustz'; did you mean `robust-z`?"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_is(plan: Path, words: tuple[str, ...], sentence: str) -> None:
@@ -135,11 +152,36 @@ def test_a_plan_that_cannot_be_run_is_refused(plan: Path, text: str, words: str)
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_anything_is_run(plan: Path) -> None:
-    (plan.parent / "out").write_text("a file")
-    answer = run(plan)
+    out = plan.parent / "out"
+    out.write_text("a file")
+    said = f"{out} is a file, but --out needs a folder for the records; choose another name."
+    assert run(plan).refusal == run(plan, "--dry-run").refusal == said
+    answer = tsadc("bench", "run", plan, "--out", out / "below")
     assert answer.code == 2
     assert "cannot be written" in answer.err
     assert "[1/" not in answer.out
+
+
+def test_a_folder_that_another_run_writes_into_is_refused(plan: Path) -> None:
+    out = plan.parent / "out"
+    with alone_in(out):
+        answer = run(plan)
+        assert answer.code == 2
+        assert answer.err == (
+            f"tsadc: Another `tsadc bench run` writes into {out}; wait until it is done, or choose another --out.\n"
+        )
+        assert run(plan, "--dry-run").code == 0
+        assert load(out) == []
+    assert run(plan).code == 0
+    assert not (out / LOCK).exists()
+
+
+def test_a_place_of_data_that_is_none_is_told(plan: Path, tmp_path: Path) -> None:
+    assert run(plan, "--raw", tmp_path / "nothing", "--seeds", "0").code == 0
+    plan.write_text(PLAN + '[[data]]\nname = "ludb"\n')
+    said = "but the folder with the data sets was expected; name it by --raw or TSADC_DATA."
+    assert run(plan, "--raw", tmp_path / "nothing").refusal == f"There is no folder {tmp_path / 'nothing'}, {said}"
+    assert run(plan, "--raw", plan).refusal == f"{plan} is a file, {said}"
 
 
 def test_absent_data_is_told_and_not_run(plan: Path, tmp_path: Path) -> None:
@@ -159,6 +201,7 @@ def test_a_plan_of_absent_data_alone_is_no_success(plan: Path, tmp_path: Path) -
 
 
 def test_tables_come_from_the_records(done: Path, tmp_path: Path) -> None:
+    (tmp_path / "results.md").touch()
     shown = tsadc("bench", "table", done, "--into", tmp_path / "results.md")
     assert "| first | **1.000" in shown.out
     assert (tmp_path / "results.md").read_text() == f"<!-- out: begin -->\n\n{shown.out}\n<!-- out: end -->\n"
@@ -171,6 +214,92 @@ def test_tables_come_from_the_records(done: Path, tmp_path: Path) -> None:
         )
         assert "no records of seeds for choosing" in tsadc("bench", "table", done, "--choosing").refusal
         assert "There is no folder" in tsadc("bench", "table", tmp_path / "none").refusal
+        assert "is a file, but the folder that" in tsadc("bench", "table", tmp_path / "results.md").refusal
+        assert "There is no file" in tsadc("bench", "table", done, "--into", tmp_path / "reslts.md").refusal
+
+
+def test_goals_are_shown_if_the_plan_says_so(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    text = 'seeds = [0]\n[[data]]\nname = "plant"\n[[detectors]]\nname = "random"\n'
+    for goals in (False, True):
+        plan.write_text(("goals = true\n" if goals else "") + text)
+        assert run(plan).code == 0
+        assert ("*goal*" in tsadc("bench", "table", tmp_path / "out").out) is goals
+
+
+PUBLISHED = """
+[published]
+source = "Somebody"
+differs = "Other data."
+data = { Theirs = "mine", Others = "" }
+metrics = { AUC = "auroc" }
+[[published.rows]]
+name = "Best"
+ours = "first"
+Theirs = [0.5]
+Others = [0.25]
+[[published.rows]]
+name = "Worst"
+"""
+BESIDE = "| Best | first | 0.500 | 1.000 | 0.250 |"
+
+
+def test_what_others_published_stands_after_the_tables(plan: Path) -> None:
+    plan.write_text(PLAN + PUBLISHED)
+    assert run(plan).code == 0
+    shown = tsadc("bench", "table", plan.parent / "out").out.rstrip().split("\n\n")
+    assert shown[-3] == "Published (Somebody) beside ours: AUC, of ours the means over seeds of auroc."
+    assert shown[-2].splitlines()[0] == "| row | ours | Theirs | ours: mine | Others |"
+    assert shown[-2].splitlines()[2:] == [BESIDE, "| Worst | - | - | - | - |"]
+    assert shown[-1] == "Other data."
+    assert "Somebody" not in tsadc("bench", "table", plan.parent / "out", "--format", "csv").out
+    tsadc("bench", "report", plan.parent / "out", "--out", plan.parent / "page.html")
+    assert "Other data." in Page((plan.parent / "page.html").read_text()).text
+
+
+def test_records_are_chosen_among(done: Path, tmp_path: Path) -> None:
+    def rows(*words: str) -> list[str]:
+        shown = tsadc("bench", "table", done, "--format", "csv", *words)
+        assert shown.code == 0, shown.err
+        return [" ".join(line.split(",")[1:4:2]) for line in shown.out.splitlines()[1:]]
+
+    assert rows() == ["first 0 1", "random 0 1"]
+    assert rows("--only", "detector=first,seed=1") == ["first 1"]
+    assert rows("--only", "detector=random", "--only", "detector=first") == ["first 0 1", "random 0 1"]
+    page = tmp_path / "page.html"
+    told = tsadc("bench", "report", done, "--out", page, "--only", "detector=robust-z").out
+    assert told == f"The report of 2 records is {page}.\n"
+    with untouched(tmp_path):
+        answer = tsadc("bench", "table", done, "--only", "detector=robustz")
+        assert answer.refusal == "The records have no detector 'robustz'; did you mean `robust-z`?"
+        assert tsadc("bench", "table", done, "--only", "mine").refusal.startswith("--only takes key=value")
+
+
+def test_another_plan_chooses_cells_metrics_and_marks(plan: Path, done: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(
+        'metrics = ["ap", "recall"]\n' + PLAN.replace('label = "first"\n', "").replace("random", "ridge") + PUBLISHED
+    )
+    document = tmp_path / "page.md"
+    document.touch()
+    shown = tsadc("bench", "table", done, "--plan", other, "--into", document)
+    assert shown.code == 2  # its rows are called otherwise
+    other.write_text(other.read_text().replace('ours = "first"', 'ours = "robust-z"'))
+    shown = tsadc("bench", "table", done, "--plan", other, "--into", document)
+    assert shown.code == 0, shown.err
+    assert shown.out.startswith("2 of 4 cells not run.\n\n")
+    assert "\n\n| recall" in shown.out
+    assert "| Best | robust-z | 0.500 | 1.000 | 0.250 |" in shown.out
+    assert "random |" not in shown.out
+    assert "<!-- other: begin -->" in document.read_text()
+    nothing = tsadc("bench", "table", tmp_path / "nowhere", "--plan", other).out
+    assert nothing.startswith("Not run.\n\nPublished (Somebody) beside ours")
+    assert (
+        "no records of seeds"
+        in tsadc("bench", "table", tmp_path / "nowhere", "--plan", other, "--format", "csv").refusal
+    )
+    refused = tsadc("bench", "report", tmp_path / "nowhere", "--plan", other, "--out", tmp_path / "x.html").refusal
+    assert "holds no records" in refused
 
 
 def test_the_report_is_one_page(done: Path, tmp_path: Path) -> None:

@@ -125,6 +125,9 @@ SETTINGS = {
     "--set threshold.method=best": "`threshold.method` must be one of 'auto', 'quantile', 'tail', 'alarms'",
     "--set threshold=3": "`threshold` is a section with settings of its own",
     "--set threshold.method=alarms --set threshold.per_day=99": "`threshold.per_day` must be below",
+    "--set threshold.per_day=2": "`threshold.per_day` is heeded by the method alarms alone, but the method is tail",
+    "--contamination 0.1 --set threshold.share=0.01": "`threshold.share` is heeded by the method tail alone",
+    "--config idle.toml": "`threshold.per_day` is heeded by the method alarms alone",
     "--length 4": "`length` must be at least 8",
     "--epochs 0": "`training.epochs` must be at least 1",
     "--seed -1": "`seed` must be",
@@ -138,7 +141,7 @@ SETTINGS = {
     "--config nothing.toml": "There is no settings file nothing.toml",
     "--config broken.toml": "broken.toml is not valid TOML",
     "--config wrong.toml": "no setting `training.epoch`; did you mean `training.epochs`",
-    "--config .": "cannot be read",
+    "--config .": ". is a folder, but a settings file in TOML was expected; name the file.",
 }
 
 
@@ -146,6 +149,7 @@ SETTINGS = {
 def test_fit_refuses_a_setting(
     words: str, sentence: str, history: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "idle.toml").write_text("[threshold]\nper_day = 1\n")
     (tmp_path / "broken.toml").write_text("[training\n")
     (tmp_path / "wrong.toml").write_text("[training]\nepoch = 3\n")
     monkeypatch.chdir(tmp_path)
@@ -228,8 +232,9 @@ def refused(model: Path, data: Path, *, info: bool = True) -> set[str]:
 
 
 def test_a_model_that_is_not_there_is_refused(history: tuple[Path, Path], tmp_path: Path) -> None:
-    for path in (tmp_path / "nothing", history[0]):
-        assert refused(path, history[0], info=False) == {f"There is no model folder {path}."}
+    for path, came in ((tmp_path / "nothing", "There is no folder {}"), (history[0], "{} is a file")):
+        said = f"{came.format(path)}, but a model folder was expected; name one that `tsadc fit` wrote."
+        assert refused(path, history[0], info=False) == {said}
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999])
@@ -298,7 +303,8 @@ def change(model: Path, key: str, value: object) -> None:
 
 def test_info_refuses_like_the_others(model: Path, history: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
-    assert "There is no file" in tsadc("info", tmp_path / "nothing").refusal
+    said = f"There is neither a file nor a folder {tmp_path / 'nothing'}; name a model that `tsadc fit` wrote, or data."
+    assert tsadc("info", tmp_path / "nothing").refusal == said
     assert "is empty" in tsadc("info", tmp_path / "empty.csv").refusal
     assert f"{model} holds no file that can be read" in tsadc("info", history[0], model).refusal
 

@@ -16,11 +16,21 @@ QUICK = ("training.epochs=1", "training.batch=64")
 def test_impurity_keeps_its_record_and_says_it_as_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(impurity, "SHARES", (0.1,))
     page = tmp_path / "page.md"
+    page.touch()
     said = impurity_to(tmp_path / "impurity.json", tmp_path, seed=3, draws=2, into=page)
     record = json.loads((tmp_path / "impurity.json").read_text())
     assert (record["seed"], record["draws"]) == (3, 2)
     assert said == impurity.markdown(record)
     assert page.read_text().count(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("draws", "seed", "said"), [(1, 0, "--draws takes a whole number from 2, but got 1."), (2, -1, "--seed takes")]
+)
+def test_impurity_refuses_numbers_out_of_range(draws: int, seed: int, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=said):
+        impurity_to(tmp_path / "impurity.json", tmp_path, seed=seed, draws=draws)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_approximation_writes_a_page_and_a_record(tmp_path: Path) -> None:
@@ -35,7 +45,7 @@ def test_approximation_writes_a_page_and_a_record(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_refused_before_training(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no protocol 'plants'; did you mean"):
+    with pytest.raises(ConfigError, match="no data set 'plants'; did you mean"):
         approximation_to(Pictured("plants", tmp_path / "page.html", tmp_path))
     with pytest.raises(DataError, match="set TSADC_DATA"):
         approximation_to(Pictured("sleep", tmp_path / "page.html", tmp_path))

@@ -87,7 +87,7 @@ def test_any_detector_can_be_fitted_by_name(history: tuple[Path, Path], tmp_path
             "--detector ridge --epochs 3",
             "ridge has no network to train; leave out --epochs and the settings of `training`.",
         ),
-        ("--detector ridge --set head=paper", "There is no setting `head`"),
+        ("--detector ridge --set head=paper", "`head` must be left out with ridge: a detector without a network"),
     ],
 )
 def test_what_a_detector_does_not_have_is_told(
@@ -111,6 +111,21 @@ def test_a_contamination_is_stated_or_estimated(history: tuple[Path, Path], tmp_
     # A fifth of the six that were set aside says too little: all training scores count, each once.
     assert made["threshold"] == np.quantile(scores["decision_scores"], 0.8)
     assert "by quantile; about" in answer.out
+
+
+def test_an_estimate_that_says_nothing_is_doubted_where_it_is_printed(
+    history: tuple[Path, Path], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ceiling = Contamination(0.5, 0.4, 0.5, False)
+    assert ceiling.doubt
+    assert "An estimate of" not in tsadc("info", model).out
+    monkeypatch.setattr(Contamination, "find", lambda *given: ceiling)
+    words = ("--detector", "robust-z", "--length", "40")
+    answer = tsadc("fit", *history, "--out", tmp_path / "model", *words)
+    assert f"Contamination {ceiling}. {ceiling.doubt}" in answer.out.splitlines()
+    assert facts(load(tmp_path / "model"))["contamination"] == f"{ceiling}. {ceiling.doubt.rstrip('.')}"
+    told = " ".join(tsadc("info", tmp_path / "model").out.split())
+    assert "is the most there can be and says nothing" in told
 
 
 def test_detect_takes_another_threshold_and_leaves_the_model(model: Path, tmp_path: Path) -> None:

@@ -133,12 +133,28 @@ def test_a_threshold_that_cannot_be_changes_nothing():
         ({"shere": 0.1}, "no setting `threshold.shere`; did you mean `threshold.share`"),
         ({"share": 2.0}, "`threshold.share` must be between 0 and 1"),
         ({"contamination": 0.7}, "`contamination` must be between"),
+        ({"per_day": 1.0}, "`threshold.per_day` is heeded by the method alarms alone, but the method is tail"),
+        ({"share": 0.1, "contamination": 0.1}, "`threshold.share` is heeded by the method tail alone"),
     ):
         with pytest.raises(ConfigError, match=expected):
             detector.set_threshold(**settings)
         assert (detector.settings, detector.threshold_) == before
     with pytest.raises(NotFittedError):
         Largest().set_threshold(method="tail")
+
+
+def test_what_an_earlier_choice_left_is_in_nobodys_way():
+    history = pd.DataFrame(noise(800), index=pd.date_range("2026-01-01", periods=800, freq="1h"))
+    detector = Largest(length=8).fit(history).set_threshold(method="alarms", per_day=0.5)
+    detector.set_threshold(method="tail", share=0.02).set_threshold(contamination=0.1, method="auto")
+    assert (detector.settings.threshold.per_day, detector.settings.threshold.share) == (0.5, 0.02)
+    assert detector.settings.threshold.resolve(stated=True) == "quantile"
+
+
+def test_a_setting_that_nothing_comes_of_is_told():
+    config = Common(threshold=Threshold.Config(per_day=2.0))
+    with pytest.warns(TsadcNotice, match=r"`threshold\.per_day` is heeded by the method alarms alone"):
+        Largest(length=8, config=config).fit(noise(160))
 
 
 def test_alarms_per_day_are_refused_before_training_where_there_are_no_days():

@@ -5,6 +5,7 @@ import pytest
 
 from tsadc.detectors.robust_z import RobustZ
 from tsadc.detectors.store import ARRAYS, FORMAT, SETTINGS, load, read_settings
+from tsadc.detectors.threshold import Threshold
 from tsadc.errors import ModelFileError, OutputError
 from tsadc.series import Clock, Series
 
@@ -26,7 +27,7 @@ def refusal(path) -> str:
         load(path)
     message = str(caught.value)
     assert str(path) in message
-    assert message.endswith(".")
+    assert message.endswith((".", "?"))
     assert "\n" not in message
     return message.replace(str(path), "PATH")
 
@@ -56,12 +57,13 @@ def test_a_threshold_is_kept_with_what_explains_it(history, tmp_path):
     severities = [detector.detect(new).intervals["severity"].to_numpy() for detector in (before, after)]
     assert len(severities[0])
     assert severities[0].tobytes() == severities[1].tobytes()
+    after.set_threshold(method="tail", share=0.1)  # what is left of it later is in nobody's way
     for detector in (before, after):
         detector.set_threshold(method="quantile", contamination=0.3)
     assert after.threshold_ == before.threshold_ == np.quantile(before.validation_scores_, 0.7)
     after.save(tmp_path / "changed")
     assert load(tmp_path / "changed").threshold_ == before.threshold_
-    assert load(tmp_path / "changed").settings.threshold.method == "quantile"
+    assert load(tmp_path / "changed").settings.threshold == Threshold.Config("quantile", 0.1)
 
 
 def test_saving_again_gives_the_same_bytes(folder, tmp_path):
@@ -72,9 +74,10 @@ def test_saving_again_gives_the_same_bytes(folder, tmp_path):
 
 
 def test_what_is_no_model_folder(tmp_path):
-    assert refusal(tmp_path / "none") == "There is no model folder PATH."
+    expected = "but a model folder was expected; name one that `tsadc fit` wrote."
+    assert refusal(tmp_path / "none") == f"There is no folder PATH, {expected}"
     (tmp_path / "file").write_text("x")
-    assert refusal(tmp_path / "file") == "There is no model folder PATH."
+    assert refusal(tmp_path / "file") == f"PATH is a file, {expected}"
     assert refusal(tmp_path) == f"PATH is not a model: it has no {SETTINGS}."
 
 

@@ -23,6 +23,8 @@ from tsadc.detectors.threshold import (
     choose,
     daily,
     explain,
+    idle,
+    refuse_idle,
 )
 from tsadc.errors import ConfigError
 from tsadc.series import Clock
@@ -279,6 +281,40 @@ def test_alarms_need_days_with_enough_observations():
         check(Config(method="alarms"), Clock(), 60)
     with pytest.raises(ConfigError, match=r"must be below 24, the observations of 60 rows in a day, but got 24\."):
         check(Config(method="alarms", per_day=24), MINUTES, 60)
+
+
+@pytest.mark.parametrize(
+    ("given", "stated", "needed", "came"),
+    [
+        ({"per_day": 1.0}, False, "alarms", "tail"),
+        ({"per_day": 2.0}, True, "alarms", "quantile"),
+        ({"share": 0.01}, True, "tail", "quantile"),
+        ({"share": 0.01, "method": "alarms"}, False, "tail", "alarms"),
+        ({"per_day": 2.0, "method": "tail"}, False, "alarms", "tail"),
+    ],
+)
+def test_a_setting_that_the_method_does_not_heed_is_refused(given, stated, needed, came):
+    with pytest.raises(ConfigError, match=f"heeded by the method {needed} alone, but the method is {came}; set "):
+        refuse_idle(build(Config, given), stated, given)
+
+
+def test_what_is_heeded_or_left_from_before_is_not_refused():
+    left = Config(method="tail", share=0.01, per_day=2.0)
+    refuse_idle(left, False, {"method": "tail", "share": 0.01})
+    refuse_idle(left, True, {})
+    refuse_idle(Config(method="alarms"), True, {"per_day": 1.0})
+    refuse_idle(Config(method="alarms", share="auto"), False, {"share": "auto"})
+    assert idle(Config(), True) == idle(Config(share=0.1), False) == ""
+    assert idle(left, False).startswith("`threshold.per_day` is heeded by the method alarms alone")
+
+
+def test_an_estimate_at_its_ceiling_is_doubted():
+    half = np.concatenate([np.zeros(49), np.linspace(5, 50, 51)])
+    found = Contamination.find(half + np.linspace(-1, 0, 100), "auto", 0)
+    assert found.share == 0.5
+    assert found.doubt.startswith("An estimate of 50% is the most there can be and says nothing")
+    assert Contamination(0.49, 0.4, 0.5, False).doubt == ""
+    assert Contamination(0.5, 0.5, 0.5, True).doubt == ""
 
 
 def test_a_threshold_in_words():

@@ -45,7 +45,7 @@ def test_groups_choose_what_is_read(night: Path) -> None:
     assert series.names == ("signals/eeg/C3_M2", "signals/eeg/O1_M2", "EMG")
     assert series.values.shape == (500, 3)
     assert read_hdf5(night, groups=["signals/emg/EMG", "/signals/emg"]).names == ("signals/emg/EMG",)
-    with pytest.raises(DataError, match=r"night\.h5 has no group 'signal'; did you mean 'signals'; there are .*hypnog"):
+    with pytest.raises(DataError, match=r"has no group 'signal'; perhaps 'signals' is meant; there are .*hypnog"):
         read_hdf5(night, groups=["signal"])
 
 

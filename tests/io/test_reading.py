@@ -60,7 +60,7 @@ def test_variables_are_picked_in_the_order_given_and_renamed():
 @pytest.mark.parametrize(
     ("reading", "expected"),
     [
-        (Reading(columns=("heat", "flwo")), "The data has no column 'flwo'; did you mean `flow`."),
+        (Reading(columns=("heat", "flwo")), "The data has no column 'flwo'; did you mean `flow`?"),
         (Reading(rename={"x": "y"}), "The data has no column 'x'; there are `heat`, `flow`."),
         (Reading(rename={"heat": "flow"}), "The data would have two variables named 'flow'"),
         (Reading(columns=("heat", "heat")), "The data would have two variables named 'heat'"),

@@ -40,12 +40,12 @@ def test_channels_are_picked_in_the_order_given_and_renamed() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"channels": ["fpz"]}, r"night\.edf has no channel 'fpz'; did you mean 'Fpz'; there are Fpz, Pz\."),
+        ({"channels": ["fpz"]}, r"night\.edf has no channel 'fpz'; perhaps 'Fpz' is meant; there are Fpz, Pz\."),
         ({"channels": ["Temperature"]}, r"has no channel 'Temperature'; there are Fpz, Pz\."),
         ({"channels": ["Pz", "Pz"]}, "'Pz' was picked twice"),
         ({"channels": "Pz"}, "should be a list of names, but got 'Pz'"),
         ({"channels": []}, "should be a list of names"),
-        ({"rename": {"Pzz": "P"}}, "has no channel 'Pzz' to rename; did you mean 'Pz'"),
+        ({"rename": {"Pzz": "P"}}, "has no channel 'Pzz' to rename; perhaps 'Pz' is meant"),
         ({"rename": {"Pz": "Fpz"}}, r"would both be named 'Fpz'"),
         ({"rate": 0}, "must be a positive number"),
         ({"rate": float("nan")}, "must be a positive number"),

@@ -17,6 +17,7 @@ def test_the_page_says_what_was_best_and_what_failed() -> None:
     assert "tsadc has the highest auroc on 3 of 3 data sets and splits." in read.text
     assert "A benchmark & more" in read.text
     assert "Failures" in read.text
+    assert "Rows with a network come first, then those without; among each the highest mean" in read.text
     assert [link["href"] for link in read.of("a")][:6] == [
         "#summary",
         "#ranks",

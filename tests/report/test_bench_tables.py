@@ -3,8 +3,9 @@ import re
 
 from benchmark import HOSTILE, records
 from tsadc.bench.formats import comma_separated
+from tsadc.bench.published import Published, Row
 from tsadc.bench.summary import summarise
-from tsadc.report.bench_tables import failures, listing, matrix, provenance
+from tsadc.report.bench_tables import beside, failures, listing, matrix, provenance
 
 
 def lines(text: str) -> list[str]:
@@ -17,6 +18,19 @@ def test_the_best_of_each_data_set_is_bold() -> None:
     assert "\N{PLUS-MINUS SIGN}0.007" in text
     assert "failed" in lines(text)[-1]
     assert "<strong>" not in matrix(summarise(records()), "delay")
+
+
+def test_what_others_published_stands_beside_ours() -> None:
+    rows = (Row(HOSTILE, ("ridge",), {"A": (0.5,)}), Row("theirs", (), {}))
+    some = Published("A table", "Other data.", {"A": ("plant eta=0.2",)}, {"F1": "auroc"}, rows)
+    (mean,) = (one.mean("auroc") for one in summarise(records()) if (one.row, one.column) == ("ridge", "plant eta=0.2"))
+    text = beside(some, summarise(records()))
+    head, first, _ = lines(text)
+    assert re.split(r"\|+", head)[1:-1] == ["row", "ours", "A", "ours: plant eta=0.2"]
+    assert re.split(r"\|+", first)[-4:-1] == ["ridge", "0.500", f"{mean:.3f}"]
+    assert HOSTILE not in text
+    assert "Other data." in text
+    assert lines(beside(Published("A figure", "No numbers.", {}, {}, ()), [])) == []
 
 
 def test_every_result_is_listed_and_downloaded() -> None:

@@ -30,7 +30,7 @@ Record = dict[str, Any]
 class Cell:
     """`overrides` are settings on top of the preset, as `config.parse_assignments` gives them; `split` the options of
     the data set; `observations` how many of the training part are used, None: all. `own` says where data lies that is
-    no protocol's. `label` is how a plan calls the row; with `rows` the scores of single rows are measured and kept too.
+    no protocol's. `label` is how a plan calls the row; `by_row` are the measures of `points` that it asks for.
     These two decide no number."""
 
     data: str
@@ -42,7 +42,7 @@ class Cell:
     observations: int | None = None
     own: Own | None = None
     label: str = ""
-    rows: bool = False
+    by_row: tuple[str, ...] = ()
 
     @property
     def row(self) -> str:

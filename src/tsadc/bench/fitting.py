@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tsadc.bench import cleaned
 from tsadc.bench.cell import Cell, digest
 from tsadc.bench.cleaned import Cleaned
@@ -71,6 +73,12 @@ def _before(file: Path) -> float:
         file.unlink(missing_ok=True)
         return 0.0
     return float(sum(epoch["seconds"] for epoch in record["epochs"]))
+
+
+def epoch_seconds(detector: Detector) -> float | None:
+    """Of training, on average; None without a network."""
+    history = getattr(detector, "history_", None)
+    return round(float(np.mean([epoch.seconds for epoch in history.epochs])), 3) if history else None
 
 
 def network_size(detector: Detector, test: Data) -> dict[str, int | None]:

@@ -6,29 +6,36 @@ import csv
 import io
 from collections.abc import Sequence
 
+from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, told
 from tsadc.bench.summary import Summary, columns, rows
 
-COSTS = ("fit_seconds", "fit_cpu_seconds", "score_seconds", "score_cpu_seconds", "peak_bytes", "parameters", "flops")
+TAKEN = (*COSTS, "fit_cpu_seconds", "score_cpu_seconds")
 SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 SPECIAL |= {mark: f"\\{mark}" for mark in "&%$#_"}
 
 
 def comma_separated(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
-    """A line for each row and column: mean and standard deviation of each metric, and what it took."""
+    """A line for each row and column: mean and standard deviation of each metric, what knowing nothing gets, costs."""
     options = sorted({name for one in summaries for name in one.split})
     head = ["data", *options, "detector", "network", "seeds", "failed"]
-    head += [part for name in metrics for part in (name, f"{name}_sd")]
+    head += [f"{name}{part}" for name in metrics for part in ("", "_sd", "_random", "_all_positive")]
+    costs = [name for name in TAKEN if name not in metrics]
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
-    lines.writerow([*head, *COSTS])
+    lines.writerow([*head, *costs])
     for one in summaries:
         seeds = " ".join(str(record["seed"]) for record in one.records)
         known = [one.data, *(one.split.get(name, "") for name in options), one.row, int(one.network), seeds]
-        values = [part for name in metrics for part in (one.mean(name), one.deviation(name))]
-        values += [one.mean(name) for name in COSTS]
+        values = [part for name in metrics for part in _numbers(one, name)]
+        values += [one.mean(name) for name in costs]
         numbers = ["" if value is None else f"{value:.6g}" for value in values]
         lines.writerow([*known, len(one.records) - len(one.fine), *numbers])
     return out.getvalue()
+
+
+def _numbers(one: Summary, metric: str) -> tuple[float | None, ...]:
+    floors = (one.mean(metric, by_chance), one.mean(metric, flagging_all))
+    return (one.mean(metric), one.deviation(metric), *floors)
 
 
 def latex(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
@@ -55,8 +62,8 @@ def _cell(summary: Summary | None, metric: str, best: float | None) -> str:
     if summary is None or mean is None:
         return "--"
     spread = summary.deviation(metric)
-    text = f"{mean:.3f}" if mean != best else f"\\textbf{{{mean:.3f}}}"
-    return text if spread is None else f"{text} {{\\small$\\pm${spread:.3f}}}"
+    text = told(metric, mean) if mean != best or metric in NEUTRAL else f"\\textbf{{{told(metric, mean)}}}"
+    return text if spread is None else f"{text} {{\\small$\\pm${told(metric, spread)}}}"
 
 
 def escape(text: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tsadc.bench import fitting, points
 from tsadc.bench.cell import Cell, Record, digest, identity
-from tsadc.bench.fitting import Fitted, network_size
+from tsadc.bench.fitting import Fitted, epoch_seconds, network_size
 from tsadc.bench.machine import circumstances, forget_peak, peak
 from tsadc.bench.measure import Arrays, arrays, check_order, measure
 from tsadc.bench.task import Task
@@ -72,6 +72,7 @@ def _judge(cell: Cell, fitted: Fitted, task: Task) -> tuple[Record, Arrays]:
         "fit_seconds": round(fitted.seconds, 2),
         "fit_cpu_seconds": round(fitted.cpu, 2),
         "shared_seconds": round(fitted.network_seconds, 2),
+        "epoch_seconds": epoch_seconds(detector),
         "train": detector.provenance_["data"],
         **({} if fitted.cleaning is None else {"cleaned": fitted.cleaning}),
         "score_seconds": round(seconds / len(table), 5),
@@ -82,10 +83,9 @@ def _judge(cell: Cell, fitted: Fitted, task: Task) -> tuple[Record, Arrays]:
         **measure(table, task.answers, result.threshold),
     }
     kept = arrays(table, task.answers, result.threshold)
-    if cell.rows:
-        known = task.answers.rows
-        by_row = {} if known is None else points.rows(result.timeline, known)
-        record["points"] = points.measure(by_row) if by_row else None
+    if cell.by_row:
+        by_row = points.rows(result, task.answers)
+        record["points"] = points.measure(by_row, points.MISLEADING in cell.by_row) if by_row else None
         kept |= by_row
     return record, kept
 

@@ -3,9 +3,12 @@
     title, note      what it is about
     seeds            "report" or "choose": those of each data set; or numbers
     metrics          what its tables show
+    goals            whether its tables show the goals of this project beside what was known before
+    misleading       whether point-adjusted F1 may be among them
     [budget]         epochs and observations for every detector with a network
-    [[data]]         name of a protocol and its `split`, or `folder` and `manifest` of data of one's own
+    [[data]]         name of a protocol and its `split`, or `folder` and `manifest` of data of one's own; `epochs`
     [[detectors]]    name, preset, heads, label, `set`: settings, `grid`: settings with lists of values
+    [published]      what others published of it: see `published`
 
 A list in `split` or `grid` makes a variant of each of its values, several lists all their combinations. A setting that
 the preset has anyway is dropped, so that equal cells of several plans are equal.
@@ -19,18 +22,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from tsadc.bench import points, protocols
+from tsadc.bench import points, protocols, published
 from tsadc.bench.cell import Cell, flat
+from tsadc.bench.metrics import METRICS
 from tsadc.bench.own import Own
 from tsadc.bench.protocols import Protocol
+from tsadc.bench.published import Published
 from tsadc.config import build, merge, nearest, read_toml, require, to_mapping, update
 from tsadc.detectors import find
 from tsadc.detectors.residual import ResidualDetector
 from tsadc.detectors.settings import Common
+from tsadc.detectors.threshold import refuse_idle
 from tsadc.errors import ConfigError
+from tsadc.evaluate.adjusted import WHY_NOT
 
-OBSERVATIONS = ("auroc", "ap", "f1", "precision", "recall", "flagged", "oracle_f1", "all_positive_f1", "prevalence")
-METRICS = (*OBSERVATIONS, "paper_f1", "paper_recall", "paper_apr", *points.NAMES)
 TABLES = ("split", "set", "grid")  # of an entry, with names of their own
 T = TypeVar("T")
 Seeds = Literal["report", "choose"] | tuple[int, ...]
@@ -50,13 +55,18 @@ class Budget:
 
 @dataclass(frozen=True)
 class Data:
-    """One data set, a protocol by its name or a prepared folder with a manifest, and its options."""
+    """One data set, a protocol by its name or a prepared folder with a manifest, and its options. `epochs` are those of
+    networks on it, instead of the budget's."""
 
     name: str = ""
     folder: str = ""
     manifest: str = ""
     seeds: Seeds | None = None
+    epochs: int | None = None
     split: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require(self.epochs is None or self.epochs > 0, "epochs", "positive", self.epochs)
 
     @property
     def own(self) -> Own | None:
@@ -68,6 +78,8 @@ class Data:
 
     def splits(self) -> list[dict[str, float]]:
         lists = {name: value if isinstance(value, list) else [value] for name, value in flat(self.split)}
+        for name, values in lists.items():
+            require_once(f"split.{name}", values)
         return [self.protocol.check(chosen) for chosen in combinations(lists)]
 
 
@@ -88,12 +100,17 @@ class Entry:
 
     def variants(self, budget: Budget) -> list[tuple[dict[str, Any], str]]:
         """Settings that differ from the preset's, and what the row is called. A budget, which all have, is not said."""
-        if self.heads and not self.network:
-            raise ConfigError(f"`heads` of {self.name} must be left out: a detector without a network has none.")
+        asked = [
+            *(["heads"] if self.heads else []),
+            *(f"{key}.head" for key in ("set", "grid") if "head" in vars(self)[key]),
+        ]
+        if asked and not self.network:
+            raise ConfigError(f"`{asked[0]}` of {self.name} must be left out: a detector without a network has none.")
         lists = dict(flat(self.grid)) | ({"head": list(self.heads)} if self.heads else {})
         for name, values in lists.items():
             if not isinstance(values, list) or not values:
                 raise ConfigError(f"`grid.{name}` of {self.name} must be a list of values, but got {values!r}.")
+            require_once("heads" if name == "head" and self.heads else f"grid.{name}", values)
         base = find(self.name).Config.preset(self.preset)
         shorter = {"training": {"epochs": budget.epochs}} if self.network and budget.epochs else {}
         varied = [name for name, values in lists.items() if len(values) > 1]
@@ -102,6 +119,9 @@ class Entry:
             settings = dict(self.set)
             for name, value in chosen.items():
                 settings = merge(settings, nested(name, value))
+            if not {"threshold.method", "contamination"} & set(varied):
+                config = update(base, settings)
+                refuse_idle(config.threshold, config.contamination != "auto", settings.get("threshold", {}))
             words = [self.label, *(f"{name}={chosen[name]}" for name in varied)]
             plain = Cell("", self.name, 0, self.preset, differing(base, settings)).row
             out.append((differing(base, merge(shorter, settings)), " ".join(words) if self.label else plain))
@@ -116,21 +136,25 @@ class Plan:
     note: str = ""
     seeds: Seeds = "report"
     metrics: tuple[str, ...] = ("auroc", "ap", "f1")
+    goals: bool = False
+    misleading: bool = False
     budget: Budget = field(default_factory=Budget)
     data: tuple[Data, ...] = ()
     detectors: tuple[Entry, ...] = ()
+    published: Published | None = None
 
     def cells(self) -> list[Cell]:
         """Every cell once; what no detector or data set could be asked for is refused."""
         found: dict[tuple[str, str, int], Cell] = {}
-        variants = [(entry, *one) for entry in self.detectors for one in entry.variants(self.budget)]
         for data in self.data:
+            budget = replace(self.budget, epochs=data.epochs or self.budget.epochs)
+            variants = [(entry, *one) for entry in self.detectors for one in entry.variants(budget)]
             for split, seed, (entry, settings, label) in itertools.product(
                 data.splits(), self.seeds_of(data), variants
             ):
                 taken = self.budget.observations if entry.network else None
                 cell = Cell(data.name, entry.name, seed, entry.preset, settings, split, taken, data.own)
-                cell = replace(cell, label="" if cell.row == label else label, rows=self.rows)
+                cell = replace(cell, label="" if cell.row == label else label, by_row=self.by_row)
                 cell.config()
                 found.setdefault((cell.column, cell.row, seed), cell)
         called: dict[tuple[str, str, int], Cell] = {}
@@ -141,9 +165,9 @@ class Plan:
         return list(found.values())
 
     @property
-    def rows(self) -> bool:
-        """Whether it asks for measures of rows."""
-        return bool(set(self.metrics) & set(points.NAMES))
+    def by_row(self) -> tuple[str, ...]:
+        """The measures of rows that it asks for."""
+        return tuple(name for name in self.metrics if name in points.NAMES)
 
     def absent(self, raw: Path) -> dict[str, str]:
         """The data sets that are not there, and the file each of them needs."""
@@ -166,7 +190,7 @@ class Plan:
                 raise ConfigError(f"`data[{i}]` needs both folder and manifest, or neither.")
             if data.folder and (data.name in protocols.PROTOCOLS or not data.name or set(data.name) & set("/\\+")):
                 raise ConfigError(
-                    f"`data[{i}].name` must be a name of its own without / \\ +, not that of a protocol, but got "
+                    f"`data[{i}].name` must be a name of its own without / \\ +, not that of a known data set, but got "
                     f"{data.name!r}."
                 )
             for name, value in flat(data.split):
@@ -174,26 +198,33 @@ class Plan:
         require(len(self.metrics) > 0, "metrics", "some of those the guide names", list(self.metrics))
         wrong = next((name for name in self.metrics if name not in METRICS), None)
         if wrong is not None:
-            raise ConfigError(f"There is no metric {wrong!r}{nearest(wrong, METRICS)}.")
+            raise ConfigError(f"There is no metric {wrong!r}{nearest(wrong, METRICS)}")
+        if points.MISLEADING in self.metrics and not self.misleading:
+            raise ConfigError(f"{WHY_NOT} Say `misleading = true` in the plan to have it all the same.")
         for seeds in (self.seeds, *(data.seeds for data in self.data)):
             numbers = [] if seeds is None or isinstance(seeds, str) else [len(seeds) - 1, *seeds]
             require(min(numbers, default=0) >= 0, "seeds", "report, choose or numbers from 0", seeds)
+            require_once("seeds", [] if seeds is None or isinstance(seeds, str) else seeds)
+        require_once("metrics", self.metrics)
 
 
 def read(file: str | Path) -> Plan:
     """The plan in a TOML file, checked; paths in it count from its folder."""
     file = Path(file)
-    if file.is_dir():
-        raise ConfigError(f"{file} is a folder, but a plan in TOML was expected.")
-    content = read_toml(file)
+    content = read_toml(file, "plan")
     entries = {name: content.pop(name, []) for name in ("data", "detectors")}
+    others = content.pop("published", None)
     try:
         plan = build(Plan, content)
         data = [_entry(Data, one, f"data[{i}]") for i, one in enumerate(_tables(entries, "data"))]
         detectors = [_entry(Entry, one, f"detectors[{i}]") for i, one in enumerate(_tables(entries, "detectors"))]
         plan = replace(plan, data=tuple(_placed(one, file.parent) for one in data), detectors=tuple(detectors))
         plan.check()
-        plan.cells()
+        cells = plan.cells()
+        if others is not None:
+            found = published.parse(others)
+            found.check((cell.column for cell in cells), (cell.label or cell.row for cell in cells))
+            plan = replace(plan, published=found)
     except ConfigError as error:
         raise ConfigError(f"The plan {file} cannot be run: {error}") from None
     return plan
@@ -218,7 +249,17 @@ def _entry(cls: type[T], table: Mapping[str, Any], where: str) -> T:
         if not isinstance(value, dict):
             raise ConfigError(f"`{where}.{name}` must be a table, but got {value!r}.")
     plain = {name: value for name, value in table.items() if name not in own}
+    for name, value in plain.items():
+        if value == [] or (isinstance(value, str) and not value.strip()):
+            raise ConfigError(f"`{where}.{name}` must not be empty, but got {value!r}; leave it out instead.")
     return replace(build(cls, plain, where), **own)  # type: ignore[type-var]
+
+
+def require_once(name: str, values: Sequence[Any]) -> None:
+    """Refuse a list that says something twice."""
+    twice = [one for i, one in enumerate(values) if one in values[:i]]
+    if twice:
+        raise ConfigError(f"`{name}` must name each value once, but has {twice[0]!r} twice; leave one out.")
 
 
 def combinations(lists: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

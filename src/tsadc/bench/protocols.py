@@ -43,10 +43,9 @@ from tsadc.data.packs import Pack, open_pack
 from tsadc.data.plant import Plant
 from tsadc.data.sleepedf import PACK as SLEEP
 from tsadc.data.sleepedf import SleepEDF
-from tsadc.data.smd import KIND, SMD
+from tsadc.data.smd import SMD, Blamed, parse_blamed, spans_of
 from tsadc.errors import ConfigError, DataError
 from tsadc.series import Booleans, Clock, Floats, Labelled, Series, Truth
-from tsadc.windows import runs
 
 VERSION = 1  # of the draws; records of another version are made anew
 CHOOSING = 100  # the first seed for choosing settings
@@ -83,7 +82,7 @@ class Protocol:
     def _checked(self, name: str, value: Any) -> float:
         known = {**self.options, **EVERYWHERE}
         if name not in known:
-            raise ConfigError(f"The data set {self.name} has no option `{name}`{nearest(name, list(known))}.")
+            raise ConfigError(f"The data set {self.name} has no option `{name}`{nearest(name, list(known))}")
         most, least, counted = known[name], int(name == "kappa"), name in ("kappa", *EVERYWHERE)
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         whole = not counted or (number and float(value).is_integer())
@@ -97,7 +96,7 @@ class Protocol:
 
 def find(name: str) -> Protocol:
     if name not in PROTOCOLS:
-        raise ConfigError(f"There is no protocol {name!r}{nearest(name, list(PROTOCOLS))}.")
+        raise ConfigError(f"There is no data set {name!r}{nearest(name, list(PROTOCOLS))}")
     return PROTOCOLS[name]
 
 
@@ -121,19 +120,22 @@ def _needed(raw: Path, name: str) -> Pack:
 
 @dataclass(frozen=True, eq=False)
 class _Machine:
-    """Both parts (time, variable) in whole observations, and which points of the test part are labelled."""
+    """Both parts (time, variable) in whole observations, which points of the test part are labelled, and what is to
+    blame in them."""
 
     name: str
     train: Floats
     test: Floats
     flags: Booleans
+    blamed: Blamed
 
     def series(self, *parts: Floats) -> Series:
         return Series(np.concatenate(parts), SMD.card.variables, Clock(), self.name)
 
     @property
     def truth(self) -> list[Truth]:
-        return [Truth(self.name, start, stop, KIND, ()) for start, stop in runs(self.flags)]
+        spans = spans_of(self.flags, self.blamed, SMD.card.variables)
+        return [Truth(self.name, span.start, span.stop, span.kind, span.variables) for span in spans]
 
     def incidents(self) -> list[Floats]:
         """The observations of the test part that hold a labelled point."""
@@ -154,7 +156,9 @@ def _machines(raw: Path) -> list[_Machine]:
     out = []
     for name in names:
         train, test = (_millionths(pack[f"{name}_{part}"], length) for part in ("train", "test"))
-        out.append(_Machine(name, train, test, pack[f"{name}_test_label"][: len(test)] == 1))
+        flags = pack[f"{name}_test_label"]
+        blamed = parse_blamed(str(pack[f"{name}_interpretation_label"]), len(flags), f"{pack.file}, {name},")
+        out.append(_Machine(name, train, test, flags[: len(test)] == 1, blamed))
     return out
 
 

@@ -46,7 +46,8 @@ class Store:
         except (OSError, ValueError):
             return None
         same = record.get("hash") == identity(cell, raw)["hash"]
-        enough = "error" in record or "points" in record or not cell.rows
+        taken = record.get("points", {})
+        enough = "error" in record or taken is None or set(cell.by_row) <= set(taken)
         return record if same and enough and not (retry and "error" in record) else None
 
     def keep(self, cell: Cell, record: Record, arrays: Arrays) -> None:
@@ -57,6 +58,8 @@ class Store:
 
 def load(out: Path) -> list[Record]:
     """Every record under a folder."""
+    if out.is_file():
+        raise DataError(f"{out} is a file, but the folder that `tsadc bench run` wrote was expected.")
     if not out.is_dir():
         raise DataError(f"There is no folder {out} with records; run the benchmark first.")
     found = []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator, Sequence
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
@@ -20,7 +22,9 @@ def run_all(cells: Sequence[Cell], raw: Path, store: Store, jobs: int = 1) -> It
             yield from run_and_keep(group, raw, store)
         return
     # Forked after torch has started threads, a process may hang. A fresh one for each training also knows its memory.
-    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), max_tasks_per_child=1)
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent, max_tasks_per_child=1
+    )
     try:
         for future in as_completed([pool.submit(_together, group, raw, store) for group in groups]):
             yield from future.result()
@@ -41,6 +45,18 @@ def trainings(cells: Sequence[Cell]) -> list[list[Cell]]:
     for cell in cells:
         groups.setdefault(cell.training, []).append(cell)
     return list(groups.values())
+
+
+def end_with_parent() -> None:
+    """From now on this process ends as soon as the one that started it is gone, even if that was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_outlive, args=(parent.join,), daemon=True).start()
+
+
+def _outlive(wait: Callable[[], None]) -> None:
+    wait()
+    os._exit(1)
 
 
 def _together(group: list[Cell], raw: Path, store: Store) -> list[tuple[Cell, Record]]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tsadc.bench.cell import Record
+from tsadc.bench.metrics import value_of
 from tsadc.bench.protocols import CHOOSING, PROTOCOLS
 from tsadc.bench.records import cell_of
 from tsadc.errors import DataError
 
-NEUTRAL = ("delay", "false_rows", "flagged", "prevalence", "all_positive_f1")  # more of it is not better
+Read = Callable[[Record, str], float | None]
 
 
 @dataclass(frozen=True)
@@ -35,25 +35,19 @@ class Summary:
         """Whether it is trained by gradients."""
         return any("training" in one["settings"] for one in self.records)
 
-    def values(self, metric: str) -> list[float]:
+    def values(self, metric: str, read: Read = value_of) -> list[float]:
         """Of the seeds that have one."""
-        found = [value_of(one, metric) for one in self.fine]
+        found = [read(one, metric) for one in self.fine]
         return [value for value in found if value is not None]
 
-    def mean(self, metric: str) -> float | None:
-        values = self.values(metric)
+    def mean(self, metric: str, read: Read = value_of) -> float | None:
+        values = self.values(metric, read)
         return float(np.mean(values)) if values else None
 
     def deviation(self, metric: str) -> float | None:
         """Standard deviation over seeds."""
         values = self.values(metric)
         return float(np.std(values, ddof=1)) if len(values) > 1 else None
-
-
-def value_of(record: Record, metric: str) -> float | None:
-    """A number of a record, among its own or those of rows."""
-    found: Any = record.get(metric, (record.get("points") or {}).get(metric))
-    return None if found is None else float(found)
 
 
 def summarise(records: Sequence[Record], choosing: bool = False) -> list[Summary]:

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from tsadc.bench.cell import Record
+from tsadc.bench.metrics import by_chance, flagging_all, told, value_of
+from tsadc.bench.points import MISLEADING
 from tsadc.bench.protocols import PROTOCOLS, Protocol
 from tsadc.bench.records import write
-from tsadc.bench.summary import summarise, value_of
+from tsadc.bench.summary import summarise
 from tsadc.errors import DataError
+from tsadc.evaluate.adjusted import WHY_NOT
 
 Grid = Mapping[tuple[str, str], Sequence[Record]]  # (row, column) -> its records by seed
 ALWAYS = ("auroc", "ap", "f1")
 
 
 def markdown(
-    records: Sequence[Record], choosing: bool = False, metrics: Sequence[str] = (), brief: bool = False
+    records: Sequence[Record],
+    choosing: bool = False,
+    metrics: Sequence[str] = (),
+    brief: bool = False,
+    goals: bool = False,
 ) -> str:
     """The tables of the seeds for reporting, or of those for choosing; `metrics` are shown beside AUROC, AP and F1.
-    `brief` leaves out kinds, parts and details."""
+    `brief` leaves out kinds, parts and details; `goals` adds what was known before, and what this project aims at."""
     grid = {(one.row, one.column): one.records for one in summarise(records, choosing)}
     parts = [
         _preface([one for some in grid.values() for one in some]),
-        _ranked("AUROC", "auroc", 0, grid),
-        _ranked("AP (average precision)", "ap", 1, grid),
+        _ranked("AUROC", "auroc", 0, grid, goals),
+        _ranked("AP (average precision)", "ap", 1, grid, goals),
         _thresholds(grid),
         *(_plain(metric, grid) for metric in metrics if metric not in ALWAYS),
         *([_seeds(grid)] if brief else [_halves(grid), _kinds(grid), _details(grid)]),
@@ -37,8 +44,12 @@ def markdown(
 def insert(document: Path, text: str, name: str = "quality") -> None:
     """Put `text` between the markers that bear this name in a document; without them, at its end."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    if document.is_dir():
+        raise DataError(f"{document} is a folder, but the file that the table goes into was expected; name the file.")
+    if not document.exists():
+        raise DataError(f"There is no file {document} to put the table into; correct the name, or make the file first.")
     try:
-        old = document.read_text(encoding="utf-8") if document.exists() else ""
+        old = document.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise DataError(f"{document} cannot be read as text.") from None
     if begin not in old:
@@ -82,7 +93,7 @@ def network(grid: Grid, row: str) -> bool:
     return any("training" in one["settings"] for (own, _), some in grid.items() if own == row for one in some)
 
 
-def _ranked(title: str, key: str, place: int, grid: Grid) -> str:
+def _ranked(title: str, key: str, place: int, grid: Grid, goals: bool) -> str:
     have = columns(grid)
     best = {data: _best(grid, data, key) for data in have}
     body = []
@@ -92,7 +103,7 @@ def _ranked(title: str, key: str, place: int, grid: Grid) -> str:
     found = [None if " " in data else _protocol(data) for data in have]
     prevalence = [_of_all(grid, data, "prevalence") for data in have]
     body.append(["prevalence", *(_number(value) for value in prevalence)])
-    if any(found):
+    if goals and any(found):
         body.append(["*known before, without a network*", *((one and one.known[place]) or "-" for one in found)])
         body.append(["*goal*", *(_number(one.goal[place] if one else None) for one in found)])
     return _table([title, *have], body)
@@ -115,12 +126,26 @@ def _ranking(some: Sequence[Record], key: str) -> str:
 
 
 def _plain(metric: str, grid: Grid) -> str:
-    have = columns(grid)
-    body = []
+    """In brackets what random scores, or as many flags thrown at random, would get."""
+    have, body = columns(grid), []
     for row in rows(grid):
-        values = [[value_of(one, metric) for one in _fine(grid.get((row, data), ()))] for data in have]
-        body.append([row, *(_number(_mean([value for value in some if value is not None])) for some in values)])
-    return _table([metric, *have], body)
+        some = [_fine(grid.get((row, data), ())) for data in have]
+        values = [(_known(fine, metric, value_of), _known(fine, metric, by_chance)) for fine in some]
+        body.append([row, *(_beside(metric, *pair) for pair in values)])
+    every = [[one for (_, own), some in grid.items() if own == data for one in _fine(some)] for data in have]
+    flagged = [_known(fine, metric, flagging_all) for fine in every]
+    body += [["flag everything", *(told(metric, value) for value in flagged)]] if any(flagged) else []
+    chance = any(_known(fine, metric, by_chance) is not None for fine in every)
+    table = _table([f"{metric} (by chance)" if chance else metric, *have], body)
+    return f"{table}\n\n{WHY_NOT}" if metric == MISLEADING else table
+
+
+def _known(fine: Sequence[Record], metric: str, read: Callable[[Record, str], float | None]) -> float | None:
+    return _mean([value for one in fine if (value := read(one, metric)) is not None])
+
+
+def _beside(metric: str, value: float | None, chance: float | None) -> str:
+    return told(metric, value) + ("" if value is None or chance is None else f" ({told(metric, chance)})")
 
 
 def _thresholds(grid: Grid) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,15 +14,25 @@ Data = tuple[Series, ...] | Floats  # entities, or observations (observation, ti
 
 
 @dataclass(frozen=True, eq=False)
+class Event:
+    """Rows [start, stop) of all series, end to end, and which variables are to blame in them; none: not said."""
+
+    start: int
+    stop: int
+    blamed: Booleans
+
+
+@dataclass(frozen=True, eq=False)
 class Answers:
     """Of each test observation in the order of scores: the kinds of anomaly in it (none: normal) and its entity.
     `parts` are named subsets that are reported beside the whole. `rows` says of each row of all series, end to end,
-    whether it is anomalous; None where only observations have labels."""
+    whether it is anomalous; None where only observations have labels. `events` are the true anomalies in them."""
 
     kinds: tuple[tuple[str, ...], ...]
     entities: tuple[str, ...]
     parts: Mapping[str, Booleans] = field(default_factory=dict)
     rows: Booleans | None = None
+    events: tuple[Event, ...] = ()
 
     @property
     def labels(self) -> Booleans:
@@ -47,7 +57,18 @@ def answers(test: Labelled, length: int, coverage: float = 0.5) -> Answers:
     touched = {kind: test.touched(observations, kind) for kind in sorted({truth.kind for truth in test.truth})}
     kinds = tuple(tuple(kind for kind in touched if touched[kind][i]) for i in range(len(observations)))
     entities = tuple(observations.entity(i) for i in range(len(observations)))
-    return Answers(kinds, entities, rows=np.concatenate([_anomalous(one, test) for one in test.series]))
+    rows = np.concatenate([_anomalous(one, test) for one in test.series])
+    return Answers(kinds, entities, rows=rows, events=tuple(_events(test)))
+
+
+def _events(test: Labelled) -> Iterator[Event]:
+    first = 0
+    for series in test.series:
+        for truth in test.truth:
+            if truth.entity == series.entity:
+                blamed = np.array([name in truth.variables for name in series.names], dtype=bool)
+                yield Event(first + truth.start, first + truth.stop, blamed)
+        first += len(series)
 
 
 def _anomalous(series: Series, test: Labelled) -> Booleans:

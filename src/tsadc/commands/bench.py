@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from tsadc.bench import formats
+from tsadc.bench import formats, protocols, published
 from tsadc.bench.cell import Cell, Record, flat, identity
-from tsadc.bench.plan import Plan, Seeds, read
-from tsadc.bench.protocols import CHOOSING
-from tsadc.bench.records import SCORES, Store, load, write
+from tsadc.bench.lock import alone_in
+from tsadc.bench.plan import Plan, Seeds, read, require_once
+from tsadc.bench.points import MISLEADING
+from tsadc.bench.protocols import CHOOSING, PROTOCOLS
+from tsadc.bench.published import Published
+from tsadc.bench.records import SCORES, Store, cell_of, load, write
 from tsadc.bench.run import run_all
 from tsadc.bench.summary import summarise
 from tsadc.bench.table import insert, markdown
 from tsadc.commands.console import complain, say
 from tsadc.config import nearest, read_toml
-from tsadc.errors import ConfigError, DataError, TsadcError
+from tsadc.errors import ConfigError, DataError, OutputError, TsadcError
+from tsadc.evaluate.adjusted import WHY_NOT
 from tsadc.report.bench_page import render
 from tsadc.report.shell import write_page
 from tsadc.report.words import count
 
 PLAN = "plan.toml"
 FORMS = ("markdown", "csv", "latex")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,9 +53,13 @@ class Asked:
 
 def run(asked: Asked) -> int:
     """The exit code: 0, or 1 where cells failed, or 130 where it was interrupted."""
+    if asked.jobs < 1:
+        raise ConfigError(f"--jobs takes a whole number from 1, but got {asked.jobs}.")
     plan = reseeded(read(asked.plan), asked.seeds)
     absent = plan.absent(asked.raw)
-    cells = selected([cell for cell in plan.cells() if cell.data not in absent], asked.only)
+    _check_places(asked, absent)
+    there = [cell for cell in plan.cells() if cell.data not in absent]
+    cells = selected(there, [traits(cell) for cell in there], asked.only, "The plan has")
     for cell in cells:
         identity(cell, asked.raw)  # refuses what cannot be run before anything is
     store = Store(asked.out, asked.out / SCORES)
@@ -61,16 +71,32 @@ def run(asked: Asked) -> int:
     if absent and not cells and not asked.only:
         raise DataError(f"{asked.raw} holds none of the plan's data sets; set TSADC_DATA to the folder that does.")
     say(f"{count(len(cells), 'cell', 'cells')}, {len(cells) - len(todo)} of them done before")
+    if plan.misleading and MISLEADING in plan.metrics:
+        say(WHY_NOT)
     if asked.dry_run:
         return _foretell(todo, done, asked.jobs)
-    write(asked.out / PLAN, asked.plan.read_bytes())
     try:
-        return _execute(todo, done, asked, store)
+        with alone_in(asked.out):
+            write(asked.out / PLAN, asked.plan.read_bytes())
+            return _execute(todo, done, asked, store)
     except KeyboardInterrupt:
         complain("interrupted; the same command goes on where it stopped.")
         return 130
     except BrokenExecutor:
         raise TsadcError("A process was killed, perhaps for want of memory; go on with --jobs 1.") from None
+
+
+def _check_places(asked: Asked, absent: Mapping[str, str]) -> None:
+    """Refuse a file where a folder is needed, and a folder of data that is not there though the plan needs it."""
+    if asked.out.exists() and not asked.out.is_dir():
+        raise OutputError(f"{asked.out} is a file, but --out needs a folder for the records; choose another name.")
+    if (
+        absent
+        and not asked.raw.is_dir()
+        and not any(protocols.present(one, asked.raw) for one in PROTOCOLS.values() if one.source)
+    ):
+        came = f"{asked.raw} is a file" if asked.raw.exists() else f"There is no folder {asked.raw}"
+        raise DataError(f"{came}, but the folder with the data sets was expected; name it by --raw or TSADC_DATA.")
 
 
 def _execute(todo: Sequence[Cell], done: list[tuple[Cell, Record]], asked: Asked, store: Store) -> int:
@@ -88,17 +114,23 @@ def _execute(todo: Sequence[Cell], done: list[tuple[Cell, Record]], asked: Asked
 def _foretell(todo: Sequence[Cell], done: Sequence[tuple[Cell, Record]], jobs: int) -> int:
     seconds = [(cell, estimate(cell, done)) for cell in todo]
     for cell, expected in seconds:
-        about = "of unknown length" if expected is None else f"about {timedelta(seconds=round(expected))}"
-        say(f"{cell.column} {cell.label or cell.row} seed {cell.seed}: {about}")
+        say(f"{cell.column} {cell.label or cell.row} seed {cell.seed}: {_length(expected)}")
     # Those that share a training take it once.
     longest: dict[str, float] = {}
     for cell, expected in seconds:
         longest[cell.training] = max(longest.get(cell.training, 0.0), expected or 0.0)
     total = sum(longest.values())
     unknown = sum(one is None for _, one in seconds)
-    rest = f", and {count(unknown, 'cell', 'cells')} of unknown length" if unknown else ""
-    say(f"In all about {timedelta(seconds=round(total / jobs))} with {count(jobs, 'process', 'processes')}{rest}.")
+    rest = f", and {count(unknown, 'cell', 'cells')} of unknown length" if 0 < unknown < len(todo) else ""
+    whole = _length(None if unknown == len(todo) else total / jobs)
+    say(f"In all {whole} with {count(jobs, 'process', 'processes')}{rest}." if todo else "Nothing is left to run.")
     return 0
+
+
+def _length(seconds: float | None) -> str:
+    if seconds is None:
+        return "of unknown length"
+    return "under a second" if seconds < 1 else f"about {timedelta(seconds=round(seconds))}"
 
 
 def estimate(cell: Cell, done: Sequence[tuple[Cell, Record]]) -> float | None:
@@ -147,69 +179,116 @@ def _numbers(asked: str) -> tuple[int, ...]:
         numbers = (-1,)
     if min(numbers) < 0:
         raise ConfigError(f"--seeds takes report, choose or whole numbers such as 0,1,2, but got {asked!r}.")
+    require_once("--seeds", numbers)
     return numbers
 
 
-def selected(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
-    """The cells that have one of the values given for each key."""
+def selected(some: Sequence[T], known: Sequence[Mapping[str, set[str]]], only: Sequence[str], where: str) -> list[T]:
+    """Those that have one of the values given for each key; `known` is what each can be chosen by."""
     wanted: dict[str, set[str]] = {}
     for part in (part.strip() for text in only for part in text.split(",")):
         key, equals, value = part.partition("=")
         if not equals:
             raise ConfigError(f"--only takes key=value, separated by commas, but got {part!r}.")
         wanted.setdefault(key.strip(), set()).add(value.strip())
-    traits = [_traits(cell) for cell in cells]
     for key, values in wanted.items():
-        have = sorted({name for known in traits for name in known})
+        have = sorted({name for one in known for name in one})
         if key not in have:
-            raise ConfigError(f"--only knows no {key!r}{nearest(key, have)}.")
-        every = sorted({value for known in traits for value in known.get(key, ())})
+            raise ConfigError(f"--only knows no {key!r}{nearest(key, have)}")
+        every = sorted({value for one in known for value in one.get(key, ())})
         missing = sorted(values - set(every))
         if missing:
-            raise ConfigError(f"The plan has no {key} {missing[0]!r}{nearest(missing[0], every)}.")
+            raise ConfigError(f"{where} no {key} {missing[0]!r}{nearest(missing[0], every)}")
     return [
-        cell
-        for cell, known in zip(cells, traits, strict=True)
-        if all(values & known.get(key, set()) for key, values in wanted.items())
+        one
+        for one, mine in zip(some, known, strict=True)
+        if all(values & mine.get(key, set()) for key, values in wanted.items())
     ]
 
 
-def _traits(cell: Cell) -> dict[str, set[str]]:
+def traits(cell: Cell, head: str | None = None) -> dict[str, set[str]]:
     """What a cell can be chosen by. A detector goes by its name, its row and its label."""
     split = {name: {f"{value:g}"} for name, value in flat(cell.split)}
-    head = {"head": {cell.config().head}} if cell.network else {}  # type: ignore[attr-defined]
+    if head is None and cell.network:
+        head = cell.config().head  # type: ignore[attr-defined]
     names = {cell.detector, cell.row, cell.label} - {""}
-    return {"data": {cell.data}, "detector": names, "preset": {cell.preset}, "seed": {str(cell.seed)}, **head, **split}
+    heads = {"head": {head}} if head else {}
+    return {"data": {cell.data}, "detector": names, "preset": {cell.preset}, "seed": {str(cell.seed)}, **heads, **split}
 
 
-def table(out: Path, form: str, *, choosing: bool, into: Path | None, brief: bool = False) -> str:
-    """The records of a folder as a table; with `into` it goes between the marks that bear the folder's name there."""
-    records, (_, _, metrics) = load(out), about(out)
+def _place(cell: Cell) -> tuple[str, str, int]:
+    return cell.column, cell.row, cell.seed
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Which records of a folder are shown, and as what. `plan` replaces the one that the folder was last run by: rows
+    are called as it does, and what is not of its cells is left out."""
+
+    out: Path
+    plan: Path | None = None
+    only: tuple[str, ...] = ()
+    choosing: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the marks that it goes between."""
+        return self.plan.stem if self.plan else self.out.resolve().name
+
+    def records(self) -> tuple[list[Record], str]:
+        """And, where the plan has cells without one, words on how many."""
+        if self.plan is None:
+            return self._only(load(self.out)), ""
+        cells = {_place(cell): cell.label for cell in read(self.plan).cells()}
+        every = [(one, _place(cell_of(one))) for one in (load(self.out) if self.out.exists() else [])]
+        found = [one | {"label": cells[place]} for one, place in every if place in cells]
+        left = len(cells) - len(found)
+        words = f"{left} of {count(len(cells), 'cell', 'cells')} not run." if found else "Not run."
+        return self._only(found), words if left else ""
+
+    def _only(self, records: list[Record]) -> list[Record]:
+        # A record of data of one's own does not say where that lies, which a cell needs to have its settings.
+        known = [traits(cell_of(one), one["settings"].get("head", "")) for one in records]
+        return selected(records, known, self.only, "The records have") if records else []
+
+    def about(self) -> tuple[str, str, tuple[str, ...], Published | None]:
+        """Title, note, metrics and what others published, as the plan says them."""
+        file = self.plan or self.out / PLAN
+        plan = read_toml(file, "plan") if self.plan or file.exists() else {}
+        metrics = tuple(plan.get("metrics", Plan.metrics))
+        others = published.parse(plan["published"]) if "published" in plan else None
+        return str(plan.get("title") or self.name), str(plan.get("note", "")), metrics, others
+
+    @property
+    def goals(self) -> bool:
+        """Whether the plan is of the study whose tables show the goals of this project."""
+        file = self.plan or self.out / PLAN
+        return file.exists() and read_toml(file, "plan").get("goals") is True
+
+
+def table(asked: Shown, form: str, *, into: Path | None, brief: bool = False) -> str:
+    """The records of a folder as a table; with `into` it goes between the marks that bear its name there."""
     if form not in FORMS:
         raise ConfigError(f"--format takes {', '.join(FORMS)}, but got {form!r}.")
+    (records, lacking), (_, _, metrics, others) = asked.records(), asked.about()
     if form == "markdown":
-        text = markdown(records, choosing, metrics, brief)
+        summaries = summarise(records, asked.choosing) if records or not lacking else []
+        parts = [lacking, markdown(records, asked.choosing, metrics, brief, asked.goals) if summaries else ""]
+        text = "\n\n".join(filter(None, [*parts, published.markdown(others, summaries) if others else ""]))
     else:
         made = formats.comma_separated if form == "csv" else formats.latex
-        text = made(summarise(records, choosing), metrics).rstrip()
+        text = made(summarise(records, asked.choosing), metrics).rstrip()
     if into is not None:
-        insert(into, text, out.resolve().name)
+        insert(into, text, asked.name)
     return text
 
 
-def report(out: Path, page: Path, *, choosing: bool) -> str:
+def report(asked: Shown, page: Path) -> str:
     """The records of a folder as one page."""
-    title, note, metrics = about(out)
-    records = load(out)
+    title, note, metrics, others = asked.about()
+    records, _ = asked.records()
     if not records:
-        raise DataError(f"{out} holds no records; run the benchmark first.")
-    write_page(render(records, title=title, note=note, metrics=metrics, choosing=choosing), page)
+        raise DataError(f"{asked.out} holds no records; run the benchmark first.")
+    shown = render(records, title=title, note=note, metrics=metrics, choosing=asked.choosing, others=others)
+    write_page(shown, page)
     return f"The report of {count(len(records), 'record', 'records')} is {page}."
-
-
-def about(out: Path) -> tuple[str, str, tuple[str, ...]]:
-    """Title, note and metrics, as the plan that was run last says them."""
-    file = out / PLAN
-    plan = read_toml(file) if file.exists() else {}
-    metrics = tuple(plan.get("metrics", Plan.metrics))
-    return str(plan.get("title") or out.resolve().name), str(plan.get("note", "")), metrics

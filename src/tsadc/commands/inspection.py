@@ -33,7 +33,9 @@ MOST = 20  # entities listed one by one
 
 
 def is_model(path: Path) -> bool:
-    """Whether the folder is meant to be a model, whole or not; another one holds data."""
+    """Whether the folder is meant to be a model, whole or not; another one holds data. Refused if there is nothing."""
+    if not path.exists():
+        raise DataError(f"There is neither a file nor a folder {path}; name a model that `tsadc fit` wrote, or data.")
     return (path / SETTINGS).exists() or (path / ARRAYS).exists()
 
 
@@ -58,7 +60,7 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
         ("variables", f"{len(model['variables'])}: {_some(model['variables'])}"),
         ("sampling", _sampling(clock)),
         ("observation", f"{settings['length']} rows"),
-        ("contamination", str(found)),
+        ("contamination", f"{found}. {found.doubt}".removesuffix(". ")),
         ("threshold", f"{value:.4f} {how}"),
         ("entities", f"{len(model['scaler']['entities'])}: {_some(list(model['scaler']['entities']))}"),
         ("trained on", f"{data['rows']} rows, {data['observations']} observations, data digest {data['digest']}"),

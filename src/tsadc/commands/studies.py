@@ -14,13 +14,16 @@ from tsadc.bench.records import write
 from tsadc.bench.table import insert
 from tsadc.config import parse_assignments, to_mapping, update
 from tsadc.detectors.tsadc.detector import Config
-from tsadc.errors import DataError
+from tsadc.errors import ConfigError, DataError
 from tsadc.report import approximation_figure
 from tsadc.report.shell import write_page
 
 
 def impurity_to(out: Path, raw: Path, *, seed: int, draws: int, into: Path | None = None) -> str:
     """Measure what masks leave of the anomalies, keep the record, and say it as a table."""
+    for name, least, value in (("--draws", 2, draws), ("--seed", 0, seed)):
+        if value < least:
+            raise ConfigError(f"{name} takes a whole number from {least}, but got {value}.")
     record = impurity.study(raw, seed=seed, draws=draws)
     _keep(out, record)
     text = impurity.markdown(record)

@@ -15,7 +15,7 @@ from tsadc.detectors import find
 from tsadc.detectors.base import Detector
 from tsadc.detectors.result import Result, worst
 from tsadc.detectors.settings import Common
-from tsadc.detectors.threshold import daily, explain
+from tsadc.detectors.threshold import Contamination, daily, explain, refuse_idle
 from tsadc.errors import ConfigError, OutputError
 from tsadc.io.folders import new_folder
 from tsadc.report import write as write_report
@@ -34,7 +34,10 @@ def settings(
     base = find(detector).Config.preset(preset)
     if "training" in chosen and not hasattr(base, "training"):
         raise ConfigError(f"{detector} has no network to train; leave out --epochs and the settings of `training`.")
+    if "head" in chosen and not hasattr(base, "head"):
+        raise ConfigError(f"`head` must be left out with {detector}: a detector without a network has none.")
     config: Common = update(base, chosen)
+    refuse_idle(config.threshold, config.contamination != "auto", chosen.get("threshold", {}))
     return config
 
 
@@ -70,11 +73,15 @@ def fit_model(
     return (
         f"Trained on {data['observations']} observations of {data['length']} rows, {data['variables']} variables, "
         f"{count(data['entities'], 'entity', 'entities')}{epochs}.\n"
-        f"Contamination {detector.contamination_}.\n"
+        f"Contamination {_doubted(detector.contamination_)}\n"
         f"Threshold {detector.threshold_:.3f} {how(detector)}. {int(detector.labels_.sum())} training observations lie "
         "above it.\n"
         f"The model is in {out}."
     )
+
+
+def _doubted(contamination: Contamination) -> str:
+    return f"{contamination}. {contamination.doubt}".rstrip()
 
 
 def _epochs(training: Mapping[str, Any]) -> str:
@@ -115,7 +122,7 @@ def facts(detector: Detector) -> dict[str, str]:
     return {
         "detector": detector.name,
         "observation length": f"{settings.length} rows",
-        "contamination": str(detector.contamination_),
+        "contamination": _doubted(detector.contamination_).rstrip("."),
         "threshold": f"{number(detector.threshold_)} {how(detector)}",
         "seed": str(settings.seed),
         "trained on": f"{data['rows']} rows of {count(data['entities'], 'entity', 'entities')}",

@@ -32,7 +32,7 @@ CATALOGUE: dict[str, type[DataSet]] = {cls.card.name: cls for cls in (SMD, ICBEB
 def find(name: str) -> type[DataSet]:
     """The data set of that name."""
     if name.lower() not in CATALOGUE:
-        raise ConfigError(f"There is no data set `{name}`{nearest(name.lower(), list(CATALOGUE))}.")
+        raise ConfigError(f"There is no data set `{name}`{nearest(name.lower(), list(CATALOGUE))}")
     return CATALOGUE[name.lower()]
 
 
@@ -116,7 +116,7 @@ def _digest_of(file: Path, changed: int, size: int) -> str:
 
 def _nothing(dataset: DataSet, raw: Path, records: int, left_out: Counter[str], skipped: dict[str, str]) -> DataError:
     """Why no observation came out of any record."""
-    why = [f"of the first bad one: {next(iter(skipped.values())).rstrip('.')}"] if skipped else []
+    why = [f"of the first bad one: {next(iter(skipped.values())).rstrip('.?')}"] if skipped else []
     if left_out:
         why.append(f"left out were {', '.join(f'{count} x {reason}' for reason, count in left_out.most_common())}")
     return DataError(

@@ -24,6 +24,7 @@ from tsadc.windows import runs
 KIND = "incident"
 PARTS = ("train", "test", "test_label", "interpretation_label")
 VARIABLES = 38
+Blamed = list[tuple[int, int, set[int]]]  # rows [start, stop) and the variables to blame in them, counted from 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class SMD(DataSet):
         train, test, labels, blamed = record.files
         history, future = read_values(train), read_values(test)
         flags = _read_labels(labels, len(future))
-        spans = _spans(flags, _read_blamed(blamed, len(future)), self.variables)
+        spans = spans_of(flags, _read_blamed(blamed, len(future)), self.variables)
         pieces = [Piece(values, start, part="train") for start, values in cut(history, self.length)]
         for start, values in cut(future, self.length):
             pieces.append(Piece(values, start, _within(spans, start, self.length), "test"))
@@ -113,16 +114,20 @@ def _numbers(file: Path) -> Floats:
     return values
 
 
-def _read_blamed(file: Path, rows: int) -> list[tuple[int, int, set[int]]]:
-    """Rows [start, stop) and the variables to blame in them, counted from 0."""
+def _read_blamed(file: Path, rows: int) -> Blamed:
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise DataError(f"There is no file {file}.") from None
     except (OSError, UnicodeDecodeError):
         raise DataError(f"{file} cannot be read as text.") from None
+    return parse_blamed(text, rows, str(file))
+
+
+def parse_blamed(text: str, rows: int, file: str) -> Blamed:
+    """What `interpretation_label` says of a test part with so many rows."""
     out = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         try:
@@ -137,7 +142,7 @@ def _read_blamed(file: Path, rows: int) -> list[tuple[int, int, set[int]]]:
     return out
 
 
-def _spans(flags: Booleans, blamed: list[tuple[int, int, set[int]]], names: Sequence[str]) -> list[Span]:
+def spans_of(flags: Booleans, blamed: Blamed, names: Sequence[str]) -> list[Span]:
     """One span for each run of labelled points. The two label files differ in a few lines, so a run blames what every
     interval that touches it blames."""
     spans = []

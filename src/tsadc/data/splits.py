@@ -22,7 +22,8 @@ def split_entities(prepared: Prepared, shares: Sequence[float] = SHARES, seed: i
     require(all(share > 0 for share in shares), "shares", "positive", list(shares))
     if len(prepared.entities) < len(PARTS):
         raise DataError(
-            f"{prepared.folder} has {len(prepared.entities)} entities, but train, validation and test need one each."
+            f"{prepared.folder} has {len(prepared.entities)} entities, but train, validation and test need one each; "
+            "cut a long recording into several."
         )
     wanted = np.asarray(shares, dtype=float) / sum(shares)
     order = _order(prepared, np.random.default_rng(seed))

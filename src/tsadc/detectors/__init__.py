@@ -55,7 +55,7 @@ def find(name: str) -> type[Detector]:
 
     places = [REGISTRY[name]] if name in REGISTRY else _others().get(name, [])
     if not places:
-        raise ConfigError(f"There is no detector {name!r}{nearest(name, names())}.")
+        raise ConfigError(f"There is no detector {name!r}{nearest(name, names())}")
     if len(places) > 1:
         raise ConfigError(f"Several packages have a detector {name!r}, {' and '.join(places)}; remove all but one.")
     (place,) = places

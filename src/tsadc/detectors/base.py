@@ -18,7 +18,7 @@ from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, assemble
 from tsadc.detectors.settings import Common
-from tsadc.detectors.threshold import Threshold, calibrate, check, choose
+from tsadc.detectors.threshold import Threshold, calibrate, check, choose, idle, refuse_idle
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.io.frames import as_series
 from tsadc.io.reading import Reading, same_step, spell
@@ -137,6 +137,8 @@ class Detector(Parameters, ABC):
         settings = self._asked()
         every, clock, scaler = self.examine(X)
         check(settings.threshold, clock, settings.length)
+        if unheeded := idle(settings.threshold, settings.contamination != "auto"):
+            warnings.warn(unheeded, TsadcNotice, stacklevel=2)
         series, train, chosen = every.series, every, None
         if validation is None:
             chosen = _set_aside(len(train), settings.validation, settings.seed)
@@ -190,6 +192,7 @@ class Detector(Parameters, ABC):
         self._require_fitted()
         stated = {} if contamination is None else {"contamination": contamination}
         settings = update(self.settings_, {"threshold": threshold, **stated})
+        refuse_idle(settings.threshold, settings.contamination != "auto", threshold)
         check(settings.threshold, self.clock_, settings.length)
         self.settings_ = settings
         self._calibrate()

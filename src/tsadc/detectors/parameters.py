@@ -29,7 +29,7 @@ class Parameters:
         names = list(self._defaults())
         for name in params:
             if name not in names:
-                raise ConfigError(f"{type(self).__name__} has no parameter `{name}`{nearest(name, names)}.")
+                raise ConfigError(f"{type(self).__name__} has no parameter `{name}`{nearest(name, names)}")
         for name, value in params.items():
             setattr(self, name, value)
         return self

@@ -62,7 +62,7 @@ def load(path: str | Path) -> Detector:
     except KeyError as error:
         raise ModelFileError(f"{folder} is not a usable model: it lacks {error}.") from None
     except ConfigError as error:
-        raise ModelFileError(f"{folder} is not a usable model: {str(error).rstrip('.')}.") from None
+        raise ModelFileError(f"{folder} is not a usable model: {error}") from None
     except (SafetensorError, AttributeError, TypeError, ValueError, RuntimeError):
         raise ModelFileError(
             f"{folder} is not a usable model: its weights do not fit what its {SETTINGS} says; save the model anew."
@@ -85,7 +85,8 @@ def read_arrays(folder: Path, settings: Mapping[str, Any]) -> bytes:
 def read_settings(folder: Path) -> dict[str, Any]:
     """The `config.json` of a model folder, checked to be one that this version can read."""
     if not folder.is_dir():
-        raise ModelFileError(f"There is no model folder {folder}.")
+        came = f"{folder} is a file" if folder.exists() else f"There is no folder {folder}"
+        raise ModelFileError(f"{came}, but a model folder was expected; name one that `tsadc fit` wrote.")
     try:
         settings = json.loads((folder / SETTINGS).read_text())
     except FileNotFoundError:

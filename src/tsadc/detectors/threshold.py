@@ -17,8 +17,9 @@ part of it which shows.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -37,6 +38,7 @@ LEVEL = 0.9
 HIGHEST = 700.0  # whose exponential is still a number
 
 Method = Literal["quantile", "tail", "alarms"]
+HEEDED: dict[str, Method] = {"share": "tail", "per_day": "alarms"}  # by which method alone
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,16 @@ class Contamination:
         found = [_standing_out(np.sort(ordered[draw])) for draw in draws]
         low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
         return cls(share, min(low, share), max(high, share), False)
+
+    @property
+    def doubt(self) -> str:
+        """One sentence where the estimate is the most there can be, and so says nothing; empty elsewhere."""
+        if self.stated or self.share < MOST:
+            return ""
+        return (
+            f"An estimate of {MOST:.0%} is the most there can be and says nothing, as no majority of the history "
+            "scores alike; state the share with --contamination, in Python contamination=0.1, or give more history."
+        )
 
     def __str__(self) -> str:
         if self.stated:
@@ -172,6 +184,26 @@ def explain(config: Threshold.Config, contamination: Contamination, above: float
     method = config.resolve(contamination.stated)
     daily = "" if most is None else f", {above * most:.2g} a day of one entity"
     return f"by {method}; about {100 * above:.2g} % of normal observations lie above it{daily}"
+
+
+def idle(config: Threshold.Config, stated: bool, given: Mapping[str, Any] | None = None) -> str:
+    """What is wrong with a setting that the method in force does not heed, empty if nothing is. It is about those that
+    are `given` now, as a fitted model may keep what an earlier choice left; without, about those that are not usual."""
+    method, usual = config.resolve(stated), Threshold.Config()
+    for name, needed in HEEDED.items():
+        said = getattr(config, name) != getattr(usual, name) if given is None else given.get(name, "auto") != "auto"
+        if said and method != needed:
+            return (
+                f"`threshold.{name}` is heeded by the method {needed} alone, but the method is {method}; set "
+                f"`threshold.method` to {needed} as well, or leave `threshold.{name}` out."
+            )
+    return ""
+
+
+def refuse_idle(config: Threshold.Config, stated: bool, given: Mapping[str, Any]) -> None:
+    """Refuse what a user says of the threshold and nothing would come of."""
+    if wrong := idle(config, stated, given):
+        raise ConfigError(wrong)
 
 
 def check(config: Threshold.Config, clock: Clock, length: int) -> None:

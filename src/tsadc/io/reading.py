@@ -99,7 +99,7 @@ def choose(names: Sequence[str], reading: Reading, source: str) -> tuple[list[in
 
 def missing(name: str, names: Sequence[str], source: str) -> DataError:
     """The error for a column that is not there, with the nearest that is."""
-    return DataError(f"{source} has no column {name!r}{nearest(name, names)}.")
+    return DataError(f"{source} has no column {name!r}{nearest(name, names)}")
 
 
 def spell(interval: int) -> str:

@@ -225,6 +225,6 @@ def suggestion(name: str, names: Sequence[str]) -> str:
     """For a message: the nearest name there is, whatever its case, and those there are."""
     folded = {one.casefold(): one for one in names}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.5)
-    hint = f"; did you mean {folded[close[0]]!r}" if close else ""
+    hint = f"; perhaps {folded[close[0]]!r} is meant" if close else ""
     more = ", ..." if len(names) > MOST_NAMES else ""
     return f"{hint}; there are {', '.join(names[:MOST_NAMES])}{more}"

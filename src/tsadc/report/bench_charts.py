@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tsadc.bench.summary import NEUTRAL, Summary, complete, rows
+from tsadc.bench.metrics import NEUTRAL
+from tsadc.bench.summary import Summary, complete, rows
 from tsadc.evaluate.compare import critical_difference
 from tsadc.report.axes import Tick, plain, value_ticks
 from tsadc.report.charts import HEIGHT, WIDTH, drawing, level_line, line, time_axis

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from tsadc.bench.cell import Record
 from tsadc.bench.protocols import CHOOSING
+from tsadc.bench.published import Published
 from tsadc.bench.summary import Summary, columns, rows, summarise
 from tsadc.report.bench_charts import curves, ranks
-from tsadc.report.bench_tables import failures, listing, matrix, provenance
+from tsadc.report.bench_tables import beside, failures, listing, matrix, provenance
 from tsadc.report.document import Section
 from tsadc.report.markup import Html, element, join, name
 from tsadc.report.shell import page
@@ -16,18 +17,27 @@ from tsadc.report.words import count
 
 HOW = (
     "Means over seeds, the standard deviation over seeds beside them. AUROC and AP judge the order of scores and need "
-    "no threshold; F1 is at the threshold that the detector chose itself, without labels. Click a heading to sort."
+    "no threshold; F1 is at the threshold that the detector chose itself, without labels. Rows with a network come "
+    "first, then those without; among each the highest mean over the data sets is first. Click a heading to sort."
 )
 
 
 def render(
-    records: Sequence[Record], *, title: str, note: str = "", metrics: Sequence[str] = (), choosing: bool = False
+    records: Sequence[Record],
+    *,
+    title: str,
+    note: str = "",
+    metrics: Sequence[str] = (),
+    choosing: bool = False,
+    others: Published | None = None,
 ) -> str:
-    """The page as text; the same records give the same bytes."""
+    """The page as text; the same records give the same bytes. `others` is what they published of the same."""
     summaries = summarise(records, choosing)
     kept = [one for one in records if (one["seed"] >= CHOOSING) == choosing]
     shown = [metric for metric in metrics if any(one.values(metric) for one in summaries)] or ["auroc"]
     sections = _sections(summaries, kept, shown, note)
+    if others is not None:
+        sections.insert(1, Section("published", "Published", beside(others, summaries)))
     theme = element("button", "Dark", type="button", id="theme", hidden=True)
     top = element(
         "header",

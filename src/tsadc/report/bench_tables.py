@@ -7,8 +7,12 @@ from collections.abc import Sequence
 
 from tsadc.bench.cell import Record
 from tsadc.bench.formats import comma_separated
+from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, told
+from tsadc.bench.points import MISLEADING
+from tsadc.bench.published import Published, compared, lead
 from tsadc.bench.records import cell_of
-from tsadc.bench.summary import NEUTRAL, Summary, columns, rows
+from tsadc.bench.summary import Summary, columns, rows
+from tsadc.evaluate.adjusted import WHY_NOT
 from tsadc.report.markup import Html, element, join, name
 from tsadc.report.words import DASH, count
 
@@ -23,7 +27,17 @@ def matrix(summaries: Sequence[Summary], metric: str) -> Html:
     for row in rows(summaries, metric):
         found = [_cell(cells.get((row, column)), metric, best[column]) for column in have]
         body.append(element("tr", element("td", name(row)), found, data_filter=row.lower()))
-    return _table(["Detector", *have], body, 1)
+    everything = _flagging_all(summaries, metric, have)
+    why_not = element("p", WHY_NOT, class_="note") if metric == MISLEADING else None
+    return join(_table(["Detector", *have], body, 1), everything, why_not)
+
+
+def _flagging_all(summaries: Sequence[Summary], metric: str, have: Sequence[str]) -> Html | None:
+    """What flagging everything gets, the same for whoever is compared."""
+    of = {column: next((one for one in summaries if one.column == column and one.fine), None) for column in have}
+    values = {column: one.mean(metric, flagging_all) if one else None for column, one in of.items()}
+    known = [f"{column} {told(metric, value)}" for column, value in values.items() if value is not None]
+    return element("p", f"Flagging everything gets: {', '.join(known)}.", class_="note") if known else None
 
 
 def _cell(summary: Summary | None, metric: str, best: float | None) -> Html:
@@ -31,19 +45,21 @@ def _cell(summary: Summary | None, metric: str, best: float | None) -> Html:
     if summary is None or mean is None:
         return element("td", "failed" if summary and not summary.fine else DASH, class_="num", data_value="NaN")
     spread = summary.deviation(metric)
-    text = f"{mean:.3f}"
+    text = told(metric, mean)
     shown = element("strong", text) if mean == best and metric not in NEUTRAL else text
-    small = element("small", f" \N{PLUS-MINUS SIGN}{spread:.3f}") if spread is not None else None
-    return element("td", shown, small, class_="num", data_value=f"{mean:.9g}")
+    small = element("small", f" \N{PLUS-MINUS SIGN}{told(metric, spread)}") if spread is not None else None
+    chance = summary.mean(metric, by_chance)
+    hint = f"by chance {told(metric, chance)}" if chance is not None else None
+    return element("td", shown, small, class_="num", data_value=f"{mean:.9g}", title=hint)
 
 
 def listing(summaries: Sequence[Summary], metrics: Sequence[str]) -> Html:
     """Every row on every data set, and the same as a file."""
-    body = []
+    body, listed = [], [metric for metric in metrics if metric not in COSTS]
     for one in summaries:
         failed = len(one.records) - len(one.fine)
         seeds = f"{len(one.fine)}" + (f" ({failed} failed)" if failed else "")
-        numbers = [(one.mean(metric), 3) for metric in metrics]
+        numbers = [(one.mean(metric), 3) for metric in listed]
         costs = [
             (one.mean("fit_seconds"), 1),
             (_scaled(one, "score_seconds", 1e3), 1),
@@ -65,7 +81,7 @@ def listing(summaries: Sequence[Summary], metrics: Sequence[str]) -> Html:
             element("td", seeds, class_="num", data_value=len(one.fine)),
         ]
         body.append(element("tr", known, cells, data_filter=f"{one.column} {one.row}".lower()))
-    head = ["Data", "Detector", "Seeds", *metrics, "Fit, s", "Score, ms", "Peak, MiB", "Parameters", "MFLOP"]
+    head = ["Data", "Detector", "Seeds", *listed, "Fit, s", "Score, ms", "Peak, MiB", "Parameters", "MFLOP"]
     data = base64.b64encode(comma_separated(summaries, metrics).encode("utf-8", "replace")).decode()
     link = element(
         "a",
@@ -79,6 +95,19 @@ def listing(summaries: Sequence[Summary], metrics: Sequence[str]) -> Html:
 def _scaled(one: Summary, key: str, factor: float) -> float | None:
     mean = one.mean(key)
     return None if mean is None else factor * mean
+
+
+def beside(published: Published, summaries: Sequence[Summary]) -> Html:
+    """What others published beside the means of ours, and what differs."""
+    differs = element("p", published.differs, class_="note")
+    if not published.rows:
+        return join(element("p", f"{published.source}.", class_="lead"), differs)
+    head, lines = compared(published, summaries)
+    body = [
+        element("tr", (element("td", cell, class_="num" if i > 1 else None) for i, cell in enumerate(line)))
+        for line in lines
+    ]
+    return join(element("p", lead(published), class_="lead"), _table(head, body, 2), differs)
 
 
 def failures(records: Sequence[Record]) -> Html | None:

@@ -1,0 +1,65 @@
+"""One run at a time writes into a folder. The lock is the system's, which lets go of it when its process ends, however
+that comes about: a run that was killed never blocks the next."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tsadc.errors import OutputError
+
+LOCK = ".lock"
+TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Nobody else is in here with this folder, which is made if need be; refused where somebody is."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = _take(folder)
+    except OSError as error:
+        if isinstance(error, OutputError):
+            raise
+        raise OutputError(f"{folder} cannot be written: {error.strerror or error}.") from None
+    try:
+        yield
+    finally:
+        # While it is still held: who has opened it meanwhile sees that it is gone and makes another.
+        with contextlib.suppress(OSError):
+            (folder / LOCK).unlink()
+        os.close(descriptor)
+
+
+def _take(folder: Path) -> int:
+    file = folder / LOCK
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _lock(descriptor)
+        except OSError as error:
+            # Some file systems have no locks; better a run without than none.
+            if error.errno in TAKEN:
+                os.close(descriptor)
+                raise OutputError(
+                    f"Another `tsadc bench run` writes into {folder}; wait until it is done, or choose another --out."
+                ) from None
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.stat(file)):
+                return descriptor
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from tsadc.bench.metrics import METRICS, by_chance, flagging_all, told, value_of
+from tsadc.evaluate.ranking import all_positive_f1, cut, paper
+
+LABELS = np.arange(40) < 12
+RECORD = {"prevalence": 0.3, "flagged": 0.25, "all_positive_f1": all_positive_f1(LABELS), "auroc": 0.7}
+
+
+def test_a_value_is_the_record_s_own_or_of_its_rows() -> None:
+    assert value_of(RECORD, "auroc") == 0.7
+    assert value_of({**RECORD, "points": {"vus_pr": 0.2}}, "vus_pr") == 0.2
+    assert value_of({**RECORD, "points": None}, "vus_pr") is None
+
+
+@pytest.mark.parametrize("name", ["f1", "precision", "recall"])
+def test_by_chance_is_the_mean_over_flags_thrown_at_random(name: str) -> None:
+    generator = np.random.default_rng(0)
+    flags = np.arange(40) < 10
+    drawn = [getattr(cut(LABELS, generator.permutation(flags)), name) for _ in range(4000)]
+    assert by_chance(RECORD, name) == pytest.approx(np.mean(drawn), abs=0.005)
+
+
+@pytest.mark.parametrize("name", ["paper_f1", "paper_recall", "paper_apr"])
+def test_flags_at_their_expectation_get_the_paper_s_measures_by_chance(name: str) -> None:
+    flags = np.zeros(40, dtype=bool)
+    flags[9:19] = True  # 3 of 10 are right, as is expected of 10 flags
+    assert by_chance(RECORD, name) == pytest.approx(getattr(paper(LABELS, flags), name))
+    assert flagging_all(RECORD, name) == pytest.approx(getattr(paper(LABELS, np.ones(40, dtype=bool)), name))
+
+
+def test_rows_have_measured_floors_and_costs_have_none() -> None:
+    record = {**RECORD, "points": {"vus_pr": 0.4, "random": {"vus_pr": 0.1}, "all_positive": {"vus_pr": 0.2}}}
+    assert (by_chance(record, "vus_pr"), flagging_all(record, "vus_pr")) == (0.1, 0.2)
+    assert by_chance(RECORD, "vus_pr") is None
+    assert flagging_all(record, "fit_seconds") is None
+    assert (by_chance(RECORD, "ap"), by_chance(RECORD, "auroc")) == (0.3, 0.5)
+
+
+def test_flags_that_never_fall_hit_nothing() -> None:
+    assert by_chance({**RECORD, "flagged": 0.0}, "f1") == 0
+    assert by_chance({"prevalence": 0.0, "flagged": 0.0, "all_positive_f1": 0.0}, "f1") == 0
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text"),
+    [
+        ("auroc", 0.12345, "0.123"),
+        ("auroc", None, "-"),
+        ("flops", 2.345e9, "2.35G"),
+        ("parameters", 1200, "1.2k"),
+        ("score_seconds", 0.004567, "0.00457"),
+        ("fit_seconds", 12.34, "12.3"),
+        ("peak_bytes", 3e6, "3M"),
+    ],
+)
+def test_costs_are_told_by_three_digits_that_count(metric: str, value: float | None, text: str) -> None:
+    assert metric in METRICS
+    assert told(metric, value) == text
