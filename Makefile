@@ -51,6 +51,13 @@ results: $(READY)
 	done
 	$(VENV)/bin/tsadc bench table benchmarks/results/paper/main --plan plans/paper/heads.toml \
 		--brief --into docs/paper.md > /dev/null
+	for name in eta kappa; do \
+		$(VENV)/bin/tsadc bench report benchmarks/results/paper/$$name --plan plans/paper/$$name.toml \
+			--out docs/paper-$$name.svg > /dev/null || exit 1; \
+	done
+	for file in benchmarks/results/paper/*.json; do \
+		$(VENV)/bin/tsadc bench table $$file --into docs/paper.md > /dev/null || exit 1; \
+	done
 	$(VENV)/bin/python benchmarks/detectors.py --table > /dev/null
 	$(VENV)/bin/python benchmarks/speed_report.py > /dev/null
 

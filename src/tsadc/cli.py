@@ -305,7 +305,7 @@ def bench_table(
 @bench_app.command("report")
 def bench_report(
     folder: Records,
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")],
+    out: Annotated[Path, typer.Option(help="The page to write, .html; .svg: the curves alone.")],
     plan: ByPlan = None,
     only: Only = None,
     choosing: Choosing = False,

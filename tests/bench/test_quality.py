@@ -10,6 +10,7 @@ from tsadc.bench import table
 from tsadc.bench.protocols import PROTOCOLS
 from tsadc.bench.records import Store, cell_of, load
 from tsadc.commands import bench
+from tsadc.commands.studies import study_table
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "benchmarks" / "results"
@@ -39,6 +40,20 @@ def test_the_paper_document_holds_what_plans_and_records_say(plan: Path) -> None
     assert block.strip() == shown, "run make results"
     records = list(folder.glob("*/*/seed-*.json"))
     assert shown.startswith("Not run.") == (not records)
+
+
+@pytest.mark.parametrize("file", sorted((RECORDS / "paper").glob("*.json")), ids=lambda file: file.stem)
+def test_the_paper_document_holds_the_tables_of_studies(file: Path) -> None:
+    _, _, rest = (ROOT / "docs" / "paper.md").read_text().partition(f"<!-- {file.stem}: begin -->")
+    block, _, _ = rest.partition(f"<!-- {file.stem}: end -->")
+    assert block.strip() == study_table(file), "run make results"
+
+
+@pytest.mark.parametrize("name", [name for name in ("eta", "kappa") if (RECORDS / "paper" / name).is_dir()])
+def test_figures_of_the_paper_document_are_those_of_the_records(name: str, tmp_path: Path) -> None:
+    plan = ROOT / "plans" / "paper" / f"{name}.toml"
+    bench.report(bench.Shown(RECORDS / "paper" / name, plan), tmp_path / "drawn.svg")
+    assert (tmp_path / "drawn.svg").read_text() == (ROOT / "docs" / f"paper-{name}.svg").read_text(), "run make results"
 
 
 @each_study

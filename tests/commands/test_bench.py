@@ -313,6 +313,13 @@ def test_the_report_is_one_page(done: Path, tmp_path: Path) -> None:
     assert "holds no records" in tsadc("bench", "report", tmp_path / "empty", "--out", tmp_path / "x.html").refusal
 
 
+def test_the_report_of_records_in_which_nothing_varies_is_no_figure(done: Path, tmp_path: Path) -> None:
+    answer = tsadc("bench", "report", done, "--out", tmp_path / "curves.svg")
+    assert answer.code == 2
+    assert "Nothing varies in these records" in answer.err
+    assert not (tmp_path / "curves.svg").exists()
+
+
 def test_records_hold_what_is_needed_to_repeat(done: Path) -> None:
     record = json.loads((done / "mine" / "robust-z" / "seed-1.json").read_text())
     for name in ("settings", "overrides", "seed", "source", "versions", "commit", "machine", "made", "hash", "tsadc"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tsadc.bench import approximation, impurity
-from tsadc.commands.studies import Pictured, approximation_to, impurity_to
+from tsadc.commands.studies import Pictured, approximation_to, impurity_to, study_table
 from tsadc.errors import ConfigError, DataError
 
 QUICK = ("training.epochs=1", "training.batch=64")
@@ -22,6 +22,7 @@ def test_impurity_keeps_its_record_and_says_it_as_a_table(tmp_path: Path, monkey
     assert (record["seed"], record["draws"]) == (3, 2)
     assert said == impurity.markdown(record)
     assert page.read_text().count(said) == 1
+    assert study_table(tmp_path / "impurity.json") == said
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,19 @@ def test_approximation_writes_a_page_and_a_record(tmp_path: Path) -> None:
     assert record["settings"]["training"]["epochs"] == 1
     assert record["versions"]["python"] == platform.python_version()
     assert said.startswith(approximation.markdown(record))
+    page = tmp_path / "page.md"
+    page.write_text("<!-- r: begin --><!-- r: end -->")
+    assert study_table(tmp_path / "r.json", page) in page.read_text()
     assert "<svg" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"study": "another"}', '{"study": "impurity"}'])
+def test_what_is_no_record_of_a_study_is_told(tmp_path: Path, content: str) -> None:
+    with pytest.raises(DataError, match="There is no record"):
+        study_table(tmp_path / "none.json")
+    (tmp_path / "some.json").write_text(content)
+    with pytest.raises(DataError, match=r"some\.json is damaged or no record of a study"):
+        study_table(tmp_path / "some.json")
 
 
 def test_what_is_not_there_is_refused_before_training(tmp_path: Path) -> None:

@@ -24,10 +24,12 @@ from tsadc.bench.run import run_all
 from tsadc.bench.summary import summarise
 from tsadc.bench.table import insert, markdown
 from tsadc.commands.console import complain, say
+from tsadc.commands.studies import study_table
 from tsadc.config import nearest, read_toml
 from tsadc.errors import ConfigError, DataError, OutputError, TsadcError
 from tsadc.evaluate.adjusted import WHY_NOT
 from tsadc.report.bench_page import render
+from tsadc.report.curves_figure import figure
 from tsadc.report.shell import write_page
 from tsadc.report.words import count
 
@@ -270,6 +272,8 @@ def table(asked: Shown, form: str, *, into: Path | None, brief: bool = False) ->
     """The records of a folder as a table; with `into` it goes between the marks that bear its name there."""
     if form not in FORMS:
         raise ConfigError(f"--format takes {', '.join(FORMS)}, but got {form!r}.")
+    if asked.out.suffix == ".json":
+        return study_table(asked.out, into)
     (records, lacking), (_, _, metrics, others) = asked.records(), asked.about()
     if form == "markdown":
         summaries = summarise(records, asked.choosing) if records or not lacking else []
@@ -284,11 +288,14 @@ def table(asked: Shown, form: str, *, into: Path | None, brief: bool = False) ->
 
 
 def report(asked: Shown, page: Path) -> str:
-    """The records of a folder as one page."""
+    """The records of a folder as one page, or their curves as a figure where that is to be an .svg."""
     title, note, metrics, others = asked.about()
     records, _ = asked.records()
     if not records:
         raise DataError(f"{asked.out} holds no records; run the benchmark first.")
+    if page.suffix == ".svg":
+        write(page, figure(summarise(records, asked.choosing), metrics).encode())
+        return f"The figure of {count(len(records), 'record', 'records')} is {page}."
     shown = render(records, title=title, note=note, metrics=metrics, choosing=asked.choosing, others=others)
     write_page(shown, page)
     return f"The report of {count(len(records), 'record', 'records')} is {page}."

@@ -18,18 +18,16 @@ from tsadc.errors import ConfigError, DataError
 from tsadc.report import approximation_figure
 from tsadc.report.shell import write_page
 
+STUDIES = {"impurity": impurity, "approximation": approximation}
+
 
 def impurity_to(out: Path, raw: Path, *, seed: int, draws: int, into: Path | None = None) -> str:
     """Measure what masks leave of the anomalies, keep the record, and say it as a table."""
     for name, least, value in (("--draws", 2, draws), ("--seed", 0, seed)):
         if value < least:
             raise ConfigError(f"{name} takes a whole number from {least}, but got {value}.")
-    record = impurity.study(raw, seed=seed, draws=draws)
-    _keep(out, record)
-    text = impurity.markdown(record)
-    if into is not None:
-        insert(into, text, "impurity")
-    return text
+    _keep(out, {"study": "impurity", **impurity.study(raw, seed=seed, draws=draws)})
+    return study_table(out, into)
 
 
 @dataclass(frozen=True)
@@ -58,9 +56,23 @@ def approximation_to(asked: Pictured) -> str:
     title = f"Normal approximation: {asked.data}, seed {asked.seed}"
     write_page(approximation_figure.render(found, title=title), asked.page)
     if asked.record is not None:
-        about = {"data": asked.data, "seed": asked.seed, "preset": asked.preset, "settings": to_mapping(config)}
-        _keep(asked.record, {**about, **kept, **circumstances()})
+        about = {"study": "approximation", "data": asked.data, "seed": asked.seed, "preset": asked.preset}
+        _keep(asked.record, {**about, "settings": to_mapping(config), **kept, **circumstances()})
     return f"{approximation.markdown(kept)}\n\nThe page is {asked.page}."
+
+
+def study_table(file: Path, into: Path | None = None) -> str:
+    """The record of a study as a table; with `into` it goes between the marks that bear the file's name there."""
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        text = STUDIES[record["study"]].markdown(record)
+    except OSError:
+        raise DataError(f"There is no record {file}; run the study first.") from None
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{file} is damaged or no record of a study; delete it and run the study again.") from None
+    if into is not None:
+        insert(into, text, file.stem)
+    return str(text)
 
 
 def _keep(file: Path, record: dict[str, Any]) -> None:
