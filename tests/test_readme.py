@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from tsadc import cli
+from tsadc.bench.protocols import draw
 from tsadc.bench.records import load
 from tsadc.detectors import GROUP
 
@@ -139,6 +140,36 @@ def test_the_guide_to_benchmarks_takes_ones_own_table(tmp_path, monkeypatch):
     (found,) = load(tmp_path / "results")
     assert (found["data"], found["auroc"], found["prevalence"]) == ("mine", 1.0, 0.3)
     assert set(found["kinds"]) == {"leak", "jam"}
+
+
+def test_the_guide_packs_smd_for_plans(tmp_path, monkeypatch):
+    """Two observations a part; point 700 of the second machine's test part is labelled, and its variables 1 and 5."""
+    monkeypatch.chdir(tmp_path)
+    (code,) = (block for block in blocks("docs/guides/datasets.md", "python") if "smd19.npz" in block)
+    numbers = re.findall(r'"(\d-\d+)"', code)
+    assert len(numbers) == 19
+    for part in ("train", "test", "test_label", "interpretation_label"):
+        (tmp_path / "OmniAnomaly" / "ServerMachineDataset" / part).mkdir(parents=True)
+    for i, number in enumerate(numbers):
+        flags = (np.arange(1200) == 700) & (i == 1)
+        for part, rows in (
+            ("train", [",".join(["0.123456"] * 38)] * 1200),
+            ("test", [",".join([f"{i / 100:.6f}"] * 38)] * 1200),
+            ("test_label", flags.astype(int).astype(str)),
+            ("interpretation_label", ["700-701:1,5"] if i == 1 else []),
+        ):
+            file = tmp_path / "OmniAnomaly" / "ServerMachineDataset" / part / f"machine-{number}.txt"
+            file.write_text("".join(f"{row}\n" for row in rows))
+    exec(code, {})
+    task = draw("smd-causal", tmp_path, 0)
+    assert [one.entity for one in task.train] == sorted(f"machine-{number}" for number in numbers)
+    assert all((one.values == np.float32(0.123456)).all() for one in task.train)
+    assert {one.entity: float(one.values.max()) for one in task.test} == {
+        f"machine-{number}": float(np.float32(i / 100)) for i, number in enumerate(numbers)
+    }
+    (event,) = task.answers.events
+    assert (task.test[event.start // 1200].entity, event.start % 1200) == (f"machine-{numbers[1]}", 700)
+    assert np.flatnonzero(event.blamed).tolist() == [0, 4]
 
 
 def test_make_targets_exist():

@@ -64,6 +64,7 @@ def test_the_median_of_each_group_is_shown() -> None:
     assert (normal.entity, normal.start, normal.error, normal.kinds) == ("e", 10, 1.0, ())
     assert (abnormal.group, abnormal.entity, abnormal.start, abnormal.kinds) == (GROUPS[2], "f", 0, ("x",))
     assert (abnormal.x == 8).all()
+    assert (normal.anomalous, abnormal.anomalous) == ((), ((4, 5),))
 
 
 def test_without_labels_of_rows_nobody_knows_what_lies_in_the_window() -> None:
@@ -94,7 +95,7 @@ def test_the_record_holds_means_within_their_intervals() -> None:
     assert normal["reconstruction"] == pytest.approx({"mean": 0.5, "low": 0.5, "high": 0.5})
     text = markdown(kept)
     assert "| abnormal within the window | 1 | 4.000 (4.000 to 4.000) | 0.500 (0.500 to 0.500) |" in text
-    assert "decontaminated 1.000, reconstruction 0.500" in text
+    assert "alone, abnormal within the window against normal: decontaminated 1.000, reconstruction 0.500" in text
     assert "steps 3 to 6" in text
 
 

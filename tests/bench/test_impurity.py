@@ -5,6 +5,7 @@ import pytest
 
 from tsadc.bench.impurity import cells_of, impurity, markdown, sentence, study, whole_observations
 from tsadc.data.plant import Plant
+from tsadc.errors import TsadcNotice
 from tsadc.series import Labelled, Series, Truth
 
 
@@ -69,7 +70,8 @@ def test_cells_to_blame_and_whole_rows() -> None:
 def test_the_study_says_what_it_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small = Plant.Config(entities=2, variables=4, rows=600, length=60)
     monkeypatch.setattr("tsadc.bench.impurity.Plant.Config", lambda seed: small)
-    found = study(tmp_path, draws=2)
+    with pytest.warns(TsadcNotice, match="^Sleep is left out, as "):
+        found = study(tmp_path, draws=2)
     assert list(found["parts"]) == ["plant, cells to blame", "plant, all cells of the rows"]
     text = markdown(found)
     assert text.count("| RandBM | 0.05 |") == 2

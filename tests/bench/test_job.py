@@ -8,7 +8,9 @@ from tsadc.bench import fitting
 from tsadc.bench.cell import Cell
 from tsadc.bench.job import run
 from tsadc.bench.protocols import draw
+from tsadc.bench.task import Task
 from tsadc.detectors import find
+from tsadc.errors import DataError
 from tsadc.evaluate.ranking import auroc, average_precision
 
 HERE = Path(".")
@@ -65,6 +67,22 @@ def test_a_failure_is_a_record_with_its_error(monkeypatch: pytest.MonkeyPatch) -
     both = list(run([Cell(n, "random", 0) for n in ("tiny", "tiny-adapted")], HERE))
     assert [record["error"]["message"] for _, record, _ in both] == ["too much", "too much"]
     assert [arrays for _, _, arrays in both] == [{}, {}]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_data_that_fails_leaves_the_other_cells_of_its_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Cell.task
+
+    def some(cell: Cell, raw: Path) -> Task:
+        if cell.data == "tiny-adapted":
+            raise DataError("no history")
+        return plain(cell, raw)
+
+    monkeypatch.setattr(Cell, "task", some)
+    records = [record for _, record, _ in run([Cell(n, "random", 0) for n in ("tiny-adapted", "tiny")], HERE)]
+    assert records[0]["error"]["message"] == "no history"
+    assert "error" not in records[1]
+    assert records[1]["prevalence"] == 0.4
 
 
 @pytest.mark.usefixtures("tiny")

@@ -1,11 +1,12 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from tsadc.bench.lock import LOCK, alone_in
+from tsadc.bench.lock import LOCK, alone_in, in_turn
 from tsadc.errors import OutputError
 
 HOLDING = """
@@ -74,4 +75,27 @@ def test_a_lock_that_was_just_let_go_is_not_taken_for_held(tmp_path: Path, monke
 def test_a_file_is_no_folder(place: str, tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(OutputError, match=f"{place} cannot be written: "), alone_in(tmp_path / place):
+        pass
+
+
+def test_in_turn_the_second_waits_for_the_first(tmp_path: Path) -> None:
+    file, entered = tmp_path / "x.lock", threading.Event()
+
+    def second() -> None:
+        with in_turn(file):
+            entered.set()
+
+    thread = threading.Thread(target=second)
+    with in_turn(file):
+        thread.start()
+        assert not entered.wait(0.3)
+    thread.join()
+    assert entered.is_set()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_turn_a_failure_lets_go(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), in_turn(tmp_path / "x.lock"):
+        raise KeyError
+    with in_turn(tmp_path / "x.lock"):
         pass

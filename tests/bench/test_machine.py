@@ -2,6 +2,8 @@ import importlib.metadata
 import mmap
 import os
 import platform
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,31 @@ def test_other_systems_do_not_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert peak() is None
     forget_peak()
     machine.machine.cache_clear()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
+def test_a_repository_that_it_is_installed_in_is_not_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*words: str) -> str:
+        named = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+        return subprocess.run(
+            ["git", *named, *words], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    file = tmp_path / ".venv" / "lib" / "tsadc" / "bench" / "machine.py"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    (tmp_path / "theirs.py").touch()
+    git("init", "-q")
+    git("add", "theirs.py")
+    git("commit", "-q", "-m", "theirs")
+    monkeypatch.setattr(machine, "__file__", str(file))
+    commit.cache_clear()
+    assert commit() is None
+    git("add", str(file))
+    git("commit", "-q", "-m", "ours")
+    commit.cache_clear()
+    assert commit() == git("rev-parse", "--short=12", "HEAD")
+    file.write_text("changed")
+    commit.cache_clear()
+    assert commit() == git("rev-parse", "--short=12", "HEAD") + "+"
+    commit.cache_clear()

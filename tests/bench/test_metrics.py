@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -39,7 +42,10 @@ def test_rows_have_measured_floors_and_costs_have_none() -> None:
 
 
 def test_flags_that_never_fall_hit_nothing() -> None:
-    assert by_chance({**RECORD, "flagged": 0.0}, "f1") == 0
+    none, nothing = {**RECORD, "flagged": 0.0}, np.zeros(40, dtype=bool)
+    for name in ("f1", "precision", "recall"):
+        assert by_chance(none, name) == getattr(cut(LABELS, nothing), name) == 0
+    assert by_chance(none, "paper_apr") == pytest.approx(paper(LABELS, nothing).paper_apr)
     assert by_chance({"prevalence": 0.0, "flagged": 0.0, "all_positive_f1": 0.0}, "f1") == 0
 
 
@@ -58,3 +64,9 @@ def test_flags_that_never_fall_hit_nothing() -> None:
 def test_costs_are_told_by_three_digits_that_count(metric: str, value: float | None, text: str) -> None:
     assert metric in METRICS
     assert told(metric, value) == text
+
+
+def test_the_page_defines_every_metric_by_its_name() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    defined = re.findall(r"^\| `(\w+)` \| \S", page, re.M)
+    assert sorted(defined) == sorted(METRICS)

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from tsadc.bench.cell import Cell, identity
 from tsadc.bench.job import run
 from tsadc.bench.own import Own, parts
 from tsadc.data.prepared import ARRAYS
-from tsadc.errors import DataError
+from tsadc.errors import ConfigError, DataError
 
 
 @pytest.fixture
@@ -45,5 +46,26 @@ def test_data_that_is_not_the_manifests_is_a_failure(own: Own, tmp_path: Path) -
     [(_, record, _)] = run([Cell("mine", "robust-z", 0, own=own)], tmp_path)
     assert "does not hold what" in record["error"]["message"]
     own.manifest.write_text("{}")
-    with pytest.raises(DataError, match="is not a manifest of tsadc"):
+    with pytest.raises(DataError, match=r"is not a manifest of tsadc.*; write it by `tsadc\.data\.manifest\.save`"):
         identity(Cell("mine", "robust-z", 0, own=own), tmp_path)
+
+
+def test_what_is_missing_is_told_with_how_to_make_it(own: Own, tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        _ = replace(own, manifest=tmp_path / "none.json").digest
+    assert str(caught.value) == (
+        f"There is no manifest {tmp_path / 'none.json'}; it was expected to say what trains and what is scored, and "
+        "`tsadc.data.manifest.save` writes it."
+    )
+    with pytest.raises(DataError, match=r"There is no folder .*none; .*`tsadc\.data\.prepare_own` writes\.$"):
+        replace(own, folder=tmp_path / "none").protocol("mine")
+
+
+@pytest.mark.parametrize("option", ["eta", "kappa"])
+def test_what_a_manifest_sets_is_no_option(option: str, own: Own) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"is set when its manifest is made, by `tsadc\.data\.Plan\({option}="
+    ) as caught:
+        own.protocol("mine").check({option: 0.1})
+    assert "mine, your own," in str(caught.value)
+    assert own.protocol("mine").check({"cleaned": 1}) == {"cleaned": 1}

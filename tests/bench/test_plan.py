@@ -154,6 +154,10 @@ def test_equal_cells_are_one(plan) -> None:
             "metrics = ['point_adjusted_f1']\n" + ONE,
             "Point adjustment takes one flagged row for a whole event.*misleading",
         ),
+        (
+            ONE + '[[detectors]]\nname = "random"\nlabel = "a"\n[[detectors]]\nname = "random"\nlabel = "b"\n',
+            "random occurs twice, with several labels",
+        ),
         ("metrics = []\n" + ONE, "`metrics` must be some of those the guide names"),
         (ONE.replace('"tiny"', '"tiny"\nsplit.eta = []'), r"`data\[0\].split.eta` must be a value or a list of some"),
         (

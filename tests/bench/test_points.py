@@ -79,6 +79,9 @@ def test_floors_are_those_of_random_and_of_all_flags() -> None:
     assert everything["false_rows"] == 1
     assert everything["vus_roc"] == pytest.approx(volume(LABELS, np.zeros(30), BUFFER).roc, abs=1e-5)
     assert taken["random"]["vus_pr"] < taken["vus_pr"] == pytest.approx(1, abs=0.01)
+    assert taken["random"]["events_detected"] < 1
+    constant = measure(rows(found(np.zeros(30), np.ones(30, dtype=bool), "a" * 30), known(LABELS)))
+    assert constant["random"] == constant["all_positive"]  # shifted, it stays as it is
     # All three flags are right, so that the whole event counts as found and nothing else.
     assert taken[MISLEADING] == 1
     assert everything[MISLEADING] == pytest.approx(2 * 5 / (30 + 5), abs=1e-5)

@@ -165,3 +165,11 @@ def test_the_plant_has_every_kind() -> None:
     assert task.answers.labels.mean() == 0.25
     kinds = Counter(kind for kinds in task.answers.kinds for kind in kinds)
     assert sorted(kinds) == ["decoupled", "level shift", "quiet", "spike", "stuck", "waveform"]
+
+
+@pytest.mark.parametrize("name", ["smd", "SMD", "icbeb"])
+def test_a_name_that_is_no_data_set_gets_the_list_of_those_there_are(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        find(name)
+    listed = "`smd-causal`, `smd-audit`, `smd-audit-all`, `smd-unseen`, `sleep`, `ludb`, `cinc`, `plant`"
+    assert str(caught.value) == f"There is no data set {name!r}; there are {listed}."

@@ -77,6 +77,16 @@ def test_what_cannot_be_read_or_written_is_named(store: Store) -> None:
         load(store.out)
 
 
+@pytest.mark.parametrize("content", ["null", "[]", "{}", '{"hash": "x", "auroc": 0.5}'])
+def test_what_is_no_record_is_damaged_and_made_anew(store: Store, content: str) -> None:
+    cell = Cell("tiny", "random", 0)
+    list(run_and_keep([cell], HERE, store))
+    store.file(cell).write_text(content)
+    with pytest.raises(DataError, match=r"seed-0\.json is damaged; delete it"):
+        load(store.out)
+    assert store.current(cell, HERE) is None
+
+
 def test_measures_of_rows_that_are_missing_are_made(store: Store) -> None:
     cell = Cell("tiny", "random", 0)
     [(_, record)] = run_and_keep([cell], HERE, store)

@@ -53,14 +53,14 @@ def test_a_failure_is_told_and_counts_as_nothing() -> None:
     text = markdown([record("ridge", "plant", 0, 0.7), failed("ridge", "plant", 1), failed("random", "plant", 0)])
     assert lines(text, "AUROC")["ridge"] == "| ridge | **0.700 (0.600 to 0.800) (1 of 2 failed)** |"
     assert lines(text, "AUROC")["random"] == "| random | - (1 of 1 failed) |"
-    assert lines(text, "F1 at its own threshold")["random"] == "| random | - (1 of 1 failed) |"
+    assert lines(text, "F1 at its own threshold (by chance)")["random"] == "| random | - (1 of 1 failed) |"
 
 
 def test_f1_stands_out_where_it_beats_flagging_everything() -> None:
     text = markdown([record("ridge", "plant", 0, 0.7, f1=0.41), record("random", "plant", 0, 0.5)])
-    found = lines(text, "F1 at its own threshold")
-    assert found["ridge"] == "| ridge | **0.410** |"
-    assert found["random"] == "| random | 0.400 |"
+    found = lines(text, "F1 at its own threshold (by chance)")
+    assert found["ridge"] == "| ridge | **0.410** (0.333) |"
+    assert found["random"] == "| random | 0.400 (0.333) |"
     assert found["flag everything"] == "| flag everything | 0.400 |"
 
 

@@ -44,3 +44,16 @@ def test_observations_of_series_are_taken_whole() -> None:
     assert first.clock.every == MINUTE
     assert first.observation == 4
     assert sum(len(one) for one in evenly(series, 4, 99)) == 16
+
+
+def test_padded_observations_are_taken_where_so_much_of_them_is_enough() -> None:
+    """Rows 3, 7 and 11 of an entity were not measured; the last observation lacks two rows, as the series is over."""
+    values = np.arange(14.0)[:, None]
+    values[3::4] = np.nan
+    series = (Series(values, ("a",)),)
+    assert evenly(series, 4, 99) == ()
+    [found] = evenly(series, 4, 99, 0.5)
+    np.testing.assert_array_equal(found.values, values[:12])
+    [one] = evenly(series, 4, 1, 0.75)
+    np.testing.assert_array_equal(one.values, values[:4])
+    assert evenly(series, 4, 99, 0.8) == ()

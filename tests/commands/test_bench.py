@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -83,16 +84,16 @@ def test_a_dry_run_says_what_would_be_run_and_writes_nothing(plan: Path, done: P
         known = run(plan, "--dry-run", "--again")
         unknown = tsadc("bench", "run", plan, "--out", plan.parent / "other", "--dry-run")
     assert known.out.splitlines()[1] == "mine first seed 0: under a second"
-    assert known.out.splitlines()[-1] == "In all under a second with 1 process."
+    assert known.out.splitlines()[-1] == "In all 4 trainings, under a second with 1 process."
     assert "mine random seed 1: of unknown length" in unknown.out
-    assert unknown.out.splitlines()[-1] == "In all of unknown length with 1 process."
+    assert unknown.out.splitlines()[-1] == "In all 4 trainings, of unknown length with 1 process."
     assert run(plan, "--dry-run").out.splitlines()[-1] == "Nothing is left to run."
     lasting(done, "robust-z", 3600)
     for file in done.glob("mine/random/*.json"):
         file.unlink()
     some = run(plan, "--dry-run", "--again", "--jobs", "2").out.splitlines()
     assert some[1] == "mine first seed 0: about 1:00:00"
-    assert some[-1] == "In all about 1:00:00 with 2 processes, and 2 cells of unknown length."
+    assert some[-1] == "In all 4 trainings, about 1:00:00 with 2 processes, and 2 cells of unknown length."
 
 
 def test_failures_are_counted_kept_and_retried(plan: Path) -> None:
@@ -103,7 +104,8 @@ def test_failures_are_counted_kept_and_retried(plan: Path) -> None:
     assert answer.code == 1
     assert "mine first seed 0: failed, DataError: " in answer.out
     assert answer.err == "tsadc: 2 cells failed; the records say why, and --retry runs them again.\n"
-    assert run(plan, "--seeds", "0").code == 0
+    again = run(plan, "--seeds", "0")
+    assert (again.code, again.err) == (1, answer.err)
     assert run(plan, "--seeds", "0", "--retry").code == 1
     assert all("auroc" not in one for one in load(plan.parent / "out"))
 
@@ -266,6 +268,7 @@ def test_records_are_chosen_among(done: Path, tmp_path: Path) -> None:
     assert rows() == ["first 0 1", "random 0 1"]
     assert rows("--only", "detector=first,seed=1") == ["first 1"]
     assert rows("--only", "detector=random", "--only", "detector=first") == ["first 0 1", "random 0 1"]
+    assert rows("--only", "label=first,seed=1.0") == ["first 1"]
     page = tmp_path / "page.html"
     told = tsadc("bench", "report", done, "--out", page, "--only", "detector=robust-z").out
     assert told == f"The report of 2 records is {page}.\n"
@@ -273,6 +276,39 @@ def test_records_are_chosen_among(done: Path, tmp_path: Path) -> None:
         answer = tsadc("bench", "table", done, "--only", "detector=robustz")
         assert answer.refusal == "The records have no detector 'robustz'; did you mean `robust-z`?"
         assert tsadc("bench", "table", done, "--only", "mine").refusal.startswith("--only takes key=value")
+
+
+def test_a_changed_plan_mixes_nothing(plan: Path, done: Path) -> None:
+    """Another setting under the same label is another row; another label is taken over without a run."""
+    plan.write_text(PLAN.replace('label = "first"', 'label = "first"\nset.validation = 0.3'))
+    assert run(plan).code == 0
+    shown = tsadc("bench", "table", done, "--format", "csv").out.splitlines()
+    assert [line.split(",")[1] for line in shown[1:]] == ["random", "robust-z", "robust-z validation=0.3"]
+    plan.write_text(PLAN.replace("first", "one, other"))
+    assert run(plan).out == "4 cells, 4 of them done before\n"
+    chosen = tsadc("bench", "table", done, "--format", "csv", "--only", "detector=one, other,seed=0").out
+    assert [line.split(",0,0,")[0] for line in chosen.splitlines()[1:]] == ['mine,"one, other"']
+
+
+def test_point_adjustment_is_warned_of_wherever_it_is_shown(plan: Path) -> None:
+    asked = 'metrics = ["point_adjusted_f1", "delay"]\n'
+    plan.write_text(asked + PLAN)
+    assert "Say `misleading = true`" in run(plan).refusal
+    plan.write_text(f"misleading = true\n{asked}{PLAN}")
+    words = "Point adjustment takes one flagged row for a whole event"
+    assert words in run(plan).out
+    shown = [tsadc("bench", "table", plan.parent / "out", "--format", form) for form in ("markdown", "csv", "latex")]
+    assert [words in shown[0].out, words in shown[1].err, words in shown[2].err] == [True] * 3
+    assert r"\textbf" not in shown[2].out
+    assert "| flag everything | 0.000 |" in shown[0].out  # the delay of flagging everything
+
+
+def test_what_is_absent_can_be_chosen_and_is_told(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('seeds = [0]\n[[data]]\nname = "ludb"\n[[detectors]]\nname = "random"\n')
+    answer = run(plan, "--only", "data=ludb", "--raw", tmp_path)
+    assert answer.code == 2
+    assert "holds none of the plan's data sets" in answer.err
 
 
 def test_another_plan_chooses_cells_metrics_and_marks(plan: Path, done: Path, tmp_path: Path) -> None:
@@ -287,19 +323,19 @@ def test_another_plan_chooses_cells_metrics_and_marks(plan: Path, done: Path, tm
     other.write_text(other.read_text().replace('ours = "first"', 'ours = "robust-z"'))
     shown = tsadc("bench", "table", done, "--plan", other, "--into", document)
     assert shown.code == 0, shown.err
-    assert shown.out.startswith("2 of 4 cells not run.\n\n")
+    assert shown.out.startswith("A note.\n\n2 of 4 cells not run: mine 2.\n\n")
     assert "\n\n| recall" in shown.out
     assert "| Best | robust-z | 0.500 | 1.000 | 0.250 |" in shown.out
     assert "random |" not in shown.out
     assert "<!-- other: begin -->" in document.read_text()
     nothing = tsadc("bench", "table", tmp_path / "nowhere", "--plan", other).out
-    assert nothing.startswith("Not run.\n\nPublished (Somebody) beside ours")
+    assert nothing.startswith("A note.\n\nNot run.\n\nPublished (Somebody) beside ours")
     assert (
         "no records of seeds"
         in tsadc("bench", "table", tmp_path / "nowhere", "--plan", other, "--format", "csv").refusal
     )
     refused = tsadc("bench", "report", tmp_path / "nowhere", "--plan", other, "--out", tmp_path / "x.html").refusal
-    assert "holds no records" in refused
+    assert f"holds no records of the cells of {other}; run" in refused
 
 
 def test_the_report_is_one_page(done: Path, tmp_path: Path) -> None:
@@ -320,17 +356,21 @@ def test_the_report_of_records_in_which_nothing_varies_is_no_figure(done: Path, 
     assert not (tmp_path / "curves.svg").exists()
 
 
-def test_records_hold_what_is_needed_to_repeat(done: Path) -> None:
-    record = json.loads((done / "mine" / "robust-z" / "seed-1.json").read_text())
-    for name in ("settings", "overrides", "seed", "source", "versions", "commit", "machine", "made", "hash", "tsadc"):
-        assert name in record
-    for name in (
-        "fit_seconds",
-        "fit_cpu_seconds",
-        "score_seconds",
-        "score_cpu_seconds",
-        "peak_bytes",
-        "parameters",
-        "flops",
-    ):
-        assert name in record
+def test_records_hold_what_is_needed_to_repeat(plan: Path) -> None:
+    plan.write_text(PLAN.replace('"random"', '"usad"\n[budget]\nepochs = 1'))
+    answer = run(plan, "--seeds", "1")
+    assert answer.code == 0, answer.err
+    by_name = {record["detector"]: record for record in load(plan.parent / "out")}
+    plain, network = by_name["robust-z"], by_name["usad"]
+    source = json.loads((plan.parent / "manifest.json").read_text())["hash"]
+    for record in (plain, network):
+        assert (record["source"], record["seed"]) == (source, 1)
+        assert record["settings"]["length"] == 20
+        assert record["tsadc"] == record["versions"]["tsadc"] == version("tsadc")
+        assert min(record["fit_seconds"], record["score_seconds"], record["score_cpu_seconds"]) >= 0
+        assert {"commit", "machine", "made", "hash", "overrides", "fit_cpu_seconds", "peak_bytes"} <= set(record)
+    assert [plain[name] for name in ("parameters", "flops", "epoch_seconds")] == [None] * 3
+    assert network["parameters"] > 0
+    assert network["flops"] > 0
+    assert network["epoch_seconds"] >= 0
+    assert network["settings"]["training"]["epochs"] == 1

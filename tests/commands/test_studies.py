@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from pages import Page
 from tsadc.bench import approximation, impurity
 from tsadc.commands.studies import Pictured, approximation_to, impurity_to, study_table
-from tsadc.errors import ConfigError, DataError
+from tsadc.errors import ConfigError, DataError, TsadcNotice
 
 QUICK = ("training.epochs=1", "training.batch=64")
 
@@ -17,7 +18,8 @@ def test_impurity_keeps_its_record_and_says_it_as_a_table(tmp_path: Path, monkey
     monkeypatch.setattr(impurity, "SHARES", (0.1,))
     page = tmp_path / "page.md"
     page.touch()
-    said = impurity_to(tmp_path / "impurity.json", tmp_path, seed=3, draws=2, into=page)
+    with pytest.warns(TsadcNotice, match=r"Sleep is left out, as .* has no sleep_edf_night\.npz; set TSADC_DATA"):
+        said = impurity_to(tmp_path / "impurity.json", tmp_path, seed=3, draws=2, into=page)
     record = json.loads((tmp_path / "impurity.json").read_text())
     assert (record["seed"], record["draws"]) == (3, 2)
     assert said == impurity.markdown(record)
@@ -34,6 +36,13 @@ def test_impurity_refuses_numbers_out_of_range(draws: int, seed: int, said: str,
     assert list(tmp_path.iterdir()) == []
 
 
+def test_impurity_refuses_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        impurity_to(tmp_path / "impurity.json", tmp_path / "none", seed=0, draws=2)
+    assert str(caught.value).startswith(f"There is no folder {tmp_path / 'none'}, but the folder with the data sets")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_approximation_writes_a_page_and_a_record(tmp_path: Path) -> None:
     asked = Pictured("plant", tmp_path / "page.html", tmp_path, tmp_path / "r.json", "tiny", QUICK, 1)
     said = approximation_to(asked)
@@ -45,6 +54,14 @@ def test_approximation_writes_a_page_and_a_record(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("<!-- r: begin --><!-- r: end -->")
     assert study_table(tmp_path / "r.json", page) in page.read_text()
+    shown = Page((tmp_path / "page.html").read_text()).text
+    for words in (
+        "plant, seed 1",
+        "tsadc, preset tiny, 1 epoch, set training.epochs=1, training.batch=64",
+        f"tsadc {record['versions']['tsadc']} at commit {record['commit']}",
+        record["made"],
+    ):
+        assert words in shown
     assert "<svg" in (tmp_path / "page.html").read_text()
 
 

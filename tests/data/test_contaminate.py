@@ -119,7 +119,8 @@ def test_a_plain_draw_shows_every_kind(patients):
     [
         ({"kappa": 6}, "has 5 kinds of anomaly in both .* but 6 are wanted"),
         ({"train_size": 5000}, "too few for 5000 with a share of 0.2"),
-        ({"train_size": 10}, "is 2, too few to show 5 kinds"),
+        # round(0.2 * 23) = round(4.6) = 5, round(0.2 * 22) = round(4.4) = 4
+        ({"train_size": 10}, "is 2, too few to show 5 kinds of anomaly, which takes 23 observations in that part; get"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(patients, plan, message):

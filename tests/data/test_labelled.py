@@ -6,7 +6,7 @@ import pytest
 
 from tsadc.data import load, prepare_own
 from tsadc.data.prepared import Label
-from tsadc.errors import ConfigError, DataError, OutputError
+from tsadc.errors import ConfigError, DataError, OutputError, TsadcNotice
 from tsadc.io.reading import Reading
 from tsadc.series import Truth
 
@@ -26,7 +26,9 @@ def kinds(rows: int, *spans: tuple[int, int, str]) -> list[str]:
 
 def test_rows_become_observations_and_labels_their_truth(tmp_path: Path) -> None:
     labels = kinds(43, (8, 12, "leak"), (30, 31, "spike"), (35, 36, "Normal"))
-    made = prepare_own({"a": table(43, fault=labels)}, "fault", tmp_path / "out", length=10, name="mine")
+    with pytest.warns(TsadcNotice, match="^3 of 43 rows come after the last whole observation of 10 rows"):
+        made = prepare_own({"a": table(43, fault=labels)}, "fault", tmp_path / "out", length=10, name="mine")
+    assert made.about["left_out"] == {"rows after the last whole observation": 3}
     assert (made.name, made.variables, made.length, made.entities) == ("mine", ("u", "v"), 10, ("a",))
     assert made.values("a").shape == (4, 10, 2)
     assert made.values("a")[2, 3].tolist() == [23.5, -(23.0**2)]
@@ -41,6 +43,44 @@ def test_rows_become_observations_and_labels_their_truth(tmp_path: Path) -> None
 def test_numbers_say_whether_a_row_is_anomalous(values: list[float], tmp_path: Path) -> None:
     made = prepare_own({"a": table(fault=np.repeat(values, 10))}, "fault", tmp_path / "out", length=10)
     assert [label.kinds for label in made.labels["a"]] == [(), ("anomaly",), (), ("anomaly",)]
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        (["no", "Yes", "NO", "yes"], ["", "anomaly", "", "anomaly"]),
+        (["OK", "stuck", " ok ", "drift"], ["", "stuck", "", "drift"]),
+        (["0", "1", "0", "1"], ["", "anomaly", "", "anomaly"]),
+        (["False", "True", "None", ""], ["", "anomaly", "", ""]),
+        ([False, True, None, "normal"], ["", "anomaly", "", ""]),
+        (["Running", "stuck", "idle", "running"], ["", "stuck", "", ""]),
+    ],
+)
+def test_words_for_normal_rows_are_no_kinds(values: list[object], found: list[str], tmp_path: Path) -> None:
+    labels = np.repeat(np.array(values, dtype=object), 10)
+    made = prepare_own({"a": table(fault=labels)}, "fault", tmp_path / "out", length=10, normal=("running", "Idle"))
+    assert ["".join(label.kinds) for label in made.labels["a"]] == found
+
+
+def test_one_word_for_normal_rows_may_stand_alone(tmp_path: Path) -> None:
+    data = {"a": table(fault=kinds(40, (0, 40, "fine"), (30, 40, "leak")))}
+    made = prepare_own(data, "fault", tmp_path / "out", length=10, normal="fine")
+    assert [label.kinds for label in made.labels["a"]] == [(), (), (), ("leak",)]
+
+
+def test_what_is_to_blame_for_a_kind_is_in_its_truth(tmp_path: Path) -> None:
+    data = {"a": table(fault=kinds(40, (5, 15, "leak"), (30, 31, "spike")))}
+    made = prepare_own(data, "fault", tmp_path / "out", length=10, blame={"leak": ["v"]})
+    assert made.truth["a"] == (Truth("a", 5, 15, "leak", ("v",)), Truth("a", 30, 31, "spike", ()))
+    for blame, said in (
+        ({"leek": ["v"]}, "`blame` names the kind 'leek', which no row has; did you mean `leak`?"),
+        ({"leak": ["w"]}, "`blame` names the variable 'w', which is none; there are `u`, `v`."),
+    ):
+        with pytest.raises(DataError) as caught:
+            prepare_own(data, "fault", tmp_path / "wrong", length=10, blame=blame)
+        assert str(caught.value) == said
+    with pytest.raises(ConfigError, match="`blame` must be a dict of kinds with lists of variables, but got"):
+        prepare_own(data, "fault", tmp_path / "wrong", length=10, blame={"leak": "v"})
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -83,7 +123,7 @@ def test_arrays_have_labels_of_rows_or_of_observations(tmp_path: Path) -> None:
 
 
 def test_part_of_a_larger_frame_keeps_no_row_numbers(tmp_path: Path) -> None:
-    whole = pd.concat([table(20, unit=unit, fault=1) for unit in ("x", "y")], ignore_index=True)
+    whole = pd.concat([table(20, unit=unit, fault=unit == "y") for unit in ("x", "y")], ignore_index=True)
     parts = {unit: rows.drop(columns=["unit", "time"]) for unit, rows in whole.groupby("unit")}
     made = prepare_own(parts, "fault", tmp_path / "out", length=10)
     assert made.values("y").shape == (2, 10, 2)
@@ -103,6 +143,13 @@ def test_what_has_no_value_at_all_is_left_out(tmp_path: Path) -> None:
     [
         ({"a": table(fault=1)}, "falt", 10, "The data of 'a' has no column 'falt'; did you mean `fault`?"),
         ({"a": table(fault=0)}, "fault", 10, "No row is labelled anomalous"),
+        ({"a": table(fault=1)}, "fault", 10, "Every row is labelled anomalous, as 'anomaly', but some must be normal"),
+        (
+            {"a": table(fault="fine"), "b": table(fault="leak")},
+            "fault",
+            10,
+            "as 'fine', 'leak', but some must be normal; name the word for normal rows by `normal`",
+        ),
         ({"a": table(), "b": table()}, {"a": [1] * 40}, 10, "but there is also an entity 'b'; label it"),
         ({"a": table()}, {"a": [1] * 39}, 10, "has 40 rows or observations, but 39 labels; give one for each"),
         ({"a": np.ones((4, 10, 2))}, {"a": [1] * 3}, 10, "has 4 rows or observations, but 3 labels"),
@@ -112,7 +159,7 @@ def test_what_has_no_value_at_all_is_left_out(tmp_path: Path) -> None:
             10,
             r"(observation, 10, variable), but is a ndarray of shape (4, 9, 2)",
         ),
-        ({"a": table(fault=1)}, "fault", 41, "No entity has 41 rows with values"),
+        ({"a": table(fault=[0, 1] * 20)}, "fault", 41, "No entity has 41 rows with values"),
         ("nothing.csv", "fault", 10, "There is no file nothing.csv"),
     ],
 )
@@ -126,7 +173,25 @@ def test_what_cannot_be_used_is_refused_and_nothing_is_written(
 
 
 def test_settings_and_places_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="`length` must be at least 8 rows, but got 7"):
-        prepare_own({"a": table(fault=1)}, "fault", tmp_path / "out", length=7)
+    data = {"a": table(fault=kinds(40, (3, 4, "leak")))}
+    for length in (7, "60", 60.0, True):
+        with pytest.raises(ConfigError) as caught:
+            prepare_own(data, "fault", tmp_path / "out", length=length)  # type: ignore[arg-type]
+        assert str(caught.value) == f"`length` must be a whole number of at least 8 rows, but got {length!r}."
     with pytest.raises(OutputError, match="exists already"):
-        prepare_own({"a": table(fault=1)}, "fault", tmp_path, length=10)
+        prepare_own(data, "fault", tmp_path, length=10)
+
+
+@pytest.mark.parametrize(
+    ("labels", "reading", "said"),
+    [
+        (["fault"], Reading(), "the name of one column, or a dict of entities with their labels, but got ['fault']."),
+        ("unit", Reading(entity="unit"), "another column than that of the entity, but got 'unit'."),
+        ("time", Reading(time="time"), "another column than that of the time, but got 'time'."),
+        ("v", Reading(columns=("u", "v")), "a column that is none of the variables in `columns`, but got 'v'."),
+    ],
+)
+def test_labels_that_cannot_be_are_told_first(labels: object, reading: Reading, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        prepare_own("nothing.csv", labels, tmp_path / "out", length=10, reading=reading)  # type: ignore[arg-type]
+    assert str(caught.value) == f"`labels` must be {said}"

@@ -1,6 +1,9 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
+from tsadc.evaluate import bootstrap
 from tsadc.evaluate.bootstrap import Intervals, draw_weights, intervals, weighted_ranking
 from tsadc.evaluate.ranking import auroc, average_precision
 
@@ -68,3 +71,28 @@ def test_one_group_is_none_at_all() -> None:
 
 def test_no_interval_where_most_draws_hold_one_sort() -> None:
     assert intervals(np.ones(4, dtype=bool), np.arange(4.0)) == Intervals(None, None)
+
+
+@pytest.mark.parametrize("groups", [(), [f"entity-{i % 9}" for i in range(60)]])
+def test_how_many_draws_are_held_changes_no_number(groups: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    labels, scores = example()
+    names = np.unique(groups) if len(groups) else np.arange(60)
+    members = np.searchsorted(names, groups) if len(groups) else names
+    drawn = np.random.default_rng(2).multinomial(len(names), np.full(len(names), 1 / len(names)), size=150)
+    at_once = weighted_ranking(labels, scores, drawn[:, members])
+    monkeypatch.setattr(bootstrap, "CELLS", 7 * 60)
+    found = intervals(labels, scores, groups, draws=150, seed=2)
+    assert found.auroc == pytest.approx(tuple(np.quantile(at_once[0], [0.05, 0.95])), abs=1e-14)
+    assert found.average_precision == pytest.approx(tuple(np.quantile(at_once[1], [0.05, 0.95])), abs=1e-14)
+    np.testing.assert_array_equal(draw_weights(60, groups, 150, np.random.default_rng(2)), drawn[:, members])
+
+
+def test_memory_does_not_grow_with_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred draws of 4000 observations are 3.2 MB of weights; ten at a time are a tenth of it."""
+    labels, scores = example(4000)
+    monkeypatch.setattr(bootstrap, "CELLS", 10 * 4000)
+    tracemalloc.start()
+    intervals(labels, scores, draws=100)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * 4000 * 8

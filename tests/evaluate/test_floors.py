@@ -68,19 +68,22 @@ def test_the_page_tells_what_knowing_nothing_gets() -> None:
     flagged = np.arange(20000) % 10 == 0
     by_scores = {
         "auroc": auroc,
-        "average_precision": average_precision,
+        "ap": average_precision,
         "oracle_f1": oracle_f1,
         "vus_pr": lambda labels, scores: volume(labels, scores, 100).pr,
         "vus_roc": lambda labels, scores: volume(labels, scores, 100).roc,
     }
     by_flags = {
         "f1": lambda labels, flags: cut(labels, flags).f1,
+        "precision": lambda labels, flags: cut(labels, flags).precision,
+        "recall": lambda labels, flags: cut(labels, flags).recall,
         "paper_f1": lambda labels, flags: paper(labels, flags).paper_f1,
         "paper_recall": lambda labels, flags: paper(labels, flags).paper_recall,
         "paper_apr": lambda labels, flags: paper(labels, flags).paper_apr,
-        "detected": lambda labels, flags: delay(labels, flags).detected,
+        "events_detected": lambda labels, flags: delay(labels, flags).detected,
         "delay": lambda labels, flags: delay(labels, flags).median,
-        "adjusted_f1": lambda labels, flags: point_adjusted(labels, flags, misleading=True).cut.f1,
+        "false_rows": lambda labels, flags: delay(labels, flags).alarms,
+        "point_adjusted_f1": lambda labels, flags: point_adjusted(labels, flags, misleading=True).cut.f1,
     }
     for name in ("precision", "recall", "f1"):
         by_flags[f"range_{name}"] = lambda labels, flags, name=name: getattr(range_cut(labels, flags), name)

@@ -20,6 +20,15 @@ def test_the_best_of_each_data_set_is_bold() -> None:
     assert "<strong>" not in matrix(summarise(records()), "delay")
 
 
+def test_what_chance_gets_stands_in_the_cell_and_flagging_all_where_it_is_something_else() -> None:
+    """With p = 0.25 and q = 0.5 as the records have them, F1 by chance is 2 * 0.125 / 0.75."""
+    some = summarise(records())
+    assert set(re.findall(r'class="chance"[^>]*>([^<]*)<', matrix(some, "auroc"))) == {"(0.500)"}
+    assert set(re.findall(r'class="chance"[^>]*>([^<]*)<', matrix(some, "f1"))) == {"(0.333)"}
+    assert "Flagging everything" not in matrix(some, "auroc") + matrix(some, "ap")
+    assert "Flagging everything gets: ludb 0.400, plant eta=0 0.400, plant eta=0.2 0.400." in matrix(some, "f1")
+
+
 def test_what_others_published_stands_beside_ours() -> None:
     rows = (Row(HOSTILE, ("ridge",), {"A": (0.5,)}), Row("theirs", (), {}))
     some = Published("A table", "Other data.", {"A": ("plant eta=0.2",)}, {"F1": "auroc"}, rows)
@@ -29,6 +38,7 @@ def test_what_others_published_stands_beside_ours() -> None:
     assert re.split(r"\|+", head)[1:-1] == ["row", "ours", "A", "ours: plant eta=0.2"]
     assert re.split(r"\|+", first)[-4:-1] == ["ridge", "0.500", f"{mean:.3f}"]
     assert HOSTILE not in text
+    assert re.findall(r'data-value="([^"]*)"', text) == ["0.5", f"{float(f'{mean:.3f}'):g}", "NaN", "NaN"]
     assert "Other data." in text
     assert lines(beside(Published("A figure", "No numbers.", {}, {}, ()), [])) == []
 
@@ -52,8 +62,8 @@ def test_failures_say_why_and_names_are_harmless() -> None:
 
 
 def test_provenance_names_what_made_the_numbers() -> None:
-    text = provenance(records(), "a note")
-    for words in ("tsadc 1.2.3 at commit abc", "python 3.11", "a processor, 2 cores, 2 GiB", "of seeds 0, 1", "a note"):
+    text = provenance(records(), "a plan")
+    for words in ("tsadc 1.2.3 at commit abc", "python 3.11", "a processor, 2 cores, 2 GiB", "of seeds 0, 1", "a plan"):
         assert words in text
     assert "2026-01-01T00:00:00+00:00 to 2026-01-02T00:00:00+00:00" in text
     old = [{name: value for name, value in one.items() if name not in ("machine", "made")} for one in records()]

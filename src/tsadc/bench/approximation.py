@@ -20,7 +20,7 @@ from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.evaluate.ranking import auroc
 from tsadc.io.frames import as_series
 from tsadc.series import Booleans, Floats, Observations
-from tsadc.windows import cut
+from tsadc.windows import cut, runs
 
 LEVEL, DRAWS = 0.9, 1000
 GROUPS = ("normal", "abnormal", "abnormal within the window")
@@ -32,7 +32,8 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One observation, all (variable, time) in its own units. `error` is that of the decontaminated window."""
+    """One observation, all (variable, time) in its own units. `error` is that of the decontaminated window; `anomalous`
+    are the runs [start, stop) of its steps that are labelled so."""
 
     group: str
     entity: str
@@ -42,6 +43,7 @@ class Example:
     decontaminated: Floats
     reconstruction: Floats
     error: float
+    anomalous: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +104,7 @@ def examined(detector: TSADC, task: Task) -> Approximations:
                 one.decontaminated,
                 one.reconstruction,
                 float(errors["decontaminated"][i]),
+                tuple(runs(_labelled(task.answers, observations, i, 0, length))),
             )
         )
     told = {name: _told(errors[name], groups) for name in MODULES}
@@ -124,14 +127,23 @@ def _groups(answers: Answers, observations: Observations, start: int, stop: int)
     labels = answers.labels
     within = np.zeros_like(labels)
     if answers.rows is not None:
-        begins = np.cumsum([0, *(len(one) for one in observations.series)])
-        for i, place in enumerate(observations.places):
-            first = place.start + begins[place.series]
-            end = begins[place.series + 1]
-            low = max(first + start, begins[place.series])
-            within[i] = bool(answers.rows[low : min(first + stop, end)].any())
+        for i in range(len(observations)):
+            within[i] = _labelled(answers, observations, i, start, stop).any()
     known = dict(zip(GROUPS, (~labels, labels, within), strict=True))
     return known if within.any() else {name: known[name] for name in GROUPS[:2]}
+
+
+def _labelled(answers: Answers, observations: Observations, i: int, start: int, stop: int) -> Booleans:
+    """Which of the steps [start, stop) of an observation are anomalous; none where rows have no labels, or are none, as
+    an observation may reach over the ends of its series."""
+    out: Booleans = np.zeros(stop - start, dtype=bool)
+    if answers.rows is not None:
+        place = observations.places[i]
+        before = sum(map(len, observations.series[: place.series]))
+        steps = place.start + np.arange(start, stop)
+        inside = (steps >= 0) & (steps < len(observations.series[place.series]))
+        out[inside] = answers.rows[before + steps[inside]]
+    return out
 
 
 def _median_member(errors: Floats, members: Booleans) -> int:
@@ -173,11 +185,12 @@ def markdown(kept: Mapping[str, Any]) -> str:
         lines.append(f"| {group} | {row['observations']} | {_cell(row[MODULES[0]])} | {_cell(row[MODULES[1]])} |")
     told = [f"{name} {value:.3f}" for name, value in kept["auroc"].items() if value is not None]
     start, stop = kept["window"]
+    last = list(kept["groups"])[-1]
     return (
         f"RMSE in z units under the mask, steps {start} to {stop}, with bootstrap intervals of "
         f"{100 * kept['level']:.0f} %.\n\n"
         + "\n".join(lines)
-        + (f"\n\nAUROC of that error alone, last group against normal: {', '.join(told)}." if told else "")
+        + (f"\n\nAUROC of that error alone, {last} against normal: {', '.join(told)}." if told else "")
     )
 
 

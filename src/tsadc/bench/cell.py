@@ -18,7 +18,7 @@ from tsadc.bench.task import Task
 from tsadc.config import to_mapping, update
 from tsadc.data.packs import open_pack
 from tsadc.detectors import find
-from tsadc.detectors.residual import LATER, ResidualDetector
+from tsadc.detectors.residual import ResidualConfig, ResidualDetector
 from tsadc.detectors.settings import Common
 from tsadc.errors import ConfigError, DataError
 
@@ -92,13 +92,10 @@ class Cell:
 
 def essential(name: str, config: Common) -> dict[str, Any]:
     """The settings that the training of a network depends on, of a detector without one all of them."""
-    detector, plain = find(name), to_mapping(config)
-    if not issubclass(detector, ResidualDetector):
-        return plain
-    later = {*LATER, *detector.after_training} - {"training", "seed"}
-    # The views choose what a network learns from, where it does not learn from all.
-    later |= {"views"} if plain["selected"] == 1 else set()
-    return {setting: value for setting, value in plain.items() if setting not in later}
+    detector = find(name)
+    if issubclass(detector, ResidualDetector) and isinstance(config, ResidualConfig):
+        return detector.essential(config)
+    return to_mapping(config)
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -4,13 +4,14 @@ as the two heads; its training is kept in a file after every epoch, so that a ru
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tsadc.bench import cleaned
+from tsadc.bench import cleaned, lock
 from tsadc.bench.cell import Cell, digest
 from tsadc.bench.cleaned import Cleaned
 from tsadc.bench.task import Data, Task, evenly
@@ -35,13 +36,16 @@ class Fitted:
     cleaning: dict[str, Any] | None = None
 
 
-def fit(cell: Cell, task: Task, file: Path | None = None) -> Fitted:
-    """`file` is where the training of a network is kept, and continued if it is there."""
+def fit(cell: Cell, task: Task, file: Path | None = None, origin: Sequence[Any] = ()) -> Fitted:
+    """`file` is where the training of a network is kept, and continued if it is there. `origin` tells data apart that
+    bear one name."""
     config = cell.config()
-    train = task.train if cell.observations is None else evenly(task.train, config.length, cell.observations)
+    train = task.train
+    if cell.observations is not None:
+        train = evenly(train, config.length, cell.observations, config.coverage)
     cleaning = None
     if cell.split.get("cleaned"):
-        made = _cleaned(cell, train, None if file is None else file.parent)
+        made = _cleaned(cell, train, origin, None if file is None else file.parent)
         train, cleaning = made.data, {"share": made.share, "cells": made.count}
     before = 0.0
     keeping = {}
@@ -54,15 +58,19 @@ def fit(cell: Cell, task: Task, file: Path | None = None) -> Fitted:
     return Fitted(detector, time.perf_counter() - started + before, time.process_time() - cpu, before, cleaning)
 
 
-def _cleaned(cell: Cell, train: Data, folder: Path | None) -> Cleaned:
+def _cleaned(cell: Cell, train: Data, origin: Sequence[Any], folder: Path | None) -> Cleaned:
     """What the default TSAD-C makes of the training part, trained for as many epochs as the cell's own network; kept in
-    the folder, where other detectors find it."""
+    the folder, where other detectors find it. Of several processes that need it one makes it, and the others wait."""
     own = cell.config()
     epochs = {"training": {"epochs": own.training.epochs}} if cell.network else {}  # type: ignore[attr-defined]
-    config = update(Config(), {"length": own.length, **epochs})
-    source = [cell.data, dict(cell.split), cell.seed, cell.observations, to_mapping(config)]
-    file = None if folder is None else folder / f"cleaned-{digest(source)}.npz"
-    return cleaned.kept(file, train) or cleaned.keep(file, cleaned.cleaned(train, config, cell.seed))
+    config = update(Config(), {"length": own.length, "coverage": own.coverage, **epochs})
+    if folder is None:
+        return cleaned.cleaned(train, config, cell.seed)
+    source = [cell.data, dict(cell.split), cell.seed, cell.observations, to_mapping(config), *origin]
+    file = folder / f"cleaned-{digest(source)}.npz"
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock.in_turn(file.with_suffix(".lock")):
+        return cleaned.kept(file, train) or cleaned.keep(file, cleaned.cleaned(train, config, cell.seed))
 
 
 def _before(file: Path) -> float:
@@ -87,9 +95,15 @@ def network_size(detector: Detector, test: Data) -> dict[str, int | None]:
     network = getattr(detector, "network_", None)
     if network is None:
         return {"parameters": None, "flops": None}
-    with Operations() as counted:
-        detector.decision_function(evenly(test, detector.settings.length, 1))
-    return {
-        "parameters": sum(one.numel() for one in network.parameters()),
-        "flops": round(counted.flops) or None,
-    }
+    return {"parameters": sum(one.numel() for one in network.parameters()), "flops": _flops(detector, test)}
+
+
+def _flops(detector: Detector, test: Data) -> int | None:
+    settings = detector.settings
+    try:
+        one = evenly(test, settings.length, 1, settings.coverage)
+        with Operations() as counted:
+            detector.decision_function(one)
+    except Exception:
+        return None  # all else about the cell is known by now, and no count is worth losing it
+    return round(counted.flops) or None

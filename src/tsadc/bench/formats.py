@@ -6,36 +6,36 @@ import csv
 import io
 from collections.abc import Sequence
 
-from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, told
+from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, high_end, low_end, told
 from tsadc.bench.summary import Summary, columns, rows
 
-TAKEN = (*COSTS, "fit_cpu_seconds", "score_cpu_seconds")
+PARTS = {"_low": low_end, "_high": high_end, "_random": by_chance, "_all_positive": flagging_all}
 SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 SPECIAL |= {mark: f"\\{mark}" for mark in "&%$#_"}
 
 
 def comma_separated(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
-    """A line for each row and column: mean and standard deviation of each metric, what knowing nothing gets, costs."""
+    """A line for each row and column: mean and standard deviation of each metric, its interval, what knowing
+    nothing gets, and costs."""
     options = sorted({name for one in summaries for name in one.split})
     head = ["data", *options, "detector", "network", "seeds", "failed"]
-    head += [f"{name}{part}" for name in metrics for part in ("", "_sd", "_random", "_all_positive")]
-    costs = [name for name in TAKEN if name not in metrics]
+    head += [f"{name}{part}" for name in metrics for part in ("", "_sd", *PARTS)]
+    costs = [name for name in COSTS if name not in metrics]
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow([*head, *costs])
     for one in summaries:
         seeds = " ".join(str(record["seed"]) for record in one.records)
         known = [one.data, *(one.split.get(name, "") for name in options), one.row, int(one.network), seeds]
-        values = [part for name in metrics for part in _numbers(one, name)]
+        values = [
+            part
+            for name in metrics
+            for part in (one.mean(name), one.deviation(name), *(one.mean(name, read) for read in PARTS.values()))
+        ]
         values += [one.mean(name) for name in costs]
         numbers = ["" if value is None else f"{value:.6g}" for value in values]
         lines.writerow([*known, len(one.records) - len(one.fine), *numbers])
     return out.getvalue()
-
-
-def _numbers(one: Summary, metric: str) -> tuple[float | None, ...]:
-    floors = (one.mean(metric, by_chance), one.mean(metric, flagging_all))
-    return (one.mean(metric), one.deviation(metric), *floors)
 
 
 def latex(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ a little more often.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -30,6 +31,7 @@ from tsadc.data.plant import Plant
 from tsadc.data.sleepedf import PACK as SLEEP
 from tsadc.data.sleepedf import SleepEDF
 from tsadc.detectors.tsadc.decontaminator import masks_drawn
+from tsadc.errors import TsadcNotice
 from tsadc.nn.masks import Strategy, masked_length
 from tsadc.series import Booleans, Labelled
 from tsadc.windows import cut
@@ -121,6 +123,12 @@ def study(raw: Path, *, seed: int = 0, draws: int = 50) -> Record:
     if protocols.present(protocols.find("sleep"), raw):
         parts["sleep, whole observations"] = _sleep(raw, seed)
         source = source_digest(raw, SLEEP)
+    else:
+        warnings.warn(
+            f"Sleep is left out, as {raw} has no {SLEEP}; set TSADC_DATA to the folder that holds it.",
+            TsadcNotice,
+            stacklevel=2,
+        )
     return {
         "experiment": "impurity",
         "seed": seed,

@@ -25,15 +25,18 @@ def run(cells: Sequence[Cell], raw: Path, folder: Path | None = None) -> Iterato
     training survives a kill."""
     rows = list(dict.fromkeys(cell.row for cell in cells))
     known = identity(cells[0], raw)
-    name = digest([cells[0].training, *(known[key] for key in ("source", "draws", "tsadc"))])
+    origin = [known[key] for key in ("source", "draws", "tsadc")]
+    name = digest([cells[0].training, *origin])
     with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as place:
         file = Path(place) / f"{name}.safetensors"
         for row in rows:
-            yield from _row([cell for cell in cells if cell.row == row], raw, file)
+            yield from _row([cell for cell in cells if cell.row == row], raw, file, origin)
         file.unlink(missing_ok=True)
 
 
-def _row(cells: Sequence[Cell], raw: Path, file: Path) -> Iterator[tuple[Cell, Record, Arrays]]:
+def _row(
+    cells: Sequence[Cell], raw: Path, file: Path, origin: Sequence[str | int]
+) -> Iterator[tuple[Cell, Record, Arrays]]:
     """Cells that share all that is fitted."""
     fitted: Fitted | None = None
     failure: Exception | None = None
@@ -48,11 +51,14 @@ def _row(cells: Sequence[Cell], raw: Path, file: Path) -> Iterator[tuple[Cell, R
                     raise failure
                 task = cell.task(raw)
                 if fitted is None:
-                    fitted = fitting.fit(cell, task, file)
+                    try:
+                        fitted = fitting.fit(cell, task, file, origin)
+                    except Exception as error:
+                        failure = error  # of all cells of this training, unlike those of their own data
+                        raise
                 measured, found = _judge(cell, fitted, task)
                 record |= measured
             except Exception as error:
-                failure = error if fitted is None else None
                 record["error"] = _describe(error)
         if notices:
             record["notices"] = sorted({str(notice.message) for notice in notices})

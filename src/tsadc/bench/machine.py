@@ -63,12 +63,20 @@ def _lines(name: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def commit() -> str | None:
-    """The commit of the code, with a plus sign if files were changed since; None outside of a repository."""
-    folder = Path(__file__).parents[1]
+    """The commit of the code, with a plus sign if files were changed since; None where no repository knows it: it may
+    be installed inside of somebody else's."""
+    file = Path(__file__)
+    asked = (
+        ["ls-files", "--error-unmatch", str(file)],
+        ["rev-parse", "--short=12", "HEAD"],
+        ["status", "--porcelain", "--untracked-files=no", "."],
+    )
     try:
-        name, changed = (
-            subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True, timeout=20).stdout
-            for words in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--untracked-files=no", "."])
+        _, name, changed = (
+            subprocess.run(
+                ["git", *words], cwd=file.parents[1], capture_output=True, text=True, check=True, timeout=20
+            ).stdout
+            for words in asked
         )
     except (OSError, subprocess.SubprocessError):
         return None

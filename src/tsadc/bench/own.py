@@ -30,8 +30,16 @@ class Own:
         """Of the manifest, and so of the data; whether they agree is checked when the parts are drawn."""
         try:
             return str(json.loads(self.manifest.read_text(encoding="utf-8"))["hash"])
+        except FileNotFoundError:
+            raise DataError(
+                f"There is no manifest {self.manifest}; it was expected to say what trains and what is scored, and "
+                "`tsadc.data.manifest.save` writes it."
+            ) from None
         except (OSError, ValueError, KeyError, TypeError):
-            raise DataError(f"{self.manifest} is not a manifest of tsadc, or cannot be read.") from None
+            raise DataError(
+                f"{self.manifest} is not a manifest of tsadc, or cannot be read; write it by "
+                "`tsadc.data.manifest.save`."
+            ) from None
 
     @property
     def coverage(self) -> float:

@@ -156,7 +156,11 @@ class Plan:
                 cell = Cell(data.name, entry.name, seed, entry.preset, settings, split, taken, data.own)
                 cell = replace(cell, label="" if cell.row == label else label, by_row=self.by_row)
                 cell.config()
-                found.setdefault((cell.column, cell.row, seed), cell)
+                known = found.setdefault((cell.column, cell.row, seed), cell)
+                if known.label != cell.label:
+                    raise ConfigError(f"{cell.row} occurs twice, with several labels; keep one of them.")
+                if known.own != cell.own:
+                    raise ConfigError(f"Two data sets are called {cell.data!r}; give each a name of its own.")
         called: dict[tuple[str, str, int], Cell] = {}
         for cell in found.values():
             name = cell.label or cell.row

@@ -21,7 +21,7 @@ from tsadc.evaluate.volume import volume
 from tsadc.series import Booleans, Floats
 
 DIGITS = 5
-DRAWS = 3  # of random scores and flags, for each series
+SHIFTS = 5  # in time, for each series
 BUFFER = 100  # rows, of VUS: the same everywhere, as values grow with it
 MISLEADING = "point_adjusted_f1"
 OF_ROWS = (
@@ -61,8 +61,9 @@ def rows(result: Result, answers: Answers) -> Arrays:
 
 
 def measure(arrays: Arrays, misleading: bool = False) -> dict[str, Any]:
-    """By name, from what `rows` gives; None where it is not defined. `random` holds what random scores with as many
-    flags get, `all_positive` what a constant score with all rows flagged gets."""
+    """By name, from what `rows` gives; None where it is not defined. `random` holds what the same scores and flags get
+    when they are shifted in time by chance, so that alarms stay as long and as many as they are, and `all_positive`
+    what a constant score with all rows flagged gets."""
     generator = np.random.default_rng(0)
     found, chance, everything = [], [], []
     for mine in np.split(np.arange(len(arrays["row_label"])), arrays["row_ends"][:-1]):
@@ -70,9 +71,9 @@ def measure(arrays: Arrays, misleading: bool = False) -> dict[str, Any]:
         if not 0 < labels.sum() < len(labels):
             continue
         found.append(_series(labels, arrays["row_score"][mine], flagged, misleading))
-        for _ in range(DRAWS):
-            scores, thrown = generator.random(len(labels)), generator.permutation(flagged)
-            chance.append(_series(labels, scores, thrown, misleading))
+        for shift in generator.integers(1, len(labels), SHIFTS):
+            moved = (np.roll(arrays["row_score"][mine], shift), np.roll(flagged, shift))
+            chance.append(_series(labels, *moved, misleading))
         everything.append(_series(labels, np.zeros(len(labels)), np.ones(len(labels), dtype=bool), misleading))
     taken = (*OF_ROWS, MISLEADING) if misleading else OF_ROWS
     events = list(zip(arrays["event_blamed"], arrays["event_weight"], strict=True))

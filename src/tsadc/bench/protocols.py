@@ -81,6 +81,11 @@ class Protocol:
 
     def _checked(self, name: str, value: Any) -> float:
         known = {**self.options, **EVERYWHERE}
+        if name in ("eta", "kappa") and self.name not in PROTOCOLS:
+            raise ConfigError(
+                f"`{name}` of the data set {self.name}, your own, is set when its manifest is made, by "
+                f"`tsadc.data.Plan({name}=...)`; leave it out of `split`, and write a manifest for each value."
+            )
         if name not in known:
             raise ConfigError(f"The data set {self.name} has no option `{name}`{nearest(name, list(known))}")
         most, least, counted = known[name], int(name == "kappa"), name in ("kappa", *EVERYWHERE)
@@ -96,7 +101,10 @@ class Protocol:
 
 def find(name: str) -> Protocol:
     if name not in PROTOCOLS:
-        raise ConfigError(f"There is no data set {name!r}{nearest(name, list(PROTOCOLS))}")
+        several = sum(one.startswith(name.casefold()) for one in PROTOCOLS) > 1
+        # Of several with one beginning, as of SMD, the nearest is no better a guess than the others.
+        hint = f"; there are {', '.join(f'`{one}`' for one in PROTOCOLS)}." if several else nearest(name, [*PROTOCOLS])
+        raise ConfigError(f"There is no data set {name!r}{hint}")
     return PROTOCOLS[name]
 
 

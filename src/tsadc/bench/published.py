@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tsadc.bench.markdown import table
 from tsadc.bench.metrics import METRICS, told
 from tsadc.bench.summary import Summary
 from tsadc.config import nearest
@@ -138,10 +139,7 @@ def markdown(published: Published, summaries: Sequence[Summary]) -> str:
     """Theirs beside ours, and what differs."""
     if not published.rows:
         return f"Published: {published.source}. {published.differs}"
-    head, body = compared(published, summaries)
-    lines = ["| " + " | ".join(line) + " |" for line in (head, *body)]
-    table = "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
-    return f"{lead(published)}\n\n{table}\n\n{published.differs}"
+    return f"{lead(published)}\n\n{table(*compared(published, summaries))}\n\n{published.differs}"
 
 
 def lead(published: Published) -> str:
@@ -183,4 +181,6 @@ def _theirs(published: Published, row: Row, data: str) -> str:
 def _ours(published: Published, summary: Summary | None) -> str:
     if summary is None or not summary.fine:
         return DASH if summary is None else "failed"
-    return SLASH.join(told(mine, summary.mean(mine) if mine else None) for mine in published.metrics.values())
+    values = SLASH.join(told(mine, summary.mean(mine) if mine else None) for mine in published.metrics.values())
+    failed = len(summary.records) - len(summary.fine)
+    return values + (f" ({failed} of {len(summary.records)} failed)" if failed else "")

@@ -19,6 +19,8 @@ from tsadc.bench.measure import Arrays
 from tsadc.errors import DataError, OutputError
 
 SCORES, TRAINING = "scores", ".training"
+ASKED = {"hash", "data", "detector", "preset", "overrides", "seed", "settings", "tsadc"}
+MEASURED = {"auroc", "ap", "f1", "prevalence", "flagged", "all_positive_f1", "fit_seconds", "score_seconds"}
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,17 @@ class Store:
             record: Record = json.loads(self.file(cell).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
-        same = record.get("hash") == identity(cell, raw)["hash"]
+        if not whole(record):
+            return None
+        same = record["hash"] == identity(cell, raw)["hash"]
         taken = record.get("points", {})
         enough = "error" in record or taken is None or set(cell.by_row) <= set(taken)
         return record if same and enough and not (retry and "error" in record) else None
+
+    def relabel(self, cell: Cell, record: Record) -> None:
+        """Have the record say how the plan calls its row now."""
+        if record.get("label", "") != cell.label:
+            self.keep(cell, {**record, "label": cell.label}, {})
 
     def keep(self, cell: Cell, record: Record, arrays: Arrays) -> None:
         if self.cache is not None and arrays:
@@ -65,10 +74,20 @@ def load(out: Path) -> list[Record]:
     found = []
     for file in sorted(out.glob("*/*/seed-*.json")):
         try:
-            found.append(json.loads(file.read_text(encoding="utf-8")))
+            record = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            raise DataError(f"{file} is damaged; delete it and run the benchmark again.") from None
+            record = None
+        if not whole(record):
+            raise DataError(f"{file} is damaged; delete it and run the benchmark again.")
+        found.append(record)
     return found
+
+
+def whole(record: Any) -> bool:
+    """Whether it is what `keep` wrote: who it is of, and either numbers or an error."""
+    if not isinstance(record, dict):
+        return False
+    return record.keys() >= ASKED and ("error" in record or record.keys() >= MEASURED)
 
 
 def cell_of(record: Mapping[str, Any]) -> Cell:

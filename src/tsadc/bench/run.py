@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -26,8 +28,14 @@ def run_all(cells: Sequence[Cell], raw: Path, store: Store, jobs: int = 1) -> It
         jobs, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent, max_tasks_per_child=1
     )
     try:
-        for future in as_completed([pool.submit(_together, group, raw, store) for group in groups]):
+        with _interruptions_held():  # by processes too, which begin so, until they can end without a word
+            futures = [pool.submit(_together, group, raw, store) for group in groups]
+        for future in as_completed(futures):
             yield from future.result()
+    except BaseException:
+        for process in multiprocessing.active_children():  # trainings are kept, and need not be waited for
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -47,8 +55,24 @@ def trainings(cells: Sequence[Cell]) -> list[list[Cell]]:
     return list(groups.values())
 
 
+@contextlib.contextmanager
+def _interruptions_held() -> Iterator[None]:
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def end_with_parent() -> None:
-    """From now on this process ends as soon as the one that started it is gone, even if that was killed."""
+    """From now on this process ends as soon as the one that started it is gone, even if that was killed, and without a
+    word when both are interrupted."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_outlive, args=(parent.join,), daemon=True).start()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tsadc.bench.cell import Record
-from tsadc.bench.metrics import value_of
+from tsadc.bench.cell import Cell, Record
+from tsadc.bench.metrics import COSTS, value_of
 from tsadc.bench.protocols import CHOOSING, PROTOCOLS
 from tsadc.bench.records import cell_of
 from tsadc.errors import DataError
@@ -55,15 +56,23 @@ def summarise(records: Sequence[Record], choosing: bool = False) -> list[Summary
     kept = [one for one in records if (one["seed"] >= CHOOSING) == choosing]
     if not kept:
         raise DataError(f"There are no records of seeds for {'choosing' if choosing else 'reporting'}; run some first.")
+    cells = [(cell_of(one), one) for one in sorted(kept, key=lambda one: int(one["seed"]))]
+    several = _shared_labels([cell for cell, _ in cells])
     groups: dict[tuple[str, str], list[Record]] = {}
-    for one in sorted(kept, key=lambda one: int(one["seed"])):
-        cell = cell_of(one)
-        groups.setdefault((cell.label or cell.row, cell.column), []).append(one)
+    for cell, one in cells:
+        row = cell.row if cell.label in several else cell.label or cell.row
+        groups.setdefault((row, cell.column), []).append(one)
     out = [
         Summary(row, column, some[0]["data"], some[0].get("split", {}), tuple(some))
         for (row, column), some in groups.items()
     ]
     return sorted(out, key=lambda one: (_place(one.data), one.data, sorted(one.split.items()), one.row))
+
+
+def _shared_labels(cells: Sequence[Cell]) -> set[str]:
+    """Labels under which a folder holds several settings for one seed, as when a plan was changed between two runs."""
+    times = Counter((cell.label, cell.column, cell.seed) for cell in cells if cell.label)
+    return {label for (label, _, _), count in times.items() if count > 1}
 
 
 def _place(data: str) -> int:
@@ -76,13 +85,19 @@ def columns(summaries: Sequence[Summary]) -> list[str]:
 
 
 def rows(summaries: Sequence[Summary], metric: str = "auroc") -> list[str]:
-    """Those with a network first, then by the mean of a metric over columns, best first."""
-    found: dict[str, list[Summary]] = {}
+    """Those with a network first, then as `ranked`."""
+    trained = {one.row for one in summaries if one.network}
+    return sorted(ranked(summaries, metric), key=lambda row: row not in trained)
+
+
+def ranked(summaries: Sequence[Summary], metric: str) -> list[str]:
+    """By the mean of a metric over columns, best first; of costs the least."""
+    means: dict[str, list[float]] = {}
     for one in summaries:
-        found.setdefault(one.row, []).append(one)
-    means = {row: [mean for one in some if (mean := one.mean(metric)) is not None] for row, some in found.items()}
-    trained = {row: any(one.network for one in some) for row, some in found.items()}
-    return sorted(found, key=lambda row: (not trained[row], -(np.mean(means[row]) if means[row] else 0.0), row))
+        mean = one.mean(metric)
+        means.setdefault(one.row, []).extend([] if mean is None else [mean])
+    sign = 1 if metric in COSTS else -1
+    return sorted(means, key=lambda row: (sign * float(np.mean(means[row])) if means[row] else 0.0, row))
 
 
 def complete(summaries: Sequence[Summary], metric: str) -> tuple[list[str], list[str], list[list[float]]]:

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from tsadc.bench.cell import Record
+from tsadc.bench.markdown import table as as_table
 from tsadc.bench.metrics import by_chance, flagging_all, told, value_of
+from tsadc.bench.paired import against_best
 from tsadc.bench.points import MISLEADING
 from tsadc.bench.protocols import PROTOCOLS, Protocol
 from tsadc.bench.records import write
-from tsadc.bench.summary import summarise
+from tsadc.bench.summary import Summary, summarise
 from tsadc.errors import DataError
 from tsadc.evaluate.adjusted import WHY_NOT
 
@@ -29,14 +31,15 @@ def markdown(
 ) -> str:
     """The tables of the seeds for reporting, or of those for choosing; `metrics` are shown beside AUROC, AP and F1.
     `brief` leaves out kinds, parts and details; `goals` adds what was known before, and what this project aims at."""
-    grid = {(one.row, one.column): one.records for one in summarise(records, choosing)}
+    summaries = summarise(records, choosing)
+    grid = {(one.row, one.column): one.records for one in summaries}
     parts = [
         _preface([one for some in grid.values() for one in some]),
         _ranked("AUROC", "auroc", 0, grid, goals),
         _ranked("AP (average precision)", "ap", 1, grid, goals),
         _thresholds(grid),
         *(_plain(metric, grid) for metric in metrics if metric not in ALWAYS),
-        *([_seeds(grid)] if brief else [_halves(grid), _kinds(grid), _details(grid)]),
+        *([_seeds(grid)] if brief else [_paired(summaries), _halves(grid), _kinds(grid), _details(grid)]),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -79,8 +82,9 @@ def columns(grid: Grid) -> list[str]:
 def rows(grid: Grid) -> list[str]:
     """Those with a network first, then by the mean AUROC over data sets, best first."""
     found = {row: [column for own, column in grid if own == row] for row, _ in grid}
-    means = {row: _mean([one["auroc"] for data in found[row] for one in _fine(grid[row, data])]) for row in found}
-    return sorted(means, key=lambda row: (not network(grid, row), -(means[row] or 0), row))
+    values = {row: [_mean([one["auroc"] for one in _fine(grid[row, data])]) for data in found[row]] for row in found}
+    means = {row: _mean([mean for mean in some if mean is not None]) or 0.0 for row, some in values.items()}
+    return sorted(means, key=lambda row: (not network(grid, row), -means[row], row))
 
 
 def _protocol(column: str) -> Protocol | None:
@@ -102,11 +106,11 @@ def _ranked(title: str, key: str, place: int, grid: Grid, goals: bool) -> str:
         body.append([row, *(f"**{cell}**" if best[data] == row else cell for data, cell in cells.items())])
     found = [None if " " in data else _protocol(data) for data in have]
     prevalence = [_of_all(grid, data, "prevalence") for data in have]
-    body.append(["prevalence", *(_number(value) for value in prevalence)])
+    body.append(["prevalence, also by chance" if key == "ap" else "prevalence", *map(_number, prevalence)])
     if goals and any(found):
         body.append(["*known before, without a network*", *((one and one.known[place]) or "-" for one in found)])
         body.append(["*goal*", *(_number(one.goal[place] if one else None) for one in found)])
-    return _table([title, *have], body)
+    return as_table([title, *have], body)
 
 
 def _best(grid: Grid, data: str, key: str) -> str:
@@ -134,9 +138,11 @@ def _plain(metric: str, grid: Grid) -> str:
         body.append([row, *(_beside(metric, *pair) for pair in values)])
     every = [[one for (_, own), some in grid.items() if own == data for one in _fine(some)] for data in have]
     flagged = [_known(fine, metric, flagging_all) for fine in every]
-    body += [["flag everything", *(told(metric, value) for value in flagged)]] if any(flagged) else []
+    body += [["flag everything", *(told(metric, value) for value in flagged)]] if set(flagged) != {None} else []
+    if all(_known(fine, metric, value_of) is None for fine in every):
+        return f"{metric}: none of these rows has it."
     chance = any(_known(fine, metric, by_chance) is not None for fine in every)
-    table = _table([f"{metric} (by chance)" if chance else metric, *have], body)
+    table = as_table([f"{metric} (by chance)" if chance else metric, *have], body)
     return f"{table}\n\n{WHY_NOT}" if metric == MISLEADING else table
 
 
@@ -152,14 +158,18 @@ def _thresholds(grid: Grid) -> str:
     have = columns(grid)
     flagging = [_of_all(grid, data, "all_positive_f1") for data in have]
     body = [[row, *(_f1(grid.get((row, data), ())) for data in have)] for row in rows(grid)]
-    return _table(["F1 at its own threshold", *have], [*body, ["flag everything", *map(_number, flagging)]])
+    return as_table(
+        ["F1 at its own threshold (by chance)", *have], [*body, ["flag everything", *map(_number, flagging)]]
+    )
 
 
 def _f1(some: Sequence[Record]) -> str:
     fine = _fine(some)
     f1, everything = _mean([one["f1"] for one in fine]), _mean([one["all_positive_f1"] for one in fine])
-    text = _number(f1)
-    return (f"**{text}**" if f1 is not None and everything is not None and f1 > everything else text) + _failures(some)
+    better = f1 is not None and everything is not None and f1 > everything
+    text = f"**{_number(f1)}**" if better else _number(f1)
+    chance = _known(fine, "f1", by_chance)
+    return text + ("" if chance is None else f" ({_number(chance)})") + _failures(some)
 
 
 def _seeds(grid: Grid) -> str:
@@ -169,6 +179,23 @@ def _seeds(grid: Grid) -> str:
         rows_of = [some for (_, own), some in grid.items() if own == column]
         found[column] = sorted({" ".join(str(one["seed"]) for one in some) for some in rows_of})
     return "Seeds: " + "; ".join(f"{column}: {' or '.join(seeds)}" for column, seeds in found.items()) + "."
+
+
+def _paired(summaries: Sequence[Summary]) -> str:
+    """The best against the others, over the data sets that all of them were run on."""
+    found = against_best(summaries, "auroc")
+    if found is None:
+        return ""
+    best, cases, others = found
+    body = [
+        [one.row, f"{one.difference:+.3f} ({one.interval[0]:+.3f} to {one.interval[1]:+.3f})", f"{one.p:.3f}"]
+        for one in others
+    ]
+    head = [f"AUROC of {best} less that of", f"mean over {cases} data sets, 90 % interval", "p (Wilcoxon, Holm)"]
+    return as_table(head, body) + (
+        "\n\nRows that were not run on all of them are left out. Data sets made of the same recordings are no "
+        "independent cases, so that intervals and p are too sure of themselves."
+    )
 
 
 def _halves(grid: Grid) -> str:
@@ -185,7 +212,7 @@ def _halves(grid: Grid) -> str:
             inside = [one["parts"][part] for one in _fine(grid.get((row, data), ()))]
             cells.append(" / ".join(_number(_mean([one[key] for one in inside])) for key in ("auroc", "ap")))
         body.append([row, *cells])
-    return _table(["AUROC / AP", *(f"{data}: {part}" for data, part in order)], body)
+    return as_table(["AUROC / AP", *(f"{data}: {part}" for data, part in order)], body)
 
 
 def _kinds(grid: Grid) -> str:
@@ -199,7 +226,7 @@ def _kinds(grid: Grid) -> str:
     for data, kind in several:
         found = [[one["kinds"].get(kind) for one in _fine(grid.get((row, data), ()))] for row in order]
         body.append([data, kind, *(_number(_mean([one["auroc"] for one in some if one])) for some in found)])
-    return _table(["data", "AUROC of the kind", *order], body) if body else ""
+    return as_table(["data", "AUROC of the kind", *order], body) if body else ""
 
 
 def _details(grid: Grid) -> str:
@@ -216,7 +243,7 @@ def _details(grid: Grid) -> str:
             seeds = " ".join(str(one["seed"]) for one in some)
             body.append([data, row, seeds + _failures(some), spread, *numbers, *times])
     head = ["data", "detector", "seeds", "sd of AUROC over seeds", "precision", "recall", "oracle F1"]
-    return _table([*head, "fit, s", "score, ms per observation"], body)
+    return as_table([*head, "fit, s", "score, ms per observation"], body)
 
 
 def _time(fine: Sequence[Record], key: str, unit: float) -> str:
@@ -244,8 +271,3 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
-
-
-def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(line) + " |" for line in (head, *body)]
-    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])

@@ -79,11 +79,14 @@ def _anomalous(series: Series, test: Labelled) -> Booleans:
     return flags
 
 
-def evenly(data: Data, length: int, count: int) -> Data:
-    """About `count` whole observations of the data, evenly spread; all of it where it has no more."""
+def evenly(data: Data, length: int, count: int, coverage: float = 1.0) -> Data:
+    """About `count` observations of the data, evenly spread; all where it has no more. Of series only those count that
+    lie wholly in one and have at least `coverage` of their rows measured."""
     if isinstance(data, np.ndarray):
         return data[_spread(len(data), count)]
-    pieces = cut(data, length, 1.0).observations
+    pieces = cut(data, length, coverage).observations
+    whole = [i for i, at in enumerate(pieces.places) if 0 <= at.start <= len(data[at.series]) - length]
+    pieces = pieces.take(whole)
     kept: dict[int, list[Floats]] = {}
     for i in _spread(len(pieces), count):
         place = pieces.places[i]

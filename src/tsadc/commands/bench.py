@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,6 +17,7 @@ import numpy as np
 from tsadc.bench import formats, protocols, published
 from tsadc.bench.cell import Cell, Record, flat, identity
 from tsadc.bench.lock import alone_in
+from tsadc.bench.metrics import METRICS
 from tsadc.bench.plan import Plan, Seeds, read, require_once
 from tsadc.bench.points import MISLEADING
 from tsadc.bench.protocols import CHOOSING, PROTOCOLS
@@ -34,6 +37,7 @@ from tsadc.report.shell import write_page
 from tsadc.report.words import count
 
 PLAN = "plan.toml"
+NEXT = re.compile(r",(?=\s*[\w.]+\s*=)")  # a comma that no name of a detector holds
 FORMS = ("markdown", "csv", "latex")
 T = TypeVar("T")
 
@@ -60,19 +64,21 @@ def run(asked: Asked) -> int:
     plan = reseeded(read(asked.plan), asked.seeds)
     absent = plan.absent(asked.raw)
     _check_places(asked, absent)
-    there = [cell for cell in plan.cells() if cell.data not in absent]
-    cells = selected(there, [traits(cell) for cell in there], asked.only, "The plan has")
+    every = plan.cells()
+    chosen = selected(every, [traits(cell) for cell in every], asked.only, "The plan has")
+    cells = [cell for cell in chosen if cell.data not in absent]
     for cell in cells:
         identity(cell, asked.raw)  # refuses what cannot be run before anything is
     store = Store(asked.out, asked.out / SCORES)
     known = [(cell, store.current(cell, asked.raw, asked.retry)) for cell in cells]
     done = [(cell, record) for cell, record in known if record is not None]
     todo = [cell for cell, record in known if record is None or asked.again]
-    for name, source in absent.items():
-        say(f"{name} is not run: {asked.raw} has no {source}")
-    if absent and not cells and not asked.only:
+    for name in dict.fromkeys(cell.data for cell in chosen if cell.data in absent):
+        say(f"{name} is not run: {asked.raw} has no {absent[name]}")
+    if absent and not cells:
         raise DataError(f"{asked.raw} holds none of the plan's data sets; set TSADC_DATA to the folder that does.")
     say(f"{count(len(cells), 'cell', 'cells')}, {len(cells) - len(todo)} of them done before")
+    failed = sum("error" in record for cell, record in done if cell not in todo)
     if plan.misleading and MISLEADING in plan.metrics:
         say(WHY_NOT)
     if asked.dry_run:
@@ -80,7 +86,9 @@ def run(asked: Asked) -> int:
     try:
         with alone_in(asked.out):
             write(asked.out / PLAN, asked.plan.read_bytes())
-            return _execute(todo, done, asked, store)
+            for cell, record in done:
+                store.relabel(cell, record)
+            return _execute(todo, done, asked, store, failed)
     except KeyboardInterrupt:
         complain("interrupted; the same command goes on where it stopped.")
         return 130
@@ -101,8 +109,9 @@ def _check_places(asked: Asked, absent: Mapping[str, str]) -> None:
         raise DataError(f"{came}, but the folder with the data sets was expected; name it by --raw or TSADC_DATA.")
 
 
-def _execute(todo: Sequence[Cell], done: list[tuple[Cell, Record]], asked: Asked, store: Store) -> int:
-    started, failed = time.monotonic(), 0
+def _execute(todo: Sequence[Cell], done: list[tuple[Cell, Record]], asked: Asked, store: Store, failed: int) -> int:
+    """`failed`: cells that did so before and are not run again."""
+    started = time.monotonic()
     for number, (cell, record) in enumerate(run_all(todo, asked.raw, store, asked.jobs), start=1):
         failed += "error" in record
         done = [*(pair for pair in done if pair[0] != cell), (cell, record)]
@@ -125,7 +134,8 @@ def _foretell(todo: Sequence[Cell], done: Sequence[tuple[Cell, Record]], jobs: i
     unknown = sum(one is None for _, one in seconds)
     rest = f", and {count(unknown, 'cell', 'cells')} of unknown length" if 0 < unknown < len(todo) else ""
     whole = _length(None if unknown == len(todo) else total / jobs)
-    say(f"In all {whole} with {count(jobs, 'process', 'processes')}{rest}." if todo else "Nothing is left to run.")
+    what = f"In all {count(len(longest), 'training', 'trainings')}, {whole} with {count(jobs, 'process', 'processes')}"
+    say(f"{what}{rest}." if todo else "Nothing is left to run.")
     return 0
 
 
@@ -188,11 +198,11 @@ def _numbers(asked: str) -> tuple[int, ...]:
 def selected(some: Sequence[T], known: Sequence[Mapping[str, set[str]]], only: Sequence[str], where: str) -> list[T]:
     """Those that have one of the values given for each key; `known` is what each can be chosen by."""
     wanted: dict[str, set[str]] = {}
-    for part in (part.strip() for text in only for part in text.split(",")):
+    for part in (part.strip() for text in only for part in NEXT.split(text)):
         key, equals, value = part.partition("=")
         if not equals:
             raise ConfigError(f"--only takes key=value, separated by commas, but got {part!r}.")
-        wanted.setdefault(key.strip(), set()).add(value.strip())
+        wanted.setdefault(key.strip(), set()).add(_spelt(value.strip()))
     for key, values in wanted.items():
         have = sorted({name for one in known for name in one})
         if key not in have:
@@ -208,14 +218,33 @@ def selected(some: Sequence[T], known: Sequence[Mapping[str, set[str]]], only: S
     ]
 
 
+def _spelt(value: str) -> str:
+    """Numbers as `traits` has them."""
+    try:
+        return f"{float(value):g}"
+    except ValueError:
+        return value
+
+
 def traits(cell: Cell, head: str | None = None) -> dict[str, set[str]]:
     """What a cell can be chosen by. A detector goes by its name, its row and its label."""
     split = {name: {f"{value:g}"} for name, value in flat(cell.split)}
     if head is None and cell.network:
         head = cell.config().head  # type: ignore[attr-defined]
     names = {cell.detector, cell.row, cell.label} - {""}
-    heads = {"head": {head}} if head else {}
-    return {"data": {cell.data}, "detector": names, "preset": {cell.preset}, "seed": {str(cell.seed)}, **heads, **split}
+    more = {"head": {head}} if head else {}
+    more |= {"label": {cell.label}} if cell.label else {}
+    return {"data": {cell.data}, "detector": names, "preset": {cell.preset}, "seed": {str(cell.seed)}, **more, **split}
+
+
+def _lacking(cells: Sequence[Cell], there: Set[tuple[str, str, int]]) -> str:
+    """How many have no record, and on which data sets; empty where all have one."""
+    left = Counter(cell.column for cell in cells if _place(cell) not in there)
+    if not left or left.total() == len(cells):
+        return "Not run." if left else ""
+    every = Counter(cell.column for cell in cells)
+    where = [f"{column} {'all' if some == every[column] else some}" for column, some in left.items()]
+    return f"{left.total()} of {count(len(cells), 'cell', 'cells')} not run: {', '.join(where)}."
 
 
 def _place(cell: Cell) -> tuple[str, str, int]:
@@ -238,26 +267,38 @@ class Shown:
         return self.plan.stem if self.plan else self.out.resolve().name
 
     def records(self) -> tuple[list[Record], str]:
-        """And, where the plan has cells without one, words on how many."""
-        if self.plan is None:
-            return self._only(load(self.out)), ""
-        cells = {_place(cell): cell.label for cell in read(self.plan).cells()}
-        every = [(one, _place(cell_of(one))) for one in (load(self.out) if self.out.exists() else [])]
-        found = [one | {"label": cells[place]} for one, place in every if place in cells]
-        left = len(cells) - len(found)
-        words = f"{left} of {count(len(cells), 'cell', 'cells')} not run." if found else "Not run."
-        return self._only(found), words if left else ""
-
-    def _only(self, records: list[Record]) -> list[Record]:
+        """And, where the plan has cells without one, words on which."""
+        every = load(self.out) if self.out.exists() or self.plan is None else []
+        cells = {_place(cell): cell for cell in self._cells()}
+        if self.plan is not None:
+            placed = [(one, _place(cell_of(one))) for one in every]
+            every = [one | {"label": cells[place].label} for one, place in placed if place in cells]
+        there = {_place(cell_of(one)) for one in every}
+        asked = self._only([(cell, traits(cell)) for cell in cells.values()]) if cells else []
         # A record of data of one's own does not say where that lies, which a cell needs to have its settings.
-        known = [traits(cell_of(one), one["settings"].get("head", "")) for one in records]
-        return selected(records, known, self.only, "The records have") if records else []
+        known = [(one, traits(cell_of(one), one["settings"].get("head", ""))) for one in every]
+        return self._only(known) if known else [], _lacking(asked, there)
+
+    def _cells(self) -> list[Cell]:
+        """Of the plan, or of the one that was run last, if its data lies where its copy says."""
+        if self.plan is not None:
+            return read(self.plan).cells()
+        try:
+            return read(self.out / PLAN).cells()
+        except TsadcError:
+            return []
+
+    def _only(self, some: list[tuple[T, dict[str, set[str]]]]) -> list[T]:
+        return selected([one for one, _ in some], [traits for _, traits in some], self.only, "The records have")
 
     def about(self) -> tuple[str, str, tuple[str, ...], Published | None]:
         """Title, note, metrics and what others published, as the plan says them."""
         file = self.plan or self.out / PLAN
         plan = read_toml(file, "plan") if self.plan or file.exists() else {}
         metrics = tuple(plan.get("metrics", Plan.metrics))
+        wrong = next((name for name in metrics if name not in METRICS), None)
+        if wrong is not None:
+            raise ConfigError(f"There is no metric {wrong!r}, which {file} names{nearest(wrong, METRICS)}")
         others = published.parse(plan["published"]) if "published" in plan else None
         return str(plan.get("title") or self.name), str(plan.get("note", "")), metrics, others
 
@@ -274,14 +315,16 @@ def table(asked: Shown, form: str, *, into: Path | None, brief: bool = False) ->
         raise ConfigError(f"--format takes {', '.join(FORMS)}, but got {form!r}.")
     if asked.out.suffix == ".json":
         return study_table(asked.out, into)
-    (records, lacking), (_, _, metrics, others) = asked.records(), asked.about()
+    (records, lacking), (_, note, metrics, others) = asked.records(), asked.about()
     if form == "markdown":
         summaries = summarise(records, asked.choosing) if records or not lacking else []
-        parts = [lacking, markdown(records, asked.choosing, metrics, brief, asked.goals) if summaries else ""]
+        parts = [note, lacking, markdown(records, asked.choosing, metrics, brief, asked.goals) if summaries else ""]
         text = "\n\n".join(filter(None, [*parts, published.markdown(others, summaries) if others else ""]))
     else:
         made = formats.comma_separated if form == "csv" else formats.latex
         text = made(summarise(records, asked.choosing), metrics).rstrip()
+        if MISLEADING in metrics:
+            complain(WHY_NOT)
     if into is not None:
         insert(into, text, asked.name)
     return text
@@ -290,12 +333,15 @@ def table(asked: Shown, form: str, *, into: Path | None, brief: bool = False) ->
 def report(asked: Shown, page: Path) -> str:
     """The records of a folder as one page, or their curves as a figure where that is to be an .svg."""
     title, note, metrics, others = asked.about()
-    records, _ = asked.records()
+    records, lacking = asked.records()
     if not records:
-        raise DataError(f"{asked.out} holds no records; run the benchmark first.")
+        whose = f"no records of the cells of {asked.plan}" if asked.plan else "no records"
+        raise DataError(f"{asked.out} holds {whose}; run the benchmark first.")
     if page.suffix == ".svg":
         write(page, figure(summarise(records, asked.choosing), metrics).encode())
         return f"The figure of {count(len(records), 'record', 'records')} is {page}."
-    shown = render(records, title=title, note=note, metrics=metrics, choosing=asked.choosing, others=others)
+    shown = render(
+        records, title=title, note=note, metrics=metrics, choosing=asked.choosing, others=others, lacking=lacking
+    )
     write_page(shown, page)
     return f"The report of {count(len(records), 'record', 'records')} is {page}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from tsadc.detectors.tsadc.detector import Config
 from tsadc.errors import ConfigError, DataError
 from tsadc.report import approximation_figure
 from tsadc.report.shell import write_page
+from tsadc.report.words import count
 
 STUDIES = {"impurity": impurity, "approximation": approximation}
 
@@ -26,6 +27,10 @@ def impurity_to(out: Path, raw: Path, *, seed: int, draws: int, into: Path | Non
     for name, least, value in (("--draws", 2, draws), ("--seed", 0, seed)):
         if value < least:
             raise ConfigError(f"{name} takes a whole number from {least}, but got {value}.")
+    if not raw.exists():
+        raise DataError(
+            f"There is no folder {raw}, but the folder with the data sets was expected; name it by --raw or TSADC_DATA."
+        )
     _keep(out, {"study": "impurity", **impurity.study(raw, seed=seed, draws=draws)})
     return study_table(out, into)
 
@@ -54,11 +59,26 @@ def approximation_to(asked: Pictured) -> str:
     found = approximation.approximations(protocols.draw(asked.data, asked.raw, asked.seed), config)
     kept = approximation.record(found, asked.seed)
     title = f"Normal approximation: {asked.data}, seed {asked.seed}"
-    write_page(approximation_figure.render(found, title=title), asked.page)
+    made = circumstances()
+    write_page(approximation_figure.render(found, title=title, facts=_facts(asked, config, made)), asked.page)
     if asked.record is not None:
         about = {"study": "approximation", "data": asked.data, "seed": asked.seed, "preset": asked.preset}
-        _keep(asked.record, {**about, "settings": to_mapping(config), **kept, **circumstances()})
+        _keep(asked.record, {**about, "settings": to_mapping(config), **kept, **made})
     return f"{approximation.markdown(kept)}\n\nThe page is {asked.page}."
+
+
+def _facts(asked: Pictured, config: Config, made: Mapping[str, Any]) -> dict[str, str]:
+    """What a page says of where its numbers come from."""
+    epochs = count(config.training.epochs, "epoch", "epochs")
+    given = f", set {', '.join(asked.settings)}" if asked.settings else ""
+    return {
+        "Data": f"{asked.data}, seed {asked.seed}",
+        "Detector": f"tsadc, preset {asked.preset}, {epochs}{given}",
+        "Version": f"tsadc {made['versions']['tsadc']} at commit {made['commit'] or 'unknown'}",
+        "Packages": ", ".join(f"{package} {version}" for package, version in made["versions"].items()),
+        "Machine": f"{made['machine']['processor']}, {count(made['machine']['cores'], 'core', 'cores')}",
+        "Made": made["made"],
+    }
 
 
 def study_table(file: Path, into: Path | None = None) -> str:

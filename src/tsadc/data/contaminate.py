@@ -6,6 +6,7 @@ smaller draw is part of the larger, so that results differ by what was varied an
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -142,6 +143,16 @@ def _kinds_in(prepared: Prepared, pool: Sequence[Pick], alone: bool = False) -> 
     return tuple(sorted(found))
 
 
+def _needed(eta: float, kinds: int) -> str:
+    """Words on how many observations show them all; none where there never are so many."""
+    least = (kinds - 0.5) / eta if eta else math.inf
+    if least > 1e9:
+        return ""
+    whole = math.ceil(least)
+    whole += round(eta * whole) < kinds  # a half may be rounded down
+    return f", which takes {whole} observations in that part"
+
+
 def _draw(
     prepared: Prepared,
     pool: Sequence[Pick],
@@ -165,7 +176,8 @@ def _draw(
     if wanted < len(kinds):
         raise DataError(
             f"A share of {eta:g} of the {size} observations for the {part} part of {prepared.folder} is {wanted}, too "
-            f"few to show {len(kinds)} kinds of anomaly; choose a larger share or size, or a smaller kappa."
+            f"few to show {len(kinds)} kinds of anomaly{_needed(eta, len(kinds))}; get more by "
+            "shorter observations or other `shares`, or choose a larger `eta` or a smaller `kappa`."
         )
     return _grouped(normal[: size - wanted] + tainted[:wanted])
 

@@ -137,7 +137,10 @@ def load(folder: str | Path) -> Prepared:
     if folder.is_file():
         raise DataError(f"{folder} is a file, but the folder of a prepared data set was expected.")
     if not folder.is_dir():
-        raise DataError(f"There is no folder {folder}.")
+        raise DataError(
+            f"There is no folder {folder}; that of a prepared data set was expected, which `tsadc data prepare` or "
+            "`tsadc.data.prepare_own` writes."
+        )
     if not (folder / ABOUT).is_file():
         raise DataError(f"{folder} is not a prepared data set: it has no {ABOUT}.")
     about, noted = _read_json(folder / ABOUT), _read_json(folder / LABELS)

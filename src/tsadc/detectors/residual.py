@@ -35,7 +35,8 @@ from tsadc.series import Floats, Observations
 WEIGHTS = "network."
 LARGEST = 1e30  # of a score: the square of a wild value would not be finite in single precision
 MOST_CELLS = 2**22  # that are looked at together to learn what is usual
-LATER = ("training", "seed", "threshold", "head")  # settings without which the weights would be the same
+LATER = ("threshold", "head")  # settings without which the weights would be the same
+WATCHED = ("training", "seed")  # by the training loop itself
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,13 @@ class ResidualDetector(Detector, ABC):
     after_training: ClassVar[tuple[str, ...]] = ()  # settings of its own that matter only then
     network_: Any
 
+    @classmethod
+    def essential(cls, settings: ResidualConfig) -> dict[str, Any]:
+        """The settings that the weights depend on; all others are about what is made of them."""
+        # The views choose what a network learns from, where it does not learn from all.
+        later = {*LATER, *cls.after_training, *(("views",) if settings.selected == 1 else ())}
+        return {name: value for name, value in to_mapping(settings).items() if name not in later}
+
     @abstractmethod
     def _network(self, variables: int) -> Any:
         """The untrained `tsadc.nn.train.Trainable`; torch's generator is seeded for its weights."""
@@ -116,9 +124,7 @@ class ResidualDetector(Detector, ABC):
     def _fit(self, train_part: Observations, validation: Observations, fitting: Fitting) -> None:
         settings = self.settings
         network = self._build(len(train_part.names))
-        # The loop itself watches over the settings of training and the seed; the others matter after it.
-        later = {*LATER, *self.after_training, *(("views",) if settings.selected == 1 else ())}
-        essential = {name: value for name, value in to_mapping(settings).items() if name not in later}
+        essential = {name: value for name, value in self.essential(settings).items() if name not in WATCHED}
         parts = (train_part, validation)
         ordinary, held = self._ordinary(parts)
         self.history_ = train(

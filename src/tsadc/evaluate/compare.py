@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tsadc.errors import DataError
-from tsadc.evaluate.bootstrap import LEAST, Interval, draw_weights, weighted_ranking
+from tsadc.evaluate.bootstrap import Interval, draw_weights, drawn_rankings
 from tsadc.series import Booleans, Floats
 
 
@@ -113,13 +113,10 @@ def ranking_difference(
         )
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise DataError("Scores can be ranked when all are finite, but some are not.")
-    truth = np.asarray(labels, dtype=bool)
-    weights = draw_weights(len(truth), groups, draws, np.random.default_rng(seed))
-    anomalous = weights @ truth
-    weights = weights[(anomalous > 0) & (anomalous < weights.sum(axis=1))]
-    if len(weights) < LEAST * draws:
+    found = drawn_rankings(labels, (first, second), groups, draws, np.random.default_rng(seed))
+    if found is None:
         return None
-    gains = weighted_ranking(truth, first, weights) - weighted_ranking(truth, second, weights)
+    gains = found[0] - found[1]
     return _percentiles(gains[0], level), _percentiles(gains[1], level)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from tsadc.bench.approximation import Approximations, Example, record, rows_of
@@ -20,14 +22,16 @@ STYLE = """
 .pair .shade { background: var(--wash); }
 path.told { stroke: var(--alarm); stroke-width: 1.8; stroke-linejoin: round; }
 path.rebuilt { stroke: var(--link); stroke-width: 1.3; stroke-dasharray: 4 2; }
+.pair .guilty { position: absolute; bottom: 0; height: 5px; min-width: 3px; background: var(--truth); }
+.swatch.guilty { background: var(--truth); }
 .swatch.told, .swatch.rebuilt { height: 0; border-top: 2px solid var(--alarm); }
 .swatch.rebuilt { border-top: 2px dotted var(--link); }
 .swatch.shaded { background: var(--wash); border: 1px solid var(--rule); }
 """
 
 
-def render(found: Approximations, *, title: str, note: str = "") -> str:
-    """The page as text; the same numbers give the same bytes."""
+def render(found: Approximations, *, title: str, note: str = "", facts: Mapping[str, str] | None = None) -> str:
+    """The page as text; the same numbers give the same bytes. `facts` say what made them."""
     theme = element("button", "Dark", type="button", id="theme", hidden=True)
     legend = element(
         "div",
@@ -35,6 +39,9 @@ def render(found: Approximations, *, title: str, note: str = "") -> str:
         element("span", element("i", class_="swatch told"), "decontaminated, from the rest of the observation"),
         element("span", element("i", class_="swatch rebuilt"), "reconstruction by module 2, which sees all of it"),
         element("span", element("i", class_="swatch shaded"), "hidden from module 1"),
+        element("span", element("i", class_="swatch guilty"), "true anomaly")
+        if any(one.anomalous for one in found.examples)
+        else None,
         class_="legend",
     )
     sides = [_side(one, found) for one in found.examples]
@@ -46,9 +53,19 @@ def render(found: Approximations, *, title: str, note: str = "") -> str:
         legend,
         element("div", sides, class_="pair"),
         _numbers(found),
+        _about(facts or {}),
         "\n",
     )
     return page(title, content)
+
+
+def _about(facts: Mapping[str, str]) -> Html | None:
+    if not facts:
+        return None
+    shown = element(
+        "dl", (join(element("dt", key), element("dd", words)) for key, words in facts.items()), class_="facts"
+    )
+    return element("section", element("h2", "Where the numbers come from"), shown)
 
 
 def _side(example: Example, found: Approximations) -> Html:
@@ -86,11 +103,16 @@ def _plot(example: Example, found: Approximations, k: int, first: int, last: int
         chosen = envelope(values, COLUMNS)
         shapes.append(line((chosen + 0.5) / (last - first), (values[chosen] - low) / (high - low), kind))
     shade = place((start - first) / (last - first), (stop - first) / (last - first))
+    guilty = [
+        element("i", class_="guilty", style=place((begin - first) / (last - first), (end - first) / (last - first)))
+        for begin, end in example.anomalous
+        if begin < last and end > first
+    ]
     return element(
         "figure",
         element("figcaption", name(found.names[k])),
         element("div", labels, class_="values", aria_hidden="true"),
-        element("div", element("i", class_="shade", style=shade), drawing(shapes), class_="plot"),
+        element("div", element("i", class_="shade", style=shade), drawing(shapes), guilty, class_="plot"),
     )
 
 
@@ -108,6 +130,7 @@ def _numbers(found: Approximations) -> Html:
     heads = ("observations", "how many", "decontaminated", "reconstruction")
     lines = [element("tr", (element("td", text) for text in row)) for row in rows_of(kept)]
     told = [f"{module} {value:.3f}" for module, value in found.auroc.items() if value is not None]
+    last = list(found.groups)[-1]
     words = (
         "Root mean square errors in z units under the mask over all observations, with bootstrap intervals of "
         f"{100 * kept['level']:.0f} %. Each example above is the one whose decontaminated window has the median error "
@@ -127,7 +150,7 @@ def _numbers(found: Approximations) -> Html:
                 ),
                 class_="scroll",
             ),
-            element("p", f"AUROC of the error alone, against normal observations: {', '.join(told)}.", class_="note")
+            element("p", f"AUROC of the error alone, {last} against normal: {', '.join(told)}.", class_="note")
             if told
             else None,
         )

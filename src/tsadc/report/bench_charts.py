@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tsadc.bench.metrics import NEUTRAL
-from tsadc.bench.summary import Summary, complete, rows
+from tsadc.bench.summary import Summary, complete, ranked, rows
 from tsadc.evaluate.compare import critical_difference
 from tsadc.report.axes import Tick, plain, value_ticks
 from tsadc.report.charts import HEIGHT, WIDTH, drawing, level_line, line, time_axis
@@ -93,7 +93,7 @@ def curves(summaries: Sequence[Summary], metric: str) -> Html | None:
     shown = panels(summaries)
     if not shown:
         return None
-    order = [row for row in rows(summaries, metric) if any(row in panel.curves for panel in shown)]
+    order = [row for row in ranked(summaries, metric) if any(row in panel.curves for panel in shown)]
     colours = {row: i + 1 for i, row in enumerate(order[:COLOURS])}
     key = [
         element("span", element("i", class_=f"swatch colour-{colour}"), name(row)) for row, colour in colours.items()

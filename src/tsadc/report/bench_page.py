@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tsadc.bench.cell import Record
+from tsadc.bench.metrics import NEUTRAL
 from tsadc.bench.protocols import CHOOSING
 from tsadc.bench.published import Published
 from tsadc.bench.summary import Summary, columns, rows, summarise
@@ -18,7 +19,8 @@ from tsadc.report.words import count
 HOW = (
     "Means over seeds, the standard deviation over seeds beside them. AUROC and AP judge the order of scores and need "
     "no threshold; F1 is at the threshold that the detector chose itself, without labels. Rows with a network come "
-    "first, then those without; among each the highest mean over the data sets is first. Click a heading to sort."
+    "first, then those without; among each the highest mean over the data sets is first. In brackets is what random "
+    "scores, or as many flags thrown at random, would get. Click a heading to sort."
 )
 
 
@@ -30,28 +32,33 @@ def render(
     metrics: Sequence[str] = (),
     choosing: bool = False,
     others: Published | None = None,
+    lacking: str = "",
 ) -> str:
-    """The page as text; the same records give the same bytes. `others` is what they published of the same."""
+    """The page as text; the same records give the same bytes. `others` is what they published of the same, `lacking` a
+    sentence on what was not run."""
     summaries = summarise(records, choosing)
     kept = [one for one in records if (one["seed"] >= CHOOSING) == choosing]
     shown = [metric for metric in metrics if any(one.values(metric) for one in summaries)] or ["auroc"]
-    sections = _sections(summaries, kept, shown, note)
+    sections = _sections(summaries, kept, shown, title)
     if others is not None:
         sections.insert(1, Section("published", "Published", beside(others, summaries)))
     theme = element("button", "Dark", type="button", id="theme", hidden=True)
     top = element(
         "header",
         element("div", element("h1", title), theme, class_="title"),
-        _verdict(summaries, shown[0]),
+        _verdict(summaries, shown),
+        element("p", element("strong", lacking), class_="lacking") if lacking else None,
         element("p", note, class_="worst") if note else None,
-        _tiles(summaries, kept),
+        _tiles(summaries, kept, lacking),
         element("nav", (element("a", one.title, href=f"#{one.key}") for one in sections), aria_label="Sections"),
         class_="top",
     )
     return page(title, element("main", top, (one.html() for one in sections), "\n"), ("bench",))
 
 
-def _sections(summaries: Sequence[Summary], kept: Sequence[Record], metrics: Sequence[str], note: str) -> list[Section]:
+def _sections(
+    summaries: Sequence[Summary], kept: Sequence[Record], metrics: Sequence[str], title: str
+) -> list[Section]:
     out = [
         Section(
             "summary", "Summary", join(element("p", HOW, class_="lead"), _controls(metrics), _each(summaries, metrics))
@@ -67,7 +74,7 @@ def _sections(summaries: Sequence[Summary], kept: Sequence[Record], metrics: Seq
     failed = failures(kept)
     if failed:
         out.append(Section("failures", "Failures", failed))
-    out.append(Section("about", "Where the numbers come from", provenance(kept, note)))
+    out.append(Section("about", "Where the numbers come from", provenance(kept, title)))
     return out
 
 
@@ -97,22 +104,38 @@ def _controls(metrics: Sequence[str]) -> Html:
     )
 
 
-def _verdict(summaries: Sequence[Summary], metric: str) -> Html:
-    wins = dict.fromkeys(rows(summaries, metric), 0)
-    for column in columns(summaries):
-        means = {one.row: mean for one in summaries if one.column == column and (mean := one.mean(metric)) is not None}
-        for row in (row for row, mean in means.items() if mean == max(means.values())):
-            wins[row] += 1
-    first = max(wins, key=lambda row: wins[row])
-    have = len(columns(summaries))
-    if not wins[first]:
+def _verdict(summaries: Sequence[Summary], metrics: Sequence[str]) -> Html | None:
+    """Which rows are best most often by the first metric of which more is better; on data sets where every row that has
+    a number at all has one, as a row that was run on few could else not win elsewhere."""
+    if not any(one.fine for one in summaries):
         return element("p", element("strong", "Nothing was measured"), ": every cell failed.", class_="verdict")
+    metric = next((one for one in metrics if one not in NEUTRAL), None)
+    if metric is None:
+        return None
+    means = {(one.row, one.column): mean for one in summaries if (mean := one.mean(metric)) is not None}
+    every = [row for row in rows(summaries, metric) if any(row == own for own, _ in means)]
+    have = columns(summaries)
+    shared = [column for column in have if all((row, column) in means for row in every)]
+    if not shared:
+        words = f"No row is called the best: there is no data set on which every row has its {metric}."
+        return element("p", words, class_="verdict calm")
+    tops = {column: max(means[row, column] for row in every) for column in shared}
+    wins = {row: sum(means[row, column] == top for column, top in tops.items()) for row in every}
+    first = [row for row in every if wins[row] == max(wins.values())]
     what = "data sets and splits" if any(one.split for one in summaries) else "data sets"
-    where = "on the only data set" if have == 1 else f"on {wins[first]} of {have} {what}"
-    return element("p", element("strong", name(first)), f" has the highest {metric} {where}.", class_="verdict calm")
+    where = "on the only data set" if len(have) == 1 else f"on {wins[first[0]]} of {len(shared)} {what}"
+    where += " that every row has a number of" if len(shared) < len(have) else ""
+    verb = "has" if len(first) == 1 else "have" if len(have) == 1 else "each have"
+    return element("p", _listed(first), f" {verb} the highest {metric} {where}.", class_="verdict calm")
 
 
-def _tiles(summaries: Sequence[Summary], records: Sequence[Record]) -> Html:
+def _listed(names: Sequence[str]) -> Html:
+    shown = [element("strong", name(one)) for one in names]
+    marks = ["", *([", "] * (len(shown) - 2)), *([" and "] if len(shown) > 1 else [])]
+    return join(*(join(mark, one) for mark, one in zip(marks, shown, strict=True)))
+
+
+def _tiles(summaries: Sequence[Summary], records: Sequence[Record], lacking: str) -> Html:
     failed = sum("error" in one for one in records)
     seeds = len({one["seed"] for one in records})
     boxes = [
@@ -127,7 +150,7 @@ def _tiles(summaries: Sequence[Summary], records: Sequence[Record]) -> Html:
             f"{len(rows(summaries)):,}",
             f"{len({one.row for one in summaries if one.network}):,} with a network",
         ),
-        ("Failed", f"{failed:,}", "listed below" if failed else "every cell has its numbers"),
+        ("Failed", f"{failed:,}", "listed below" if failed else lacking or "every cell has its numbers"),
     ]
     return element(
         "dl",

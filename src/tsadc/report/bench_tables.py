@@ -9,7 +9,7 @@ from tsadc.bench.cell import Record
 from tsadc.bench.formats import comma_separated
 from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, told
 from tsadc.bench.points import MISLEADING
-from tsadc.bench.published import Published, compared, lead
+from tsadc.bench.published import SLASH, Published, compared, lead
 from tsadc.bench.records import cell_of
 from tsadc.bench.summary import Summary, columns, rows
 from tsadc.evaluate.adjusted import WHY_NOT
@@ -33,9 +33,12 @@ def matrix(summaries: Sequence[Summary], metric: str) -> Html:
 
 
 def _flagging_all(summaries: Sequence[Summary], metric: str, have: Sequence[str]) -> Html | None:
-    """What flagging everything gets, the same for whoever is compared."""
+    """What flagging everything gets, the same for whoever is compared; None where it is what chance gets, which stands
+    in every cell."""
     of = {column: next((one for one in summaries if one.column == column and one.fine), None) for column in have}
     values = {column: one.mean(metric, flagging_all) if one else None for column, one in of.items()}
+    if all(one.mean(metric, flagging_all) == one.mean(metric, by_chance) for one in summaries if one.fine):
+        return None
     known = [f"{column} {told(metric, value)}" for column, value in values.items() if value is not None]
     return element("p", f"Flagging everything gets: {', '.join(known)}.", class_="note") if known else None
 
@@ -49,8 +52,12 @@ def _cell(summary: Summary | None, metric: str, best: float | None) -> Html:
     shown = element("strong", text) if mean == best and metric not in NEUTRAL else text
     small = element("small", f" \N{PLUS-MINUS SIGN}{told(metric, spread)}") if spread is not None else None
     chance = summary.mean(metric, by_chance)
-    hint = f"by chance {told(metric, chance)}" if chance is not None else None
-    return element("td", shown, small, class_="num", data_value=f"{mean:.9g}", title=hint)
+    hint = (
+        element("small", f"({told(metric, chance)})", class_="chance", title="by chance")
+        if chance is not None
+        else None
+    )
+    return element("td", shown, small, hint, class_="num", data_value=f"{mean:.9g}")
 
 
 def listing(summaries: Sequence[Summary], metrics: Sequence[str]) -> Html:
@@ -104,10 +111,19 @@ def beside(published: Published, summaries: Sequence[Summary]) -> Html:
         return join(element("p", f"{published.source}.", class_="lead"), differs)
     head, lines = compared(published, summaries)
     body = [
-        element("tr", (element("td", cell, class_="num" if i > 1 else None) for i, cell in enumerate(line)))
+        element("tr", (_figure(cell) if i > 1 else element("td", cell) for i, cell in enumerate(line)))
         for line in lines
     ]
     return join(element("p", lead(published), class_="lead"), _table(head, body, 2), differs)
+
+
+def _figure(text: str) -> Html:
+    """Figures of one cell, sorted by the first of them."""
+    try:
+        value = f"{float(text.partition(SLASH)[0]):.9g}"
+    except ValueError:
+        value = "NaN"
+    return element("td", text, class_="num", data_value=value)
 
 
 def failures(records: Sequence[Record]) -> Html | None:
@@ -129,7 +145,7 @@ def failures(records: Sequence[Record]) -> Html | None:
     return _table(["Data", "Detector", "Seed", "Error", "Where"], body, 5)
 
 
-def provenance(records: Sequence[Record], note: str) -> Html:
+def provenance(records: Sequence[Record], plan: str) -> Html:
     """Everything that is needed to make the numbers again stands in the records; here is what they share."""
 
     def every(values: Sequence[str | None]) -> str:
@@ -137,7 +153,7 @@ def provenance(records: Sequence[Record], note: str) -> Html:
 
     machines = [_machine(one) for one in records]
     known = {
-        "Plan": note or DASH,
+        "Plan": plan or DASH,
         "Records": f"{len(records):,}, of seeds {', '.join(map(str, sorted({one['seed'] for one in records})))}",
         "Version": every([f"tsadc {one['tsadc']} at commit {one.get('commit') or 'unknown'}" for one in records]),
         "Packages": every(

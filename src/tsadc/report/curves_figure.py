@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tsadc.bench.summary import Summary, rows
+from tsadc.bench.summary import Summary, ranked
 from tsadc.errors import DataError
 from tsadc.report.axes import plain, value_ticks
-from tsadc.report.bench_charts import COLOURS, Panel, panels
+from tsadc.report.bench_charts import Panel, panels
 from tsadc.report.markup import Html, element, join
 
 WIDE, HIGH = 210, 130  # a panel
 LEFT, TOP, RIGHT, BELOW = 52, 34, 12, 34  # around a panel
 LINE = 18  # of the legend
-# Okabe and Ito's colours, told apart with any eyes; the yellow is darker, for white paper.
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#a89a00", "#777777")
+# Okabe and Ito's colours, told apart with any eyes; the yellow is darker, for white paper. The last two are others.
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#a89a00", "#777777", "#8c564b", "#9467bd")
 STYLE = (
     "text{font:11px system-ui,sans-serif;fill:#334}.title{font-weight:600}.grid{stroke:#ccd}.band{opacity:.15}"
     "path{fill:none;stroke-width:1.8}@media(prefers-color-scheme:dark){text{fill:#cbd5e1}.grid{stroke:#475569}}"
@@ -26,7 +26,7 @@ def figure(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
     shown = panels(summaries)
     if not shown:
         raise DataError("Nothing varies in these records: a figure needs an option with several values, such as eta.")
-    order = [row for row in rows(summaries, metrics[0]) if any(row in panel.curves for panel in shown)][:COLOURS]
+    order = [row for row in ranked(summaries, metrics[0]) if any(row in panel.curves for panel in shown)]
     colours = dict(zip(order, PALETTE, strict=False))
     across, down = LEFT + WIDE + RIGHT, TOP + HIGH + BELOW
     parts = [

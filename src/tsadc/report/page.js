@@ -29,19 +29,21 @@
       const cell = row.cells[column];
       return cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value);
     };
-    const order = (a, b) => typeof a === "number" && typeof b === "number"
-      ? (Number.isNaN(a) ? -Infinity : a) - (Number.isNaN(b) ? -Infinity : b) || 0
-      : String(a).localeCompare(String(b), "en", { numeric: true });
+    // What has no number is last either way.
+    const order = (a, b, way) => typeof a === "number" && typeof b === "number"
+      ? Number.isNaN(a) - Number.isNaN(b) || way * (a - b) || 0
+      : way * String(a).localeCompare(String(b), "en", { numeric: true });
     heads.forEach((head, column) => {
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = head.textContent;
       head.replaceChildren(button);
       button.addEventListener("click", () => {
-        const up = head.getAttribute("aria-sort") !== "ascending";
+        const sorted = head.getAttribute("aria-sort");
+        const up = sorted ? sorted === "descending" : !head.classList.contains("num");
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", up ? "ascending" : "descending");
-        const rows = [...body.rows].sort((a, b) => (up ? 1 : -1) * order(key(a, column), key(b, column)));
+        const rows = [...body.rows].sort((a, b) => order(key(a, column), key(b, column), up ? 1 : -1));
         body.append(...rows);
       });
     });

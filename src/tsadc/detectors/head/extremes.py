@@ -1,7 +1,7 @@
 """How far out a step is, against how far out the steps of its entity usually reach.
 
     name         meaning
-    cells        (variable, time) what is judged, >= 0, in z units: |z| itself, or a residual of any model
+    cells        (variable, time) what is judged, >= 0: |z| itself, or a residual of any model
     s            (time,) log(.1 + mean of the 3 largest cells of a step) - reach of the entity
     reach        log(.1 + height), the median height of the entity's observations
     height       the value that 1 % of the steps of an observation exceed

@@ -43,7 +43,7 @@ WHOLE = ("correlation", "shape", *local.KINDS)  # after them
 NEAR = 0.02  # distances below this are none
 MOST_BLAME = 1e6
 FEW = 100  # training observations
-Residuals = Sequence[Floats]  # each (variable, time), >= 0, in z units; NaN where there is nothing to compare
+Residuals = Sequence[Floats]  # each (variable, time), >= 0, in units of its model; NaN: nothing to compare
 Model = Callable[[Iterable[Floats]], Iterator[Residuals]]  # of observations (variable, time), one by one
 
 
