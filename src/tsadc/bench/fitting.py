@@ -91,7 +91,7 @@ def epoch_seconds(detector: Detector) -> float | None:
 
 def network_size(detector: Detector, test: Data) -> dict[str, int | None]:
     """Parameters, and floating-point operations of scoring one observation; None without a network, and of operations
-    also where several threads share the work, as those of other threads are not counted."""
+    also where no observation lies wholly in a series, or where threads share the work, as only one is counted."""
     network = getattr(detector, "network_", None)
     if network is None:
         return {"parameters": None, "flops": None}
@@ -99,11 +99,9 @@ def network_size(detector: Detector, test: Data) -> dict[str, int | None]:
 
 
 def _flops(detector: Detector, test: Data) -> int | None:
-    settings = detector.settings
-    try:
-        one = evenly(test, settings.length, 1, settings.coverage)
-        with Operations() as counted:
-            detector.decision_function(one)
-    except Exception:
-        return None  # all else about the cell is known by now, and no count is worth losing it
+    one = evenly(test, detector.settings.length, 1, detector.settings.coverage)
+    if not len(one):
+        return None
+    with Operations() as counted:
+        detector.decision_function(one)
     return round(counted.flops) or None
