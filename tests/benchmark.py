@@ -7,11 +7,26 @@ from typing import Any
 
 import numpy as np
 
+from terminal import Answer, tsadc
 from tsadc.data.contaminate import Plan, contaminate
 from tsadc.data.manifest import save
 from tsadc.data.prepared import ABOUT, ARRAYS, LABELS, load
 
 HOSTILE = "<script>alert('x')</script>"
+OWN_PLAN = """
+title = "Mine"
+note = "A note."
+seeds = [0, 1]
+[[data]]
+name = "mine"
+folder = "prepared"
+manifest = "manifest.json"
+[[detectors]]
+name = "robust-z"
+label = "first"
+[[detectors]]
+name = "random"
+"""
 MACHINE = {"processor": "a processor", "cores": 2, "memory": 2**31, "system": "Linux x86_64"}
 
 
@@ -85,3 +100,7 @@ def own_data(place: Path) -> tuple[Path, Path]:
     (folder / ABOUT).write_text(json.dumps({"format": 1, "name": "mine", "length": 20, "variables": ["u", "v"]}))
     save(contaminate(load(folder), Plan(eta=0.1, shares=(0.4, 0.2, 0.4))), manifest)
     return folder, manifest
+
+
+def run_plan(plan: Path, *words: object) -> Answer:
+    return tsadc("bench", "run", plan, "--out", plan.parent / "out", *words)

@@ -291,15 +291,16 @@ def bench_table(
     folder: Records,
     format_: Annotated[str, typer.Option("--format", help="markdown, csv or latex.")] = "markdown",
     into: Annotated[Path | None, typer.Option(help="Also put it into this file, between its marks.")] = None,
-    brief: Annotated[bool, typer.Option("--brief", help="Markdown without kinds, parts and details.")] = False,
+    brief: Annotated[bool, typer.Option("--brief", help="Markdown of the plan's metrics alone.")] = False,
+    metric: Annotated[str | None, typer.Option(help="Only the table of this metric, such as auroc.")] = None,
     plan: ByPlan = None,
     only: Only = None,
     choosing: Choosing = False,
 ) -> None:
     """The records as a table, beside what others published if the plan says it."""
-    from tsadc.commands.bench import Shown, table
+    from tsadc.commands.shown import Shown, table
 
-    print(table(Shown(folder, plan, tuple(only or ()), choosing), format_, into=into, brief=brief))
+    print(table(Shown(folder, plan, tuple(only or ()), choosing), format_, into=into, brief=brief, metric=metric))
 
 
 @bench_app.command("report")
@@ -311,8 +312,8 @@ def bench_report(
     choosing: Choosing = False,
 ) -> None:
     """The records as one page: tables to sort and filter, ranks, curves, failures."""
-    from tsadc.commands.bench import Shown, report
     from tsadc.commands.console import say
+    from tsadc.commands.shown import Shown, report
 
     say(report(Shown(folder, plan, tuple(only or ()), choosing), out))
 

@@ -9,7 +9,7 @@ import pytest
 from tsadc.bench import table
 from tsadc.bench.protocols import PROTOCOLS
 from tsadc.bench.records import Store, cell_of, load
-from tsadc.commands import bench
+from tsadc.commands import shown
 from tsadc.commands.studies import study_table
 
 ROOT = Path(__file__).parents[2]
@@ -36,10 +36,10 @@ def test_the_paper_document_holds_what_plans_and_records_say(plan: Path) -> None
     folder = RECORDS / "paper" / ("main" if plan.stem == "heads" else plan.stem)
     _, _, rest = (ROOT / "docs" / "paper.md").read_text().partition(f"<!-- {plan.stem}: begin -->")
     block, _, _ = rest.partition(f"<!-- {plan.stem}: end -->")
-    shown = bench.table(bench.Shown(folder, plan), "markdown", into=None, brief=True)
-    assert block.strip() == shown, "run make results"
+    text = shown.table(shown.Shown(folder, plan), "markdown", into=None, brief=True)
+    assert block.strip() == text, "run make results"
     records = list(folder.glob("*/*/seed-*.json"))
-    assert ("\n\nNot run." in shown) == (not records)
+    assert ("\n\nNot run." in text) == (not records)
 
 
 @pytest.mark.parametrize("file", sorted((RECORDS / "paper").glob("*.json")), ids=lambda file: file.stem)
@@ -52,7 +52,7 @@ def test_the_paper_document_holds_the_tables_of_studies(file: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in ("eta", "kappa") if (RECORDS / "paper" / name).is_dir()])
 def test_figures_of_the_paper_document_are_those_of_the_records(name: str, tmp_path: Path) -> None:
     plan = ROOT / "plans" / "paper" / f"{name}.toml"
-    bench.report(bench.Shown(RECORDS / "paper" / name, plan), tmp_path / "drawn.svg")
+    shown.report(shown.Shown(RECORDS / "paper" / name, plan), tmp_path / "drawn.svg")
     assert (tmp_path / "drawn.svg").read_text() == (ROOT / "docs" / f"paper-{name}.svg").read_text(), "run make results"
 
 

@@ -1,3 +1,6 @@
+import multiprocessing
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -6,6 +9,7 @@ import pytest
 
 from tsadc.bench import run
 from tsadc.bench.cell import Cell, Record
+from tsadc.bench.measure import Arrays
 from tsadc.bench.records import Store, load
 from tsadc.bench.run import run_all, trainings
 
@@ -66,18 +70,51 @@ def test_a_worker_ends_with_its_parent_even_if_that_was_killed(tmp_path: Path) -
 
 
 def test_every_worker_of_a_run_watches_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[dict[str, object]] = []
+    made: list[object] = []
 
     class Pool:
-        def __init__(self, jobs: int, **more: object) -> None:
-            made.append(more)
-
-        def shutdown(self, **more: object) -> None:
-            pass
+        def __init__(self, processes: int, context: object, initializer: object) -> None:
+            made.extend([processes, initializer])
+            raise RuntimeError
 
     monkeypatch.setattr(run, "ProcessPoolExecutor", Pool)
-    assert list(run_all([], HERE, Store(tmp_path), jobs=2)) == []
-    assert made[0]["initializer"] is run.end_with_parent
+    with pytest.raises(RuntimeError):
+        list(run_all([Cell("plant", "random", 0)], HERE, Store(tmp_path), jobs=2))
+    assert made == [1, run.end_with_parent]
+
+
+class Deadly(Store):
+    """Its process is killed once it has kept a record of seed 0, unless that is of `robust-z`."""
+
+    def keep(self, cell: Cell, record: Record, arrays: Arrays) -> None:
+        super().keep(cell, record, arrays)
+        if multiprocessing.parent_process() and cell.seed == 0 and cell.detector != "robust-z":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
+def test_what_a_killed_process_leaves_gets_a_failure_and_the_others_go_on(tmp_path: Path) -> None:
+    # Those of one training: heads of one network. The second is what the process did not come to.
+    quick = {"training": {"epochs": 1}}
+    heads = [Cell("plant", "usad", 0, overrides={**quick, "head": head}, observations=8) for head in ("tsadc", "paper")]
+    store = Deadly(tmp_path)
+    running = run_all([*heads, Cell("plant", "robust-z", 0)], HERE, store, jobs=2)
+    other, first, second = (one for _, one in sorted(running, key=lambda pair: pair[0].detector))
+    assert (first["settings"]["head"], "error" in first) == ("tsadc", False)
+    assert (second["settings"]["head"], second["error"]) == ("paper", run.KILLED)
+    assert "auroc" in other
+    assert sorted("error" in one for one in load(tmp_path)) == [False, False, True]
+    assert store.current(heads[1], HERE, retry=True) is None
+
+
+def test_a_run_that_is_left_kills_its_processes_and_blames_nobody(tmp_path: Path) -> None:
+    slow = Cell("plant", "gru-gnn", 0, overrides={"training": {"epochs": 1000}})
+    running = run_all([Cell("plant", "random", 0), slow, Cell("plant", "robust-z", 1)], HERE, Store(tmp_path), jobs=2)
+    assert next(running)[0].detector == "random"
+    running.close()
+    assert multiprocessing.active_children() == []
+    assert all("error" not in one for one in load(tmp_path))
+    assert "gru-gnn" not in [one["detector"] for one in load(tmp_path)]
 
 
 def timeless(record: Record) -> Record:

@@ -1,7 +1,7 @@
 import pytest
 
 from benchmark import failed, record
-from tsadc.bench.summary import columns, complete, rows, summarise, value_of
+from tsadc.bench.summary import Grid, columns, complete, rows, summarise, value_of
 from tsadc.errors import DataError
 
 SOME = [
@@ -32,6 +32,15 @@ def test_columns_are_in_the_order_of_data_sets_and_rows_by_their_mean() -> None:
     assert columns(every) == ["ludb eta=0.1", "ludb eta=0.2", "plant"]
     assert rows(every) == ["ridge", "random"]
     assert rows(summarise([*SOME, record("tsadc", "plant", 0, 0.1)])) == ["tsadc", "ridge", "random"]
+
+
+def test_a_grid_finds_what_a_table_needs() -> None:
+    found = Grid(summarise(SOME))
+    assert found.get("ridge", "plant").mean("auroc") == pytest.approx(0.7)
+    assert (found.get("nobody", "plant").records, found.get("nobody", "plant").mean("auroc")) == ((), None)
+    assert found.best("plant", "auroc") == pytest.approx(0.7)
+    assert found.best("nowhere", "auroc") is None
+    assert len(found.whole("plant").records) == sum(len(one.records) for one in found.of("plant")) == 4
 
 
 def test_seeds_for_choosing_stay_apart() -> None:

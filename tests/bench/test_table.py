@@ -124,6 +124,8 @@ def test_briefly_there_are_the_measures_and_the_seeds_alone() -> None:
     assert whole.startswith(shared)
     assert "spike" in whole
     assert "spike" not in brief
+    heads = [part.split(" | ")[0] for part in markdown(records, metrics=("ap", "recall"), brief=True).split("\n\n")]
+    assert heads[1:-1] == ["| AP (average precision)", "| recall (by chance)"]
 
 
 def test_a_document_that_is_not_there_is_not_made(tmp_path: Path) -> None:

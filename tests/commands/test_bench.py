@@ -1,4 +1,4 @@
-"""`tsadc bench` on a small data set of one's own."""
+"""`tsadc bench run` on a small data set of one's own."""
 
 import json
 import shutil
@@ -7,46 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmark import own_data
-from pages import Page
-from terminal import Answer, tsadc, untouched
+from benchmark import OWN_PLAN as PLAN
+from benchmark import run_plan as run
+from terminal import tsadc, untouched
 from tsadc.bench.lock import LOCK, alone_in
 from tsadc.bench.records import load
 from tsadc.commands import bench
-
-PLAN = """
-title = "Mine"
-note = "A note."
-seeds = [0, 1]
-[[data]]
-name = "mine"
-folder = "prepared"
-manifest = "manifest.json"
-[[detectors]]
-name = "robust-z"
-label = "first"
-[[detectors]]
-name = "random"
-"""
-
-
-@pytest.fixture
-def plan(tmp_path: Path) -> Path:
-    own_data(tmp_path)
-    file = tmp_path / "plan.toml"
-    file.write_text(PLAN)
-    return file
-
-
-def run(plan: Path, *words: object) -> Answer:
-    return tsadc("bench", "run", plan, "--out", plan.parent / "out", *words)
-
-
-@pytest.fixture
-def done(plan: Path) -> Path:
-    answer = run(plan)
-    assert answer.code == 0, answer.err
-    return plan.parent / "out"
 
 
 def test_it_runs_what_is_not_yet_done(plan: Path) -> None:
@@ -202,158 +168,12 @@ def test_a_plan_of_absent_data_alone_is_no_success(plan: Path, tmp_path: Path) -
     assert not (plan.parent / "out").exists()
 
 
-def test_tables_come_from_the_records(done: Path, tmp_path: Path) -> None:
-    (tmp_path / "results.md").touch()
-    shown = tsadc("bench", "table", done, "--into", tmp_path / "results.md")
-    assert "| first | **1.000" in shown.out
-    assert (tmp_path / "results.md").read_text() == f"<!-- out: begin -->\n\n{shown.out}\n<!-- out: end -->\n"
-    assert tsadc("bench", "table", done, "--format", "csv").out.splitlines()[1].startswith("mine,first,0,0 1,0,1,0,")
-    assert r"first & \textbf{1.000}" in tsadc("bench", "table", done, "--format", "latex").out
-    with untouched(tmp_path):
-        assert (
-            "--format takes markdown, csv, latex, but got 'xml'."
-            in tsadc("bench", "table", done, "--format", "xml").refusal
-        )
-        assert "no records of seeds for choosing" in tsadc("bench", "table", done, "--choosing").refusal
-        assert "There is no folder" in tsadc("bench", "table", tmp_path / "none").refusal
-        assert "is a file, but the folder that" in tsadc("bench", "table", tmp_path / "results.md").refusal
-        assert "There is no file" in tsadc("bench", "table", done, "--into", tmp_path / "reslts.md").refusal
-
-
-def test_goals_are_shown_if_the_plan_says_so(tmp_path: Path) -> None:
-    plan = tmp_path / "plan.toml"
-    text = 'seeds = [0]\n[[data]]\nname = "plant"\n[[detectors]]\nname = "random"\n'
-    for goals in (False, True):
-        plan.write_text(("goals = true\n" if goals else "") + text)
-        assert run(plan).code == 0
-        assert ("*goal*" in tsadc("bench", "table", tmp_path / "out").out) is goals
-
-
-PUBLISHED = """
-[published]
-source = "Somebody"
-differs = "Other data."
-data = { Theirs = "mine", Others = "" }
-metrics = { AUC = "auroc" }
-[[published.rows]]
-name = "Best"
-ours = "first"
-Theirs = [0.5]
-Others = [0.25]
-[[published.rows]]
-name = "Worst"
-"""
-BESIDE = "| Best | first | 0.500 | 1.000 | 0.250 |"
-
-
-def test_what_others_published_stands_after_the_tables(plan: Path) -> None:
-    plan.write_text(PLAN + PUBLISHED)
-    assert run(plan).code == 0
-    shown = tsadc("bench", "table", plan.parent / "out").out.rstrip().split("\n\n")
-    assert shown[-3] == "Published (Somebody) beside ours: AUC, of ours the means over seeds of auroc."
-    assert shown[-2].splitlines()[0] == "| row | ours | Theirs | ours: mine | Others |"
-    assert shown[-2].splitlines()[2:] == [BESIDE, "| Worst | - | - | - | - |"]
-    assert shown[-1] == "Other data."
-    assert "Somebody" not in tsadc("bench", "table", plan.parent / "out", "--format", "csv").out
-    tsadc("bench", "report", plan.parent / "out", "--out", plan.parent / "page.html")
-    assert "Other data." in Page((plan.parent / "page.html").read_text()).text
-
-
-def test_records_are_chosen_among(done: Path, tmp_path: Path) -> None:
-    def rows(*words: str) -> list[str]:
-        shown = tsadc("bench", "table", done, "--format", "csv", *words)
-        assert shown.code == 0, shown.err
-        return [" ".join(line.split(",")[1:4:2]) for line in shown.out.splitlines()[1:]]
-
-    assert rows() == ["first 0 1", "random 0 1"]
-    assert rows("--only", "detector=first,seed=1") == ["first 1"]
-    assert rows("--only", "detector=random", "--only", "detector=first") == ["first 0 1", "random 0 1"]
-    assert rows("--only", "label=first,seed=1.0") == ["first 1"]
-    page = tmp_path / "page.html"
-    told = tsadc("bench", "report", done, "--out", page, "--only", "detector=robust-z").out
-    assert told == f"The report of 2 records is {page}.\n"
-    with untouched(tmp_path):
-        answer = tsadc("bench", "table", done, "--only", "detector=robustz")
-        assert answer.refusal == "The records have no detector 'robustz'; did you mean `robust-z`?"
-        assert tsadc("bench", "table", done, "--only", "mine").refusal.startswith("--only takes key=value")
-
-
-def test_a_changed_plan_mixes_nothing(plan: Path, done: Path) -> None:
-    """Another setting under the same label is another row; another label is taken over without a run."""
-    plan.write_text(PLAN.replace('label = "first"', 'label = "first"\nset.validation = 0.3'))
-    assert run(plan).code == 0
-    shown = tsadc("bench", "table", done, "--format", "csv").out.splitlines()
-    assert [line.split(",")[1] for line in shown[1:]] == ["random", "robust-z", "robust-z validation=0.3"]
-    plan.write_text(PLAN.replace("first", "one, other"))
-    assert run(plan).out == "4 cells, 4 of them done before\n"
-    chosen = tsadc("bench", "table", done, "--format", "csv", "--only", "detector=one, other,seed=0").out
-    assert [line.split(",0,0,")[0] for line in chosen.splitlines()[1:]] == ['mine,"one, other"']
-
-
-def test_point_adjustment_is_warned_of_wherever_it_is_shown(plan: Path) -> None:
-    asked = 'metrics = ["point_adjusted_f1", "delay"]\n'
-    plan.write_text(asked + PLAN)
-    assert "Say `misleading = true`" in run(plan).refusal
-    plan.write_text(f"misleading = true\n{asked}{PLAN}")
-    words = "Point adjustment takes one flagged row for a whole event"
-    assert words in run(plan).out
-    shown = [tsadc("bench", "table", plan.parent / "out", "--format", form) for form in ("markdown", "csv", "latex")]
-    assert [words in shown[0].out, words in shown[1].err, words in shown[2].err] == [True] * 3
-    assert r"\textbf" not in shown[2].out
-    assert "| flag everything | 0.000 |" in shown[0].out  # the delay of flagging everything
-
-
 def test_what_is_absent_can_be_chosen_and_is_told(tmp_path: Path) -> None:
     plan = tmp_path / "plan.toml"
     plan.write_text('seeds = [0]\n[[data]]\nname = "ludb"\n[[detectors]]\nname = "random"\n')
     answer = run(plan, "--only", "data=ludb", "--raw", tmp_path)
     assert answer.code == 2
     assert "holds none of the plan's data sets" in answer.err
-
-
-def test_another_plan_chooses_cells_metrics_and_marks(plan: Path, done: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.toml"
-    other.write_text(
-        'metrics = ["ap", "recall"]\n' + PLAN.replace('label = "first"\n', "").replace("random", "ridge") + PUBLISHED
-    )
-    document = tmp_path / "page.md"
-    document.touch()
-    shown = tsadc("bench", "table", done, "--plan", other, "--into", document)
-    assert shown.code == 2  # its rows are called otherwise
-    other.write_text(other.read_text().replace('ours = "first"', 'ours = "robust-z"'))
-    shown = tsadc("bench", "table", done, "--plan", other, "--into", document)
-    assert shown.code == 0, shown.err
-    assert shown.out.startswith("A note.\n\n2 of 4 cells not run: mine 2.\n\n")
-    assert "\n\n| recall" in shown.out
-    assert "| Best | robust-z | 0.500 | 1.000 | 0.250 |" in shown.out
-    assert "random |" not in shown.out
-    assert "<!-- other: begin -->" in document.read_text()
-    nothing = tsadc("bench", "table", tmp_path / "nowhere", "--plan", other).out
-    assert nothing.startswith("A note.\n\nNot run.\n\nPublished (Somebody) beside ours")
-    assert (
-        "no records of seeds"
-        in tsadc("bench", "table", tmp_path / "nowhere", "--plan", other, "--format", "csv").refusal
-    )
-    refused = tsadc("bench", "report", tmp_path / "nowhere", "--plan", other, "--out", tmp_path / "x.html").refusal
-    assert f"holds no records of the cells of {other}; run" in refused
-
-
-def test_the_report_is_one_page(done: Path, tmp_path: Path) -> None:
-    answer = tsadc("bench", "report", done, "--out", tmp_path / "page.html")
-    assert answer.code == 0, answer.err
-    assert answer.out == f"The report of 4 records is {tmp_path / 'page.html'}.\n"
-    page = Page((tmp_path / "page.html").read_text())
-    assert "first has the highest auroc on the only data set." in page.text
-    assert "A note." in page.text
-    (tmp_path / "empty").mkdir()
-    assert "holds no records" in tsadc("bench", "report", tmp_path / "empty", "--out", tmp_path / "x.html").refusal
-
-
-def test_the_report_of_records_in_which_nothing_varies_is_no_figure(done: Path, tmp_path: Path) -> None:
-    answer = tsadc("bench", "report", done, "--out", tmp_path / "curves.svg")
-    assert answer.code == 2
-    assert "Nothing varies in these records" in answer.err
-    assert not (tmp_path / "curves.svg").exists()
 
 
 def test_records_hold_what_is_needed_to_repeat(plan: Path) -> None:

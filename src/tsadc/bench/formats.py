@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 
 from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, high_end, low_end, told
-from tsadc.bench.summary import Summary, columns, rows
+from tsadc.bench.summary import Grid, Summary
 
 PARTS = {"_low": low_end, "_high": high_end, "_random": by_chance, "_all_positive": flagging_all}
 SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -44,22 +44,20 @@ def latex(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
 
 
 def _table(summaries: Sequence[Summary], metric: str) -> str:
-    have = columns(summaries)
-    cells = {(one.row, one.column): one for one in summaries}
-    means = {place: mean for place, one in cells.items() if (mean := one.mean(metric)) is not None}
-    best = {column: max((mean for (_, own), mean in means.items() if own == column), default=None) for column in have}
-    lines = [f"% {metric}", f"\\begin{{tabular}}{{l{'r' * len(have)}}}", "\\toprule"]
-    lines.append(" & ".join(["", *map(escape, have)]) + r" \\")
+    found = Grid(summaries)
+    best = {column: found.best(column, metric) for column in found.columns}
+    lines = [f"% {metric}", f"\\begin{{tabular}}{{l{'r' * len(best)}}}", "\\toprule"]
+    lines.append(" & ".join(["", *map(escape, best)]) + r" \\")
     lines.append("\\midrule")
-    for row in rows(summaries):
-        body = [_cell(cells.get((row, column)), metric, best[column]) for column in have]
+    for row in found.rows:
+        body = [_cell(found.get(row, column), metric, best[column]) for column in best]
         lines.append(" & ".join([escape(row), *body]) + r" \\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"])
 
 
-def _cell(summary: Summary | None, metric: str, best: float | None) -> str:
-    mean = summary.mean(metric) if summary else None
-    if summary is None or mean is None:
+def _cell(summary: Summary, metric: str, best: float | None) -> str:
+    mean = summary.mean(metric)
+    if mean is None:
         return "--"
     spread = summary.deviation(metric)
     text = told(metric, mean) if mean != best or metric in NEUTRAL else f"\\textbf{{{told(metric, mean)}}}"

@@ -42,7 +42,7 @@ def _row(
     failure: Exception | None = None
     forget_peak()
     for cell in cells:
-        record = identity(cell, raw) | circumstances() | ({"label": cell.label} if cell.label else {})
+        record = beginning(cell, raw)
         found: Arrays = {}
         with warnings.catch_warnings(record=True) as notices:
             warnings.simplefilter("always")
@@ -63,6 +63,11 @@ def _row(
         if notices:
             record["notices"] = sorted({str(notice.message) for notice in notices})
         yield cell, record, found
+
+
+def beginning(cell: Cell, raw: Path) -> Record:
+    """What a record says before anything is run."""
+    return identity(cell, raw) | circumstances() | ({"label": cell.label} if cell.label else {})
 
 
 def _judge(cell: Cell, fitted: Fitted, task: Task) -> tuple[Record, Arrays]:

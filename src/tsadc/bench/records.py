@@ -18,7 +18,7 @@ from tsadc.bench.cell import Cell, Record, flat, identity
 from tsadc.bench.measure import Arrays
 from tsadc.errors import DataError, OutputError
 
-SCORES, TRAINING = "scores", ".training"
+SCORES, TRAINING, PLAN = "scores", ".training", "plan.toml"
 ASKED = {"hash", "data", "detector", "preset", "overrides", "seed", "settings", "tsadc"}
 MEASURED = {"auroc", "ap", "f1", "prevalence", "flagged", "all_positive_f1", "fit_seconds", "score_seconds"}
 

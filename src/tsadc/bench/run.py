@@ -1,4 +1,5 @@
-"""Cells are run by training, in one process or several; each record is kept as soon as it is known."""
+"""Cells are run by training, in one process or several; each record is kept as soon as it is known. What a process that
+was killed leaves without one gets one that says so."""
 
 from __future__ import annotations
 
@@ -7,13 +8,20 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from tsadc.bench.cell import Cell, Record
-from tsadc.bench.job import run
+from tsadc.bench.job import beginning, run
 from tsadc.bench.records import Store
+
+KILLED = {
+    "type": "Killed",
+    "message": "The process was killed, perhaps for want of memory; run it again with --retry --jobs 1.",
+    "where": "unknown",
+}
 
 
 def run_all(cells: Sequence[Cell], raw: Path, store: Store, jobs: int = 1) -> Iterator[tuple[Cell, Record]]:
@@ -23,21 +31,48 @@ def run_all(cells: Sequence[Cell], raw: Path, store: Store, jobs: int = 1) -> It
         for group in groups:
             yield from run_and_keep(group, raw, store)
         return
-    # Forked after torch has started threads, a process may hang. A fresh one for each training also knows its memory.
-    pool = ProcessPoolExecutor(
-        jobs, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent, max_tasks_per_child=1
-    )
+    over = threading.Event()
+    threads = ThreadPoolExecutor(jobs)
+    futures = [threads.submit(_in_a_process, group, raw, store, over) for group in groups]
     try:
-        with _interruptions_held():  # by processes too, which begin so, until they can end without a word
-            futures = [pool.submit(_together, group, raw, store) for group in groups]
         for future in as_completed(futures):
             yield from future.result()
     except BaseException:
-        for process in multiprocessing.active_children():  # trainings are kept, and need not be waited for
-            process.terminate()
+        over.set()
+        threads.shutdown(wait=False, cancel_futures=True)
+        while not all(future.done() for future in futures):
+            for process in multiprocessing.active_children():  # trainings are kept, and need not be waited for
+                process.terminate()
+            time.sleep(0.05)
         raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        threads.shutdown(cancel_futures=True)
+
+
+def _in_a_process(group: list[Cell], raw: Path, store: Store, over: threading.Event) -> list[tuple[Cell, Record]]:
+    """Cells of one training with their records. Each group has a process of its own, which knows its memory, and takes
+    no other with it if it is killed; none but `over` kills it without a failure."""
+    if over.is_set():
+        return []
+    before = [store.current(cell, raw) for cell in group]
+    # Forked after torch has started threads, a process may hang.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), end_with_parent) as pool:
+        try:
+            with _interruptions_held():  # by the process too, which begins so, until it can end without a word
+                future = pool.submit(_together, group, raw, store)
+            return future.result()
+        except BrokenExecutor:
+            if over.is_set():
+                return []
+    found = [(cell, store.current(cell, raw), old) for cell, old in zip(group, before, strict=True)]
+    return [(cell, now if now is not None and now != old else _lost(cell, raw, store)) for cell, now, old in found]
+
+
+def _lost(cell: Cell, raw: Path, store: Store) -> Record:
+    """The record of a cell whose process was killed, which is kept."""
+    record = beginning(cell, raw) | {"error": KILLED}
+    store.keep(cell, record, {})
+    return record
 
 
 def run_and_keep(cells: Sequence[Cell], raw: Path, store: Store) -> Iterator[tuple[Cell, Record]]:

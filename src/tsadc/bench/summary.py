@@ -100,6 +100,30 @@ def ranked(summaries: Sequence[Summary], metric: str) -> list[str]:
     return sorted(means, key=lambda row: (sign * float(np.mean(means[row])) if means[row] else 0.0, row))
 
 
+class Grid:
+    """Summaries by row and column; rows with the best by a metric first."""
+
+    def __init__(self, summaries: Sequence[Summary], metric: str = "auroc") -> None:
+        self.summaries = summaries
+        self.columns, self.rows = columns(summaries), rows(summaries, metric)
+        self._cells = {(one.row, one.column): one for one in summaries}
+
+    def get(self, row: str, column: str) -> Summary:
+        """One without records where there is none."""
+        return self._cells.get((row, column)) or Summary(row, column, "", {}, ())
+
+    def of(self, column: str) -> list[Summary]:
+        return [one for one in self.summaries if one.column == column]
+
+    def best(self, column: str, metric: str) -> float | None:
+        """The highest mean on a column."""
+        return max((mean for one in self.of(column) if (mean := one.mean(metric)) is not None), default=None)
+
+    def whole(self, column: str) -> Summary:
+        """Every record on a column, whoever made it."""
+        return Summary("", column, "", {}, tuple(record for one in self.of(column) for record in one.records))
+
+
 def complete(summaries: Sequence[Summary], metric: str) -> tuple[list[str], list[str], list[list[float]]]:
     """Data sets, the rows that have a value on all of them in every split, and values (data set, row): splits of one
     data set are no independent cases, so their mean counts."""

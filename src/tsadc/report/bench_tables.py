@@ -11,7 +11,7 @@ from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, told
 from tsadc.bench.points import MISLEADING
 from tsadc.bench.published import SLASH, Published, compared, lead
 from tsadc.bench.records import cell_of
-from tsadc.bench.summary import Summary, columns, rows
+from tsadc.bench.summary import Grid, Summary
 from tsadc.evaluate.adjusted import WHY_NOT
 from tsadc.report.markup import Html, element, join, name
 from tsadc.report.words import DASH, count
@@ -19,34 +19,32 @@ from tsadc.report.words import DASH, count
 
 def matrix(summaries: Sequence[Summary], metric: str) -> Html:
     """Rows down, data sets across; the best of each in bold, the spread over seeds in small."""
-    have = columns(summaries)
-    cells = {(one.row, one.column): one for one in summaries}
-    means = {place: mean for place, one in cells.items() if (mean := one.mean(metric)) is not None}
-    best = {column: max((mean for (_, own), mean in means.items() if own == column), default=None) for column in have}
+    found = Grid(summaries, metric)
+    best = {column: found.best(column, metric) for column in found.columns}
     body = []
-    for row in rows(summaries, metric):
-        found = [_cell(cells.get((row, column)), metric, best[column]) for column in have]
-        body.append(element("tr", element("td", name(row)), found, data_filter=row.lower()))
-    everything = _flagging_all(summaries, metric, have)
+    for row in found.rows:
+        cells = [_cell(found.get(row, column), metric, best[column]) for column in best]
+        body.append(element("tr", element("td", name(row)), cells, data_filter=row.lower()))
+    everything = _flagging_all(found, metric)
     why_not = element("p", WHY_NOT, class_="note") if metric == MISLEADING else None
-    return join(_table(["Detector", *have], body, 1), everything, why_not)
+    return join(_table(["Detector", *best], body, 1), everything, why_not)
 
 
-def _flagging_all(summaries: Sequence[Summary], metric: str, have: Sequence[str]) -> Html | None:
+def _flagging_all(found: Grid, metric: str) -> Html | None:
     """What flagging everything gets, the same for whoever is compared; None where it is what chance gets, which stands
     in every cell."""
-    of = {column: next((one for one in summaries if one.column == column and one.fine), None) for column in have}
-    values = {column: one.mean(metric, flagging_all) if one else None for column, one in of.items()}
-    if all(one.mean(metric, flagging_all) == one.mean(metric, by_chance) for one in summaries if one.fine):
+    if all(one.mean(metric, flagging_all) == one.mean(metric, by_chance) for one in found.summaries if one.fine):
         return None
+    values = {column: found.whole(column).mean(metric, flagging_all) for column in found.columns}
     known = [f"{column} {told(metric, value)}" for column, value in values.items() if value is not None]
     return element("p", f"Flagging everything gets: {', '.join(known)}.", class_="note") if known else None
 
 
-def _cell(summary: Summary | None, metric: str, best: float | None) -> Html:
-    mean = summary.mean(metric) if summary else None
-    if summary is None or mean is None:
-        return element("td", "failed" if summary and not summary.fine else DASH, class_="num", data_value="NaN")
+def _cell(summary: Summary, metric: str, best: float | None) -> Html:
+    mean = summary.mean(metric)
+    if mean is None:
+        failed = summary.records and not summary.fine
+        return element("td", "failed" if failed else DASH, class_="num", data_value="NaN")
     spread = summary.deviation(metric)
     text = told(metric, mean)
     shown = element("strong", text) if mean == best and metric not in NEUTRAL else text

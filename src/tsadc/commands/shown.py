@@ -1,0 +1,165 @@
+"""`tsadc bench table` and `tsadc bench report`: the records of a folder, as its plan or another one asks for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TypeVar
+
+from tsadc.bench import formats, published
+from tsadc.bench.cell import Cell, Record
+from tsadc.bench.metrics import METRICS
+from tsadc.bench.plan import Plan, read
+from tsadc.bench.points import MISLEADING
+from tsadc.bench.published import Published
+from tsadc.bench.records import PLAN, cell_of, load, write
+from tsadc.bench.summary import Grid, summarise
+from tsadc.bench.table import insert, markdown, one_metric
+from tsadc.commands.chosen import selected, traits
+from tsadc.commands.console import complain
+from tsadc.commands.studies import study_table
+from tsadc.config import nearest, read_toml, to_mapping
+from tsadc.errors import ConfigError, DataError, TsadcError
+from tsadc.evaluate.adjusted import WHY_NOT
+from tsadc.report.bench_page import render
+from tsadc.report.curves_figure import figure
+from tsadc.report.shell import write_page
+from tsadc.report.words import count
+
+FORMS = ("markdown", "csv", "latex")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Which records of a folder are shown, and as what. `plan` replaces the one that the folder was last run by: rows
+    are called as it does, and what is not of its cells is left out."""
+
+    out: Path
+    plan: Path | None = None
+    only: tuple[str, ...] = ()
+    choosing: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the marks that it goes between."""
+        return self.plan.stem if self.plan else self.out.resolve().name
+
+    def records(self) -> tuple[list[Record], str]:
+        """And, where the plan has cells without one or with one of other settings, words on which."""
+        every = load(self.out) if self.out.exists() or self.plan is None else []
+        cells = {_place(cell): cell for cell in self._cells()}
+        if self.plan is not None:
+            placed = [(one, _place(cell_of(one))) for one in every]
+            every = [one | {"label": cells[place].label} for one, place in placed if place in cells]
+        there = {_place(cell_of(one)) for one in every}
+        asked = self._only([(cell, traits(cell)) for cell in cells.values()]) if cells else []
+        # A record of data of one's own does not say where that lies, which a cell needs to have its settings.
+        known = [(one, traits(cell_of(one), one["settings"].get("head", ""))) for one in every]
+        shown = self._only(known) if known else []
+        return shown, " ".join(filter(None, [_lacking(asked, there), _outdated(asked, shown)]))
+
+    def _cells(self) -> list[Cell]:
+        """Of the plan, or of the one that was run last, if its data lies where its copy says."""
+        if self.plan is not None:
+            return read(self.plan).cells()
+        try:
+            return read(self.out / PLAN).cells()
+        except TsadcError:
+            return []
+
+    def _only(self, some: list[tuple[T, dict[str, set[str]]]]) -> list[T]:
+        return selected([one for one, _ in some], [traits for _, traits in some], self.only, "The records have")
+
+    def about(self) -> tuple[str, str, tuple[str, ...], Published | None]:
+        """Title, note, metrics and what others published, as the plan says them."""
+        file = self.plan or self.out / PLAN
+        plan = read_toml(file, "plan") if self.plan or file.exists() else {}
+        metrics = tuple(plan.get("metrics", Plan.metrics))
+        for metric in metrics:
+            _check_metric(metric, str(file))
+        others = published.parse(plan["published"]) if "published" in plan else None
+        return str(plan.get("title") or self.name), str(plan.get("note", "")), metrics, others
+
+    @property
+    def goals(self) -> bool:
+        """Whether the plan is of the study whose tables show the goals of this project."""
+        file = self.plan or self.out / PLAN
+        return file.exists() and read_toml(file, "plan").get("goals") is True
+
+
+def table(asked: Shown, form: str, *, into: Path | None, brief: bool = False, metric: str | None = None) -> str:
+    """The records of a folder as tables, or as that of one metric; with `into` they go between the marks that bear its
+    name there."""
+    if form not in FORMS:
+        raise ConfigError(f"--format takes {', '.join(FORMS)}, but got {form!r}.")
+    if metric is not None:
+        _check_metric(metric, "--metric")
+    if asked.out.suffix == ".json":
+        return study_table(asked.out, into)
+    (records, lacking), (_, note, metrics, others) = asked.records(), asked.about()
+    metrics = metrics if metric is None else (metric,)
+    if form == "markdown" and metric is not None:
+        text = one_metric(Grid(summarise(records, asked.choosing)), metric)
+    elif form == "markdown":
+        summaries = summarise(records, asked.choosing) if records or not lacking else []
+        parts = [note, lacking, markdown(records, asked.choosing, metrics, brief, asked.goals) if summaries else ""]
+        text = "\n\n".join(filter(None, [*parts, published.markdown(others, summaries) if others else ""]))
+    else:
+        made = formats.comma_separated if form == "csv" else formats.latex
+        text = made(summarise(records, asked.choosing), metrics).rstrip()
+        if MISLEADING in metrics:
+            complain(WHY_NOT)
+    if into is not None:
+        insert(into, text, asked.name)
+    return text
+
+
+def _check_metric(metric: str, where: str) -> None:
+    if metric not in METRICS:
+        raise ConfigError(f"There is no metric {metric!r}, which {where} names{nearest(metric, METRICS)}")
+
+
+def report(asked: Shown, page: Path) -> str:
+    """The records of a folder as one page, or their curves as a figure where that is to be an .svg."""
+    title, note, metrics, others = asked.about()
+    records, lacking = asked.records()
+    if not records:
+        whose = f"no records of the cells of {asked.plan}" if asked.plan else "no records"
+        raise DataError(f"{asked.out} holds {whose}; run the benchmark first.")
+    if page.suffix == ".svg":
+        write(page, figure(summarise(records, asked.choosing), metrics).encode())
+        return f"The figure of {count(len(records), 'record', 'records')} is {page}."
+    shown = render(
+        records, title=title, note=note, metrics=metrics, choosing=asked.choosing, others=others, lacking=lacking
+    )
+    write_page(shown, page)
+    return f"The report of {count(len(records), 'record', 'records')} is {page}."
+
+
+def _lacking(cells: Sequence[Cell], there: Set[tuple[str, str, int]]) -> str:
+    """How many have no record, and on which data sets; empty where all have one."""
+    left = Counter(cell.column for cell in cells if _place(cell) not in there)
+    if not left or left.total() == len(cells):
+        return "Not run." if left else ""
+    every = Counter(cell.column for cell in cells)
+    where = [f"{column} {'all' if some == every[column] else some}" for column, some in left.items()]
+    return f"{left.total()} of {count(len(cells), 'cell', 'cells')} not run: {', '.join(where)}."
+
+
+def _place(cell: Cell) -> tuple[str, str, int]:
+    return cell.column, cell.row, cell.seed
+
+
+def _outdated(cells: Sequence[Cell], records: Sequence[Record]) -> str:
+    """How many are of settings or a version that the same cell has no more; empty where none is."""
+    now = {_place(cell): (to_mapping(cell.config()), version("tsadc")) for cell in cells}
+    then = [(_place(cell_of(one)), (one["settings"], one["tsadc"])) for one in records]
+    old = sum(place in now and now[place] != made for place, made in then)
+    if not old:
+        return ""
+    what = "1 record was" if old == 1 else f"{old} records were"
+    return f"{what} made with other settings or another version than now; `tsadc bench run` makes them again."
