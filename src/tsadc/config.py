@@ -14,6 +14,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
@@ -30,7 +31,7 @@ def build(cls: type[T], mapping: Mapping[str, Any], where: str = "") -> T:
 
 def update(config: Any, mapping: Mapping[str, Any], where: str = "") -> Any:
     """A copy of `config` in which the settings of `mapping` are replaced, nested sections included."""
-    hints = typing.get_type_hints(type(config))
+    hints = _hints(type(config))
     names = [field.name for field in dataclasses.fields(config)]
     changes: dict[str, Any] = {}
     for name, value in mapping.items():
@@ -48,6 +49,12 @@ def update(config: Any, mapping: Mapping[str, Any], where: str = "") -> Any:
         return dataclasses.replace(config, **changes)
     except ConfigError as error:
         raise ConfigError(str(error).replace("`", f"`{where}.", 1) if where else str(error)) from None
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Types by name, which are slow to find."""
+    return typing.get_type_hints(kind)
 
 
 def require(condition: bool, name: str, expected: str, value: Any) -> None:
