@@ -31,7 +31,7 @@ def build(cls: type[T], mapping: Mapping[str, Any], where: str = "") -> T:
 
 def update(config: Any, mapping: Mapping[str, Any], where: str = "") -> Any:
     """A copy of `config` in which the settings of `mapping` are replaced, nested sections included."""
-    hints = _hints(type(config))
+    hints = _hints(config.__class__)
     names = [field.name for field in dataclasses.fields(config)]
     changes: dict[str, Any] = {}
     for name, value in mapping.items():
