@@ -39,6 +39,7 @@ bench-studies: $(READY)
 
 # Experiments of docs/paper.md with a folder of their own; `heads` is made from the records of `main`.
 PAPER := main eta kappa ablation loss masking cost cleaned
+DRAWN := main eta kappa
 
 # What README.md shows of docs/results.md.
 QUOTED := tsadc views convolutions ridge robust-z random
@@ -56,7 +57,7 @@ results: $(READY)
 	done
 	$(VENV)/bin/tsadc bench table benchmarks/results/paper/main --plan plans/paper/heads.toml \
 		--brief --into docs/paper.md > /dev/null
-	for name in eta kappa; do \
+	for name in $(DRAWN); do \
 		$(VENV)/bin/tsadc bench report benchmarks/results/paper/$$name --plan plans/paper/$$name.toml \
 			--out docs/paper-$$name.svg > /dev/null || exit 1; \
 	done

@@ -306,7 +306,7 @@ def bench_table(
 @bench_app.command("report")
 def bench_report(
     folder: Records,
-    out: Annotated[Path, typer.Option(help="The page to write, .html; .svg: the curves alone.")],
+    out: Annotated[Path, typer.Option(help="The page to write, .html; .svg: one figure.")],
     plan: ByPlan = None,
     only: Only = None,
     choosing: Choosing = False,

@@ -149,11 +149,17 @@ def test_the_report_is_one_page(done: Path, tmp_path: Path) -> None:
     assert "holds no records" in tsadc("bench", "report", tmp_path / "empty", "--out", tmp_path / "x.html").refusal
 
 
-def test_the_report_of_records_in_which_nothing_varies_is_no_figure(done: Path, tmp_path: Path) -> None:
-    answer = tsadc("bench", "report", done, "--out", tmp_path / "curves.svg")
-    assert answer.code == 2
-    assert "Nothing varies in these records" in answer.err
-    assert not (tmp_path / "curves.svg").exists()
+def test_the_figure_is_of_curves_where_something_varies_and_of_dots_otherwise(done: Path, tmp_path: Path) -> None:
+    figure = tmp_path / "figure.svg"
+    told = tsadc("bench", "report", done, "--out", figure).out
+    assert told == f"The figure of 4 records is {figure}.\n"
+    assert "mine, auroc" in figure.read_text()
+    plan = tmp_path / "eta.toml"
+    names = '[[data]]\nname = "plant"\nsplit = { eta = [0, 0.1] }\n[[detectors]]\nname = "random"\n'
+    plan.write_text(f"seeds = [0]\n{names}")
+    assert tsadc("bench", "run", plan, "--out", tmp_path / "varied").code == 0
+    assert tsadc("bench", "report", tmp_path / "varied", "--out", figure).code == 0
+    assert "plant: eta, auroc" in figure.read_text()
 
 
 def test_one_metric_is_one_table(done: Path, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import pytest
 
 from benchmark import HOSTILE, records
 from tsadc.bench.summary import summarise
-from tsadc.errors import DataError
 from tsadc.report.curves_figure import HIGH, WIDE, figure
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -29,9 +28,3 @@ def test_panels_are_of_options_and_metrics() -> None:
     ends = [float(pair.split(",")[1]) for pair in band.get("points").split()]
     assert ends[0] < ends[3]  # at the first value, the highest seed above the lowest
     assert "<script" not in text
-
-
-def test_records_without_options_have_no_figure() -> None:
-    plain = [one for one in records() if "split" not in one]
-    with pytest.raises(DataError, match="Nothing varies in these records"):
-        figure(summarise(plain), ["auroc"])

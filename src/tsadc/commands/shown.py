@@ -24,8 +24,10 @@ from tsadc.commands.studies import study_table
 from tsadc.config import nearest, read_toml, to_mapping
 from tsadc.errors import ConfigError, DataError, TsadcError
 from tsadc.evaluate.adjusted import WHY_NOT
+from tsadc.report import curves_figure
+from tsadc.report.bench_charts import panels
 from tsadc.report.bench_page import render
-from tsadc.report.curves_figure import figure
+from tsadc.report.dots_figure import figure as dots
 from tsadc.report.shell import write_page
 from tsadc.report.words import count
 
@@ -124,14 +126,17 @@ def _check_metric(metric: str, where: str) -> None:
 
 
 def report(asked: Shown, page: Path) -> str:
-    """The records of a folder as one page, or their curves as a figure where that is to be an .svg."""
+    """The records of a folder as one page, or as a figure where that is to be an .svg: curves where an option of the
+    data varies, dots otherwise."""
     title, note, metrics, others = asked.about()
     records, lacking = asked.records()
     if not records:
         whose = f"no records of the cells of {asked.plan}" if asked.plan else "no records"
         raise DataError(f"{asked.out} holds {whose}; run the benchmark first.")
     if page.suffix == ".svg":
-        write(page, figure(summarise(records, asked.choosing), metrics).encode())
+        summaries = summarise(records, asked.choosing)
+        drawn = curves_figure.figure(summaries, metrics) if panels(summaries) else dots(summaries, metrics[0])
+        write(page, drawn.encode())
         return f"The figure of {count(len(records), 'record', 'records')} is {page}."
     shown = render(
         records, title=title, note=note, metrics=metrics, choosing=asked.choosing, others=others, lacking=lacking
