@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tsadc.bench.markdown import table
 from tsadc.bench.task import Answers, Task
 from tsadc.config import update
 from tsadc.detectors.tsadc.detector import TSADC, Config
@@ -25,6 +26,7 @@ from tsadc.windows import cut, runs
 LEVEL, DRAWS = 0.9, 1000
 GROUPS = ("normal", "abnormal", "abnormal within the window")
 MODULES = ("decontaminated", "reconstruction")
+HEAD = ("observations", "how many", *MODULES)
 SHOWN = 3  # variables in a figure
 BLACKOUT = {"decontaminator": {"masking": "BoM"}, "scoring": {"masks": 0}}
 Record = dict[str, Any]
@@ -180,16 +182,13 @@ def _mean(errors: Floats, generator: np.random.Generator) -> dict[str, float] | 
 
 def markdown(kept: Mapping[str, Any]) -> str:
     """A table of a record, and how far it bears out the paper."""
-    lines = ["| observations | how many | decontaminated | reconstruction |", "|---|---|---|---|"]
-    for group, row in kept["groups"].items():
-        lines.append(f"| {group} | {row['observations']} | {_cell(row[MODULES[0]])} | {_cell(row[MODULES[1]])} |")
     told = [f"{name} {value:.3f}" for name, value in kept["auroc"].items() if value is not None]
     start, stop = kept["window"]
     last = list(kept["groups"])[-1]
     return (
         f"RMSE in z units under the mask, steps {start} to {stop}, with bootstrap intervals of "
         f"{100 * kept['level']:.0f} %.\n\n"
-        + "\n".join(lines)
+        + table(HEAD, rows_of(kept))
         + (f"\n\nAUROC of that error alone, {last} against normal: {', '.join(told)}." if told else "")
     )
 
@@ -199,7 +198,7 @@ def _cell(found: Mapping[str, float] | None) -> str:
 
 
 def rows_of(kept: Mapping[str, Any]) -> Sequence[tuple[str, str, str, str]]:
-    """The same table for a page."""
+    """The lines of a table under `HEAD`."""
     return [
         (group, str(row["observations"]), _cell(row[MODULES[0]]), _cell(row[MODULES[1]]))
         for group, row in kept["groups"].items()

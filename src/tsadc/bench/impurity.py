@@ -27,6 +27,7 @@ import numpy as np
 from tsadc.bench import protocols
 from tsadc.bench.cell import source_digest
 from tsadc.bench.machine import circumstances
+from tsadc.bench.markdown import table
 from tsadc.data.plant import Plant
 from tsadc.data.sleepedf import PACK as SLEEP
 from tsadc.data.sleepedf import SleepEDF
@@ -39,6 +40,14 @@ from tsadc.windows import cut
 SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 LEVEL = 0.9
+HEAD = (
+    "masking",
+    "eta_e",
+    "formula",
+    "anomalous and shown, of all cells",
+    "anomalous, of shown cells",
+    "observations",
+)
 MEASURED = ("of_all", "of_shown", "observations")
 Record = dict[str, Any]
 Cells = tuple[Booleans, Booleans]  # anomalous and measured, each (observation, variable, time)
@@ -161,17 +170,11 @@ def _part(name: str, rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any
         f"{_percent(first['observations_before'])} of the observations. Means of {record['draws']} draws, with the "
         f"interval that holds {100 * record['level']:.0f} % of them."
     )
-    lines = [
-        "| masking | eta_e | formula | anomalous and shown, of all cells | anomalous, of shown cells | observations |",
-        "|---|---|---|---|---|---|",
-        *(
-            f"| {one['strategy']} | {one['share']:g} | {_percent(one['formula'])} | "
-            + " | ".join(_spread(one[name]) for name in MEASURED)
-            + " |"
-            for one in rows
-        ),
+    body = [
+        [one["strategy"], f"{one['share']:g}", _percent(one["formula"]), *(_spread(one[name]) for name in MEASURED)]
+        for one in rows
     ]
-    return "\n\n".join([head, "\n".join(lines), sentence(rows)])
+    return "\n\n".join([head, table(HEAD, body), sentence(rows)])
 
 
 def sentence(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tsadc.bench.approximation import Approximations, Example, record, rows_of
+from tsadc.bench.approximation import HEAD, Approximations, Example, record, rows_of
 from tsadc.report.axes import Tick, plain, value_ticks
 from tsadc.report.charts import drawing, envelope, level_line, line, place, time_axis
 from tsadc.report.markup import Html, element, join, name
@@ -127,7 +127,6 @@ def _range(values: Floats) -> tuple[float, float]:
 
 def _numbers(found: Approximations) -> Html:
     kept = record(found)
-    heads = ("observations", "how many", "decontaminated", "reconstruction")
     lines = [element("tr", (element("td", text) for text in row)) for row in rows_of(kept)]
     told = [f"{module} {value:.3f}" for module, value in found.auroc.items() if value is not None]
     last = list(found.groups)[-1]
@@ -145,7 +144,7 @@ def _numbers(found: Approximations) -> Html:
                 "div",
                 element(
                     "table",
-                    element("thead", element("tr", (element("th", head) for head in heads))),
+                    element("thead", element("tr", (element("th", head) for head in HEAD))),
                     element("tbody", lines),
                 ),
                 class_="scroll",
