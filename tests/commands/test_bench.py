@@ -10,9 +10,13 @@ import pytest
 from benchmark import OWN_PLAN as PLAN
 from benchmark import run_plan as run
 from terminal import tsadc, untouched
+from tsadc.bench import protocols
+from tsadc.bench.cell import Cell
 from tsadc.bench.lock import LOCK, alone_in
 from tsadc.bench.records import load
+from tsadc.bench.task import Task
 from tsadc.commands import bench
+from tsadc.errors import DataError
 
 
 def test_it_runs_what_is_not_yet_done(plan: Path) -> None:
@@ -117,6 +121,26 @@ def test_a_plan_that_cannot_be_run_is_refused(plan: Path, text: str, words: str)
     plan.write_text(text)
     with untouched(plan.parent):
         assert words in run(plan).refusal
+
+
+def test_what_cannot_be_drawn_is_refused_before_anything_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def few(cell: Cell, raw: Path) -> Task:
+        if cell.split["eta"] == 0.2:
+            raise DataError("There are too few.")
+        return protocols.draw(cell.data, raw, cell.seed, tuple(cell.split.items()))
+
+    monkeypatch.setattr(Cell, "task", few)
+    plan = tmp_path / "plan.toml"
+    split = "split = { eta = [0.1, 0.2], kappa = 1 }"
+    plan.write_text(f'seeds = [0]\n[[data]]\nname = "plant"\n{split}\n[[detectors]]\nname = "random"\n')
+    with untouched(tmp_path):
+        for words in ((), ("--dry-run",)):
+            answer = run(plan, *words)
+            assert answer.code == 2
+            assert answer.err == "tsadc: plant eta=0.2 kappa=1 cannot be drawn with seed 0: There are too few.\n"
+    assert run(plan, "--only", "eta=0.1").code == 0
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_anything_is_run(plan: Path) -> None:

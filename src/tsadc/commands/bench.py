@@ -64,6 +64,7 @@ def run(asked: Asked) -> int:
     failed = sum("error" in record for cell, record in done if cell not in todo)
     if plan.misleading and MISLEADING in plan.metrics:
         say(WHY_NOT)
+    _check_draws(todo, asked.raw)
     if asked.dry_run:
         return _foretell(todo, done, asked.jobs)
     try:
@@ -88,6 +89,15 @@ def _check_places(asked: Asked, absent: Mapping[str, str]) -> None:
     ):
         came = f"{asked.raw} is a file" if asked.raw.exists() else f"There is no folder {asked.raw}"
         raise DataError(f"{came}, but the folder with the data sets was expected; name it by --raw or TSADC_DATA.")
+
+
+def _check_draws(cells: Sequence[Cell], raw: Path) -> None:
+    """Refuse a share or a number of kinds that a data set has not enough of, before hours are spent on the others."""
+    for cell in {(cell.column, cell.seed): cell for cell in cells if cell.split}.values():
+        try:
+            cell.task(raw)
+        except DataError as error:
+            raise DataError(f"{cell.column} cannot be drawn with seed {cell.seed}: {error}") from None
 
 
 def _execute(todo: Sequence[Cell], done: list[tuple[Cell, Record]], asked: Asked, store: Store, failed: int) -> int:
