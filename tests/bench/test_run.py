@@ -3,7 +3,9 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from tsadc.bench.cell import Cell, Record
 from tsadc.bench.measure import Arrays
 from tsadc.bench.records import Store, load
 from tsadc.bench.run import run_all, trainings
+from tsadc.errors import TsadcError
 
 HERE = Path(".")
 
@@ -73,14 +76,14 @@ def test_every_worker_of_a_run_watches_its_parent(tmp_path: Path, monkeypatch: p
     made: list[object] = []
 
     class Pool:
-        def __init__(self, processes: int, context: object, initializer: object) -> None:
+        def __init__(self, processes: int, context: object, initializer: object, given: object) -> None:
             made.extend([processes, initializer])
             raise RuntimeError
 
     monkeypatch.setattr(run, "ProcessPoolExecutor", Pool)
     with pytest.raises(RuntimeError):
         list(run_all([Cell("plant", "random", 0)], HERE, Store(tmp_path), jobs=2))
-    assert made == [1, run.end_with_parent]
+    assert made == [1, run._begin]
 
 
 class Deadly(Store):
@@ -105,6 +108,33 @@ def test_what_a_killed_process_leaves_gets_a_failure_and_the_others_go_on(tmp_pa
     assert "auroc" in other
     assert sorted("error" in one for one in load(tmp_path)) == [False, False, True]
     assert store.current(heads[1], HERE, retry=True) is None
+
+
+def test_a_process_that_cannot_begin_blames_no_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_begin", os._exit)  # of an event: an initializer that fails
+    with pytest.raises(TsadcError, match=r"^A process ended before it could begin; go on with --jobs 1\.$"):
+        list(run_all([Cell("plant", "random", 0)], HERE, Store(tmp_path), jobs=2))
+    assert load(tmp_path) == []
+
+
+def test_an_interruption_while_trainings_are_handed_out_stops_those_that_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Threads(ThreadPoolExecutor):
+        handed = 0
+
+        def submit(self, *given: Any, **more: Any) -> Any:
+            self.handed += 1
+            if self.handed == 3:
+                raise KeyboardInterrupt
+            return super().submit(*given, **more)
+
+    monkeypatch.setattr(run, "ThreadPoolExecutor", Threads)
+    slow = [Cell("plant", "gru-gnn", seed, overrides={"training": {"epochs": 1000}}) for seed in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        list(run_all(slow, HERE, Store(tmp_path), jobs=2))
+    assert multiprocessing.active_children() == []
+    assert load(tmp_path) == []
 
 
 def test_a_run_that_is_left_kills_its_processes_and_blames_nobody(tmp_path: Path) -> None:

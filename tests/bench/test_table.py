@@ -121,9 +121,16 @@ def test_briefly_there_are_the_measures_and_the_seeds_alone() -> None:
     whole, brief = markdown(records), markdown(records, brief=True)
     assert brief.endswith("Seeds: plant: 0 or 0 1.")
     shared = brief.removesuffix("\n\nSeeds: plant: 0 or 0 1.")
-    assert whole.startswith(shared)
+    assert whole.partition("\n\n")[2].startswith(shared.partition("\n\n")[2])
+    assert ("oracle F1 needs labels" in whole, "oracle" in brief) == (True, False)
     assert "spike" in whole
     assert "spike" not in brief
+    failing = [*records, failed("ridge", "plant", 2), failed("pca", "plant", 0)]
+    shown = markdown(failing, metrics=("recall",), brief=True)
+    assert "| ridge | 0.250 (0.500) (1 of 3 failed) |" in shown
+    assert "| pca | - (1 of 1 failed) |" in shown
+    assert shown.endswith("Seeds: plant: 0 or 0 1.")
+    assert markdown(failing[-1:], metrics=("recall",), brief=True).count("(1 of 1 failed)") == 1
     heads = [part.split(" | ")[0] for part in markdown(records, metrics=("ap", "recall"), brief=True).split("\n\n")]
     assert heads[1:-1] == ["| AP (average precision)", "| recall (by chance)"]
 

@@ -66,6 +66,19 @@ def test_a_dry_run_says_what_would_be_run_and_writes_nothing(plan: Path, done: P
     assert some[-1] == "In all 4 trainings, about 1:00:00 with 2 processes, and 2 cells of unknown length."
 
 
+def test_an_estimate_counts_a_training_once_and_every_scoring(plan: Path) -> None:
+    heads = '"usad"\nheads = ["tsadc", "paper"]\n[budget]\nepochs = 1'
+    plan.write_text(PLAN.replace('"random"', heads))
+    assert run(plan, "--seeds", "0", "--only", "detector=usad").code == 0
+    for file in (plan.parent / "out").glob("mine/usad*/*.json"):
+        record = json.loads(file.read_text())
+        more = {"fit_seconds": 3600, "score_seconds": 60 / record["observations"]}
+        file.write_text(json.dumps(record | more))
+    told = run(plan, "--seeds", "0,1", "--only", "detector=usad,seed=1", "--dry-run").out.splitlines()
+    assert told[1] == "mine usad seed 1: about 1:01:00"
+    assert told[-1] == "In all 1 training, about 1:02:00 with 1 process."
+
+
 def test_failures_are_counted_kept_and_retried(plan: Path) -> None:
     shutil.copy(
         plan.parent / "prepared" / "observations" / "a.npy", plan.parent / "prepared" / "observations" / "b.npy"

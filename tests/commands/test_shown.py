@@ -174,6 +174,10 @@ def test_one_metric_is_one_table(done: Path, tmp_path: Path) -> None:
     ]
     assert document.read_text() == f"# Mine\n\n<!-- out: begin -->\n\n{shown}\n<!-- out: end -->\n"
     assert "recall," in tsadc("bench", "table", done, "--metric", "recall", "--format", "csv").out.splitlines()[0]
+    both = tsadc("bench", "table", done, "--metric", "recall", "--brief").refusal
+    assert both == "--metric is one table and --brief several; leave one of them out."
+    study = tsadc("bench", "table", tmp_path / "study.json", "--metric", "recall").refusal
+    assert "is the record of a study, which has no metrics; leave out --metric." in study
     refused = tsadc("bench", "table", done, "--metric", "recal").refusal
     assert refused == "There is no metric 'recal', which --metric names; did you mean `recall`?"
 
@@ -186,6 +190,20 @@ def test_records_of_other_settings_are_told(plan: Path, done: Path) -> None:
     words = "1 record was made with other settings or another version than now; `tsadc bench run` makes them again."
     assert f"\n\n{words}\n\n" in tsadc("bench", "table", done, "--plan", plan).out
     assert words not in tsadc("bench", "table", done, "--plan", plan, "--only", "seed=0").out
-    for other in done.glob("mine/*/*.json"):
-        other.write_text(json.dumps(json.loads(other.read_text()) | {"tsadc": "0.0.1"}))
-    assert "\n\n4 records were made" in tsadc("bench", "table", done, "--plan", plan).out
+    for form in (("--metric", "auroc"), ("--format", "csv")):
+        assert words in tsadc("bench", "table", done, "--plan", plan, *form).err
+    for key, value in (("tsadc", "0.0.1"), ("draws", -1)):
+        for other in done.glob("mine/*/*.json"):
+            other.write_text(json.dumps(json.loads(other.read_text()) | {key: value}))
+        assert "\n\n4 records were made" in tsadc("bench", "table", done, "--plan", plan).out
+
+
+def test_a_plan_with_metrics_that_are_none_is_refused(done: Path, tmp_path: Path) -> None:
+    (done / "plan.toml").write_text("metrics = 3\n" + PLAN)
+    for words in (("table", done), ("report", done, "--out", tmp_path / "x.html")):
+        assert "must be a list of names, but got 3." in tsadc("bench", *words).refusal
+
+
+def test_one_metric_of_what_was_not_run_says_so(plan: Path, tmp_path: Path) -> None:
+    answer = tsadc("bench", "table", tmp_path / "nowhere", "--plan", plan, "--metric", "auroc")
+    assert (answer.code, answer.out) == (0, "Not run.\n")

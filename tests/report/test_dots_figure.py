@@ -3,8 +3,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmark import HOSTILE, record
+from benchmark import HOSTILE, failed, record
 from tsadc.bench.summary import summarise
+from tsadc.errors import DataError
 from tsadc.report.dots_figure import LINE, WIDE, figure
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -12,7 +13,7 @@ NETWORK = {"training": {}}
 
 
 def drawn(records: list[dict[str, Any]], metric: str = "auroc") -> ElementTree.Element:
-    return ElementTree.fromstring(figure(summarise(records), metric))
+    return ElementTree.fromstring(figure(summarise(records), [metric]))
 
 
 def dots(tree: ElementTree.Element) -> dict[str, tuple[str | None, float, float]]:
@@ -57,8 +58,31 @@ def test_a_row_by_both_heads_is_one_line_of_two_dots() -> None:
 
 def test_what_is_absent_or_hostile_breaks_nothing() -> None:
     some = [record("ridge", "plant", 0, 0.7), record(HOSTILE, "ludb", 0, 0.6), record("ridge", "ludb", 0, 0.5)]
-    text = figure(summarise(some), "fit_seconds")
+    some.append(failed("pca", "ludb", 0))
+    text = figure(summarise(some), ["fit_seconds"])
     assert "<script" not in text
-    assert len(dots(ElementTree.fromstring(text))) == 2  # two of one name
+    assert text.count("<circle") == 3 + 1  # and one that says what they mean
+    assert "pca" not in text
+    assert "<title>ridge: 2</title>" in text
+    ticks = [one.text for one in ElementTree.fromstring(text).iter(f"{SVG}text") if one.get("text-anchor") == "middle"]
+    assert ticks[0] == "1.95"  # all took 2 seconds, and the axis is wider than that
+    with pytest.raises(DataError, match="None of these records has flops; a figure needs some"):
+        figure(summarise(some), ["flops"])
+
+
+def test_heads_are_paired_wherever_their_word_stands() -> None:
+    more = {"head": "paper", "latent": 20}
+    some = [
+        record("usad", "plant", 0, 0.9, settings={**NETWORK, "head": "tsadc"}, overrides={"latent": 20}),
+        record("usad", "plant", 0, 0.6, settings={**NETWORK, "head": "paper"}, overrides=more),
+    ]
+    tree = drawn(some)
+    assert [one.text for one in tree.findall(f"{SVG}text")] == ["usad latent=20"]
+    assert sum(one.get("class") == "way" for one in tree.iter(f"{SVG}line")) == 1
+
+
+def test_titles_name_columns() -> None:
+    some = [record("ridge", "plant", 0, 0.7), record("ridge", "ludb", 0, 0.5)]
+    text = figure(summarise(some), ["fit_seconds"])
     titles = [one.text for one in ElementTree.fromstring(text).iter(f"{SVG}text") if one.get("class") == "title"]
     assert titles == ["ludb, fit_seconds", "plant, fit_seconds"]

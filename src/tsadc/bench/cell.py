@@ -109,10 +109,16 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]
 
 def identity(cell: Cell, raw: Path) -> Record:
     """What decides the numbers, and its hash: a record with another one is of something else."""
+    source = cell.own.digest if cell.own else source_digest(raw, cell.protocol.source)
+    content = {**specified(cell), "source": source}
+    return content | {"hash": digest(content)}
+
+
+def specified(cell: Cell) -> Record:
+    """What decides the numbers apart from the data."""
     content = {
         "format": FORMAT,
         "data": cell.data,
-        "source": cell.own.digest if cell.own else source_digest(raw, cell.protocol.source),
         "draws": protocols.VERSION,
         "detector": cell.detector,
         "preset": cell.preset,
@@ -125,7 +131,7 @@ def identity(cell: Cell, raw: Path) -> Record:
         content["split"] = cell.protocol.check(cell.split)
     if cell.observations is not None:
         content["taken"] = cell.observations
-    return content | {"hash": digest(content)}
+    return content
 
 
 def digest(content: Any) -> str:

@@ -46,11 +46,11 @@ def latex(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
 def _table(summaries: Sequence[Summary], metric: str) -> str:
     found = Grid(summaries)
     best = {column: found.best(column, metric) for column in found.columns}
-    lines = [f"% {metric}", f"\\begin{{tabular}}{{l{'r' * len(best)}}}", "\\toprule"]
-    lines.append(" & ".join(["", *map(escape, best)]) + r" \\")
+    lines = [f"% {metric}", f"\\begin{{tabular}}{{l{'r' * len(found.columns)}}}", "\\toprule"]
+    lines.append(" & ".join(["", *map(escape, found.columns)]) + r" \\")
     lines.append("\\midrule")
     for row in found.rows:
-        body = [_cell(found.get(row, column), metric, best[column]) for column in best]
+        body = [_cell(found.get(row, column), metric, best[column]) for column in found.columns]
         lines.append(" & ".join([escape(row), *body]) + r" \\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"])
 

@@ -10,12 +10,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from tsadc.bench.cell import Cell, Record
 from tsadc.bench.job import beginning, run
 from tsadc.bench.records import Store
+from tsadc.errors import TsadcError
 
 KILLED = {
     "type": "Killed",
@@ -33,8 +35,10 @@ def run_all(cells: Sequence[Cell], raw: Path, store: Store, jobs: int = 1) -> It
         return
     over = threading.Event()
     threads = ThreadPoolExecutor(jobs)
-    futures = [threads.submit(_in_a_process, group, raw, store, over) for group in groups]
+    futures: list[Future[list[tuple[Cell, Record]]]] = []
     try:
+        for group in groups:
+            futures.append(threads.submit(_in_a_process, group, raw, store, over))
         for future in as_completed(futures):
             yield from future.result()
     except BaseException:
@@ -55,15 +59,18 @@ def _in_a_process(group: list[Cell], raw: Path, store: Store, over: threading.Ev
     if over.is_set():
         return []
     before = [store.current(cell, raw) for cell in group]
-    # Forked after torch has started threads, a process may hang.
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), end_with_parent) as pool:
+    spawn = multiprocessing.get_context("spawn")  # forked after torch has started threads, a process may hang
+    begun = spawn.Event()
+    with ProcessPoolExecutor(1, spawn, _begin, (begun,)) as pool:
         try:
-            with _interruptions_held():  # by the process too, which begins so, until it can end without a word
+            with _interruptions_held():  # by the process too, which begins so, until it takes no notice of them
                 future = pool.submit(_together, group, raw, store)
             return future.result()
         except BrokenExecutor:
             if over.is_set():
                 return []
+            if not begun.is_set():
+                raise TsadcError("A process ended before it could begin; go on with --jobs 1.") from None
     found = [(cell, store.current(cell, raw), old) for cell, old in zip(group, before, strict=True)]
     return [(cell, now if now is not None and now != old else _lost(cell, raw, store)) for cell, now, old in found]
 
@@ -102,10 +109,15 @@ def _interruptions_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _begin(begun: Event) -> None:
+    end_with_parent()
+    begun.set()
+
+
 def end_with_parent() -> None:
-    """From now on this process ends as soon as the one that started it is gone, even if that was killed, and without a
-    word when both are interrupted."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    """From now on this process ends as soon as the one that started it is gone, even if that was killed. Of an
+    interruption of both it takes no notice: the other one ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = multiprocessing.parent_process()

@@ -101,7 +101,7 @@ def ranked(summaries: Sequence[Summary], metric: str) -> list[str]:
 
 
 class Grid:
-    """Summaries by row and column; rows with the best by a metric first."""
+    """Summaries by row and column; rows as `rows` orders them by a metric."""
 
     def __init__(self, summaries: Sequence[Summary], metric: str = "auroc") -> None:
         self.summaries = summaries

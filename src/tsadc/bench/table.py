@@ -33,7 +33,7 @@ def markdown(
     found = Grid(summarise(records, choosing))
     shown = metrics if brief and metrics else (*ALWAYS, *(one for one in metrics if one not in ALWAYS))
     parts = [
-        _preface(found),
+        _preface(found, shown, details=not brief),
         *(one_metric(found, metric, goals) for metric in shown),
         *([_seeds(found)] if brief else [_paired(found), _halves(found), _kinds(found), _details(found)]),
     ]
@@ -60,16 +60,23 @@ def insert(document: Path, text: str, name: str = "quality") -> None:
     write(document, f"{before}{begin}\n\n{text}\n\n{end}{after}".encode())
 
 
-def _preface(found: Grid) -> str:
+def _preface(found: Grid, metrics: Sequence[str], details: bool) -> str:
     """How to read the tables, and what made the numbers."""
     records = [one for summary in found.summaries for one in summary.records]
-    made = sorted({f"tsadc {one['tsadc']} at commit {one['commit'] or 'unknown'}" for one in records})
-    return (
-        "Means over seeds, with the mean of their 90 % bootstrap intervals: drawn were whole entities where there are "
-        "several, otherwise observations. Bold in the first two tables is the best without a network, among F1 what "
-        "beats flagging everything; the oracle F1 needs labels and is a bound, not a result. A plus sign: with changes "
-        f"that were not committed. Made with {', '.join(made)}."
-    )
+    commits = sorted({f"tsadc {one['tsadc']} at commit {one['commit'] or 'unknown'}" for one in records})
+    words = ["Means over seeds."]
+    if set(RANKING) & set(metrics):
+        words.append(
+            "Of AUROC and AP with the mean of their 90 % bootstrap intervals: drawn were whole entities where there "
+            "are several, otherwise observations; bold is the best without a network."
+        )
+    words += ["Of F1 bold is what beats flagging everything."] if "f1" in metrics else []
+    if details or "oracle_f1" in metrics:
+        words.append("The oracle F1 needs labels and is a bound, not a result.")
+    made = f"Made with {', '.join(commits)}"
+    changed = any(str(one["commit"] or "").endswith("+") for one in records)
+    words.append(f"{made}; a plus sign: with changes that were not committed." if changed else f"{made}.")
+    return " ".join(words)
 
 
 def one_metric(found: Grid, metric: str, goals: bool = False) -> str:
@@ -111,7 +118,7 @@ def _ranking(one: Summary, metric: str) -> str:
 def _plain(metric: str, found: Grid) -> str:
     """In brackets what random scores, or as many flags thrown at random, would get."""
     every = [found.whole(column) for column in found.columns]
-    if all(one.mean(metric) is None for one in every):
+    if all(one.fine and one.mean(metric) is None for one in every):
         return f"{metric}: none of these rows has it."
     body = [[row, *(_beside(found.get(row, column), metric) for column in found.columns)] for row in found.rows]
     flagged = [one.mean(metric, flagging_all) for one in every]
@@ -123,7 +130,8 @@ def _plain(metric: str, found: Grid) -> str:
 
 def _beside(one: Summary, metric: str) -> str:
     value, chance = one.mean(metric), one.mean(metric, by_chance)
-    return told(metric, value) + ("" if value is None or chance is None else f" ({told(metric, chance)})")
+    beside = "" if value is None or chance is None else f" ({told(metric, chance)})"
+    return told(metric, value) + beside + _failures(one)
 
 
 def _thresholds(found: Grid) -> str:
@@ -142,9 +150,9 @@ def _f1(one: Summary) -> str:
 
 
 def _seeds(found: Grid) -> str:
-    """Which seeds are behind each column; several where rows differ."""
-    seeds = {column: sorted({_seeds_of(one) for one in found.of(column)}) for column in found.columns}
-    return "Seeds: " + "; ".join(f"{column}: {' or '.join(some)}" for column, some in seeds.items()) + "."
+    """Which seeds are behind each column; several where rows differ, none where all failed."""
+    seeds = {column: sorted({_seeds_of(one.fine) for one in found.of(column)}) for column in found.columns}
+    return "Seeds: " + "; ".join(f"{column}: {' or '.join(filter(None, some))}" for column, some in seeds.items()) + "."
 
 
 def _paired(found: Grid) -> str:
@@ -206,13 +214,13 @@ def _details(found: Grid) -> str:
                 continue
             numbers = [one.deviation("auroc"), *(one.mean(key) for key in ("precision", "recall", "oracle_f1"))]
             times = [_time(one, "fit_seconds", 1), _time(one, "score_seconds", 1000)]
-            body.append([column, row, _seeds_of(one) + _failures(one), *map(_number, numbers), *times])
+            body.append([column, row, _seeds_of(one.records) + _failures(one), *map(_number, numbers), *times])
     head = ["data", "detector", "seeds", "sd of AUROC over seeds", "precision", "recall", "oracle F1"]
     return as_table([*head, "fit, s", "score, ms per observation"], body)
 
 
-def _seeds_of(one: Summary) -> str:
-    return " ".join(str(record["seed"]) for record in one.records)
+def _seeds_of(records: Sequence[Record]) -> str:
+    return " ".join(str(record["seed"]) for record in records)
 
 
 def _time(one: Summary, key: str, unit: float) -> str:

@@ -64,10 +64,11 @@ def run(asked: Asked) -> int:
     failed = sum("error" in record for cell, record in done if cell not in todo)
     if plan.misleading and MISLEADING in plan.metrics:
         say(WHY_NOT)
-    _check_draws(todo, asked.raw)
-    if asked.dry_run:
-        return _foretell(todo, done, asked.jobs)
     try:
+        _check_draws(todo, asked.raw)
+        if asked.dry_run:
+            there = [(cell, store.current(cell, asked.raw)) for cell in every if cell.data not in absent]
+            return _foretell(todo, [(cell, record) for cell, record in there if record is not None], asked.jobs)
         with alone_in(asked.out):
             write(asked.out / PLAN, asked.plan.read_bytes())
             for cell, record in done:
@@ -93,7 +94,8 @@ def _check_places(asked: Asked, absent: Mapping[str, str]) -> None:
 
 def _check_draws(cells: Sequence[Cell], raw: Path) -> None:
     """Refuse a share or a number of kinds that a data set has not enough of, before hours are spent on the others."""
-    for cell in {(cell.column, cell.seed): cell for cell in cells if cell.split}.values():
+    drawn = {(cell.column, cell.seed): cell for cell in cells if set(cell.split) - set(protocols.EVERYWHERE)}
+    for cell in drawn.values():
         try:
             cell.task(raw)
         except DataError as error:

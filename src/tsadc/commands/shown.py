@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
 from tsadc.bench import formats, published
-from tsadc.bench.cell import Cell, Record
+from tsadc.bench.cell import Cell, Record, digest, specified
 from tsadc.bench.metrics import METRICS
 from tsadc.bench.plan import Plan, read
 from tsadc.bench.points import MISLEADING
@@ -21,13 +20,12 @@ from tsadc.bench.table import insert, markdown, one_metric
 from tsadc.commands.chosen import selected, traits
 from tsadc.commands.console import complain
 from tsadc.commands.studies import study_table
-from tsadc.config import nearest, read_toml, to_mapping
+from tsadc.config import nearest, read_toml
 from tsadc.errors import ConfigError, DataError, TsadcError
 from tsadc.evaluate.adjusted import WHY_NOT
-from tsadc.report import curves_figure
+from tsadc.report import curves_figure, dots_figure
 from tsadc.report.bench_charts import panels
 from tsadc.report.bench_page import render
-from tsadc.report.dots_figure import figure as dots
 from tsadc.report.shell import write_page
 from tsadc.report.words import count
 
@@ -58,11 +56,11 @@ class Shown:
             placed = [(one, _place(cell_of(one))) for one in every]
             every = [one | {"label": cells[place].label} for one, place in placed if place in cells]
         there = {_place(cell_of(one)) for one in every}
-        asked = self._only([(cell, traits(cell)) for cell in cells.values()]) if cells else []
+        wanted = self._only([(cell, traits(cell)) for cell in cells.values()]) if cells else []
         # A record of data of one's own does not say where that lies, which a cell needs to have its settings.
         known = [(one, traits(cell_of(one), one["settings"].get("head", ""))) for one in every]
         shown = self._only(known) if known else []
-        return shown, " ".join(filter(None, [_lacking(asked, there), _outdated(asked, shown)]))
+        return shown, " ".join(filter(None, [_lacking(wanted, there), _outdated(wanted, shown)]))
 
     def _cells(self) -> list[Cell]:
         """Of the plan, or of the one that was run last, if its data lies where its copy says."""
@@ -80,11 +78,13 @@ class Shown:
         """Title, note, metrics and what others published, as the plan says them."""
         file = self.plan or self.out / PLAN
         plan = read_toml(file, "plan") if self.plan or file.exists() else {}
-        metrics = tuple(plan.get("metrics", Plan.metrics))
+        metrics = plan.get("metrics", list(Plan.metrics))
+        if not isinstance(metrics, list) or not metrics:
+            raise ConfigError(f"`metrics` in {file} must be a list of names, but got {metrics!r}.")
         for metric in metrics:
             _check_metric(metric, str(file))
         others = published.parse(plan["published"]) if "published" in plan else None
-        return str(plan.get("title") or self.name), str(plan.get("note", "")), metrics, others
+        return str(plan.get("title") or self.name), str(plan.get("note", "")), tuple(metrics), others
 
     @property
     def goals(self) -> bool:
@@ -100,19 +100,25 @@ def table(asked: Shown, form: str, *, into: Path | None, brief: bool = False, me
         raise ConfigError(f"--format takes {', '.join(FORMS)}, but got {form!r}.")
     if metric is not None:
         _check_metric(metric, "--metric")
+        if brief:
+            raise ConfigError("--metric is one table and --brief several; leave one of them out.")
     if asked.out.suffix == ".json":
+        if metric is not None:
+            raise ConfigError(f"{asked.out} is the record of a study, which has no metrics; leave out --metric.")
         return study_table(asked.out, into)
     (records, lacking), (_, note, metrics, others) = asked.records(), asked.about()
     metrics = metrics if metric is None else (metric,)
+    summaries = summarise(records, asked.choosing) if records or not lacking or form != "markdown" else []
+    if lacking and (metric is not None or form != "markdown"):
+        complain(lacking)
     if form == "markdown" and metric is not None:
-        text = one_metric(Grid(summarise(records, asked.choosing)), metric)
+        text = one_metric(Grid(summaries), metric, asked.goals) if summaries else lacking
     elif form == "markdown":
-        summaries = summarise(records, asked.choosing) if records or not lacking else []
         parts = [note, lacking, markdown(records, asked.choosing, metrics, brief, asked.goals) if summaries else ""]
         text = "\n\n".join(filter(None, [*parts, published.markdown(others, summaries) if others else ""]))
     else:
         made = formats.comma_separated if form == "csv" else formats.latex
-        text = made(summarise(records, asked.choosing), metrics).rstrip()
+        text = made(summaries, metrics).rstrip()
         if MISLEADING in metrics:
             complain(WHY_NOT)
     if into is not None:
@@ -128,15 +134,14 @@ def _check_metric(metric: str, where: str) -> None:
 def report(asked: Shown, page: Path) -> str:
     """The records of a folder as one page, or as a figure where that is to be an .svg: curves where an option of the
     data varies, dots otherwise."""
-    title, note, metrics, others = asked.about()
-    records, lacking = asked.records()
+    (records, lacking), (title, note, metrics, others) = asked.records(), asked.about()
     if not records:
         whose = f"no records of the cells of {asked.plan}" if asked.plan else "no records"
         raise DataError(f"{asked.out} holds {whose}; run the benchmark first.")
     if page.suffix == ".svg":
         summaries = summarise(records, asked.choosing)
-        drawn = curves_figure.figure(summaries, metrics) if panels(summaries) else dots(summaries, metrics[0])
-        write(page, drawn.encode())
+        drawn = curves_figure if panels(summaries) else dots_figure
+        write(page, drawn.figure(summaries, metrics).encode())
         return f"The figure of {count(len(records), 'record', 'records')} is {page}."
     shown = render(
         records, title=title, note=note, metrics=metrics, choosing=asked.choosing, others=others, lacking=lacking
@@ -160,10 +165,10 @@ def _place(cell: Cell) -> tuple[str, str, int]:
 
 
 def _outdated(cells: Sequence[Cell], records: Sequence[Record]) -> str:
-    """How many are of settings or a version that the same cell has no more; empty where none is."""
-    now = {_place(cell): (to_mapping(cell.config()), version("tsadc")) for cell in cells}
-    then = [(_place(cell_of(one)), (one["settings"], one["tsadc"])) for one in records]
-    old = sum(place in now and now[place] != made for place, made in then)
+    """How many are of settings, draws or a version that the same cell has no more; empty where none is."""
+    now = {_place(cell): specified(cell) for cell in cells}
+    kept = [(now[place], one) for one in records if (place := _place(cell_of(one))) in now]
+    old = sum(digest(new) != digest({key: one.get(key) for key in new}) for new, one in kept)
     if not old:
         return ""
     what = "1 record was" if old == 1 else f"{old} records were"

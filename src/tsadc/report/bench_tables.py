@@ -23,11 +23,11 @@ def matrix(summaries: Sequence[Summary], metric: str) -> Html:
     best = {column: found.best(column, metric) for column in found.columns}
     body = []
     for row in found.rows:
-        cells = [_cell(found.get(row, column), metric, best[column]) for column in best]
+        cells = [_cell(found.get(row, column), metric, best[column]) for column in found.columns]
         body.append(element("tr", element("td", name(row)), cells, data_filter=row.lower()))
     everything = _flagging_all(found, metric)
     why_not = element("p", WHY_NOT, class_="note") if metric == MISLEADING else None
-    return join(_table(["Detector", *best], body, 1), everything, why_not)
+    return join(_table(["Detector", *found.columns], body, 1), everything, why_not)
 
 
 def _flagging_all(found: Grid, metric: str) -> Html | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tsadc.bench.metrics import by_chance, high_end, low_end
+from tsadc.bench.metrics import by_chance, high_end, low_end, told
 from tsadc.bench.summary import Grid, Summary
+from tsadc.bench.table import RANKING
+from tsadc.errors import DataError
 from tsadc.report.axes import plain, value_ticks
 from tsadc.report.markup import Html, element, join
 
-OWN = " head=paper"  # at the end of a row's name
+OWN = " head=paper"  # in a row's name
 WIDE, LINE = 150, 18  # a panel, a line of it
 LEFT, TOP, GAP, BELOW = 270, 34, 24, 62
 STYLE = (
@@ -22,12 +24,15 @@ STYLE = (
 MEANING = {"": "by the project's head", "own": "by its own pooling", "cheap": "without a network"}
 
 
-def figure(summaries: Sequence[Summary], metric: str) -> str:
-    """Dots are means over seeds, lines the means of their 90 % intervals where there are some."""
-    found = Grid(summaries, metric)
-    names = list(dict.fromkeys(row.removesuffix(OWN) for row in found.rows))
-    values = [value for one in summaries for value in _places(one, metric)] or [0.0, 1.0]
-    air = max(0.04 * (max(values) - min(values)), 1e-9)
+def figure(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
+    """Of the first metric. Dots are means over seeds, lines the means of their 90 % intervals where there are some."""
+    metric = metrics[0]
+    found = Grid([one for one in summaries if one.values(metric)], metric)
+    if not found.summaries:
+        raise DataError(f"None of these records has {metric}; a figure needs some.")
+    names = list(dict.fromkeys(row.replace(OWN, "") for row in found.rows))
+    values = [value for one in found.summaries for value in _places(one, metric)]
+    air = 0.04 * (max(values) - min(values) or abs(values[0]) or 1.0)
     low, high = min(values) - air, max(values) + air
     height = LINE * len(names)
     parts = [
@@ -37,7 +42,7 @@ def figure(summaries: Sequence[Summary], metric: str) -> str:
     for i, column in enumerate(found.columns):
         panel = _panel(found, column, metric, names, low, high)
         parts.append(element("g", panel, transform=f"translate({LEFT + (WIDE + GAP) * i} {TOP})"))
-    classes = [kind for kind in MEANING if any(_kind(one) == kind for one in summaries)]
+    classes = [kind for kind in MEANING if any(_kind(one) == kind for one in found.summaries)]
     for i, kind in enumerate(classes):
         swatch = join(element("circle", class_="dot", cx=4, cy=-4, r=4), element("text", MEANING[kind], x=14, y=0))
         parts.append(element("g", swatch, class_=kind, transform=f"translate({LEFT + 170 * i} {TOP + height + 46})"))
@@ -80,12 +85,12 @@ def _panel(found: Grid, column: str, metric: str, names: Sequence[str], low: flo
         shapes.append(element("line", class_="grid", x1=x(value), y1=0, x2=x(value), y2=height))
         shapes.append(element("text", text, x=x(value), y=height + 16, text_anchor="middle"))
     chance = found.whole(column).mean(metric, by_chance)
-    if metric in ("auroc", "ap") and chance is not None and low <= chance <= high:
+    if metric in RANKING and chance is not None and low <= chance <= high:
         shapes.append(element("line", class_="chance", x1=x(chance), y1=0, x2=x(chance), y2=height))
     for i, name in enumerate(names):
-        both = [one for one in (found.get(name, column), found.get(name + OWN, column)) if one.values(metric)]
+        both = [one for one in found.of(column) if one.row.replace(OWN, "") == name]
         y = LINE * (i + 0.5)
-        ends = [x(one.mean(metric) or 0.0) for one in both]
+        ends = [x(_places(one, metric)[0]) for one in both]
         if len(ends) == 2:
             shapes.append(element("line", class_="way", x1=min(ends), y1=y, x2=max(ends), y2=y))
         for one, place in zip(both, ends, strict=True):
@@ -94,6 +99,6 @@ def _panel(found: Grid, column: str, metric: str, names: Sequence[str], low: flo
 
 
 def _dot(one: Summary, metric: str, place: float, reach: Sequence[float], y: float) -> Html:
-    title = element("title", f"{one.row}: {one.mean(metric):.3f}")
+    title = element("title", f"{one.row}: {told(metric, one.mean(metric))}")
     span = element("line", class_="span", x1=min(reach), y1=y, x2=max(reach), y2=y)
     return element("g", title, span, element("circle", class_="dot", cx=place, cy=y, r=4), class_=_kind(one))
