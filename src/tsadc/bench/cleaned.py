@@ -47,18 +47,17 @@ def cleaned(train: Data, config: Config, seed: int) -> Cleaned:
     return replaced(train, detector, detector.contamination_.share)
 
 
-def keep(file: Path | None, made: Cleaned) -> Cleaned:
-    """Write it down, if a file is given."""
-    if file is not None:
-        values = [made.data] if isinstance(made.data, np.ndarray) else [one.values for one in made.data]
-        named = {f"values-{i}": np.asarray(one) for i, one in enumerate(values)}
-        save_arrays(file, {**named, "share": np.array(made.share), "count": np.array(made.count)})
+def keep(file: Path, made: Cleaned) -> Cleaned:
+    """Write it down."""
+    values = [made.data] if isinstance(made.data, np.ndarray) else [one.values for one in made.data]
+    named = {f"values-{i}": np.asarray(one) for i, one in enumerate(values)}
+    save_arrays(file, {**named, "share": np.array(made.share), "count": np.array(made.count)})
     return made
 
 
-def kept(file: Path | None, train: Data) -> Cleaned | None:
+def kept(file: Path, train: Data) -> Cleaned | None:
     """What `keep` wrote down of this training part; None where there is nothing, or nothing whole."""
-    if file is None or not file.exists():
+    if not file.exists():
         return None
     try:
         # Opened here: numpy leaves the file open where what it holds is damaged.

@@ -23,7 +23,7 @@ from typing import Any
 
 from tsadc.bench.markdown import table
 from tsadc.bench.metrics import METRICS, told
-from tsadc.bench.summary import Summary
+from tsadc.bench.summary import Grid, Summary
 from tsadc.config import nearest
 from tsadc.errors import ConfigError
 
@@ -151,7 +151,7 @@ def lead(published: Published) -> str:
 def compared(published: Published, summaries: Sequence[Summary]) -> tuple[list[str], list[list[str]]]:
     """A heading and lines. Whichever are more, rows or data sets, go down; a line for each of ours that one is compared
     with, and after each column of theirs those of ours."""
-    cells = {(one.row, one.column): one for one in summaries}
+    found = Grid(summaries)
     rows = {row.name: row for row in published.rows}
     down: Mapping[str, tuple[str, ...]] = {name: row.ours for name, row in rows.items()}
     across, wide = published.data, len(published.data) > len(rows)
@@ -165,7 +165,7 @@ def compared(published: Published, summaries: Sequence[Summary]) -> tuple[list[s
         for there, ours in across.items():
             row, data = (there, here) if wide else (here, there)
             line.append(_theirs(published, rows[row], data))
-            line += [_ours(published, cells.get((name, mine) if wide else (mine, name))) for name in ours]
+            line += [_ours(published, found.get(*((name, mine) if wide else (mine, name)))) for name in ours]
         body.append(line)
     return head, body
 
@@ -178,9 +178,9 @@ def _theirs(published: Published, row: Row, data: str) -> str:
     return SLASH.join(map(told, published.metrics.values(), known))
 
 
-def _ours(published: Published, summary: Summary | None) -> str:
-    if summary is None or not summary.fine:
-        return DASH if summary is None else "failed"
+def _ours(published: Published, summary: Summary) -> str:
+    if not summary.fine:
+        return "failed" if summary.records else DASH
     values = SLASH.join(told(mine, summary.mean(mine) if mine else None) for mine in published.metrics.values())
     failed = len(summary.records) - len(summary.fine)
     return values + (f" ({failed} of {len(summary.records)} failed)" if failed else "")
