@@ -25,8 +25,6 @@ import torch
 
 from tsadc.bench.machine import circumstances
 from tsadc.bench.records import write
-from tsadc.bench.table import insert
-from tsadc.commands.allocator import keep_freed_memory
 from tsadc.config import to_mapping, update
 from tsadc.data.plant import Plant
 from tsadc.detectors import REGISTRY, find, names
@@ -34,7 +32,9 @@ from tsadc.detectors.base import Detector
 from tsadc.detectors.residual import ResidualDetector
 from tsadc.detectors.settings import Common
 from tsadc.errors import ConfigError, DataError, TsadcError
-from tsadc.nn.threads import available, spread
+from tsadc.nn.runtime.allocator import keep_freed_memory
+from tsadc.nn.runtime.threads import available, spread
+from tsadc.show.bench_markdown import insert
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parent / "docs" / "detectors.md"

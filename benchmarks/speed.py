@@ -30,11 +30,11 @@ from workload import LENGTH, K, alternate, build, drawn, generator, residuals, r
 
 import tsadc
 from tsadc.bench.machine import commit
-from tsadc.commands.allocator import keep_freed_memory
 from tsadc.config import update
 from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.detectors.tsadc.scoring import VIEWS, Examiner
 from tsadc.nn.operations import Operations
+from tsadc.nn.runtime.allocator import keep_freed_memory
 from tsadc.nn.s4 import StateSpace
 
 RESULTS = Path(__file__).parent / "results" / "speed"

@@ -17,7 +17,7 @@ from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.detectors.tsadc.network import Network
 from tsadc.detectors.tsadc.scoring import Examiner
 from tsadc.nn import objective
-from tsadc.nn.world import World
+from tsadc.nn.runtime.world import World
 from tsadc.series import Floats
 
 K, LENGTH, BATCH = 38, 600, 4

@@ -12,7 +12,7 @@ import typer
 from safetensors.numpy import load_file
 
 from terminal import ALONE, QUICK, Answer, faulty, frame, tsadc, untouched
-from tsadc.cli import app
+from tsadc.cli.app import app
 
 COMMANDS = """
 demo    --out=demo

@@ -4,7 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 
-from tsadc.commands.shown import Shown, table
+from tsadc.cli.shown import Shown, table
 
 ROOT = Path(__file__).parents[1]
 

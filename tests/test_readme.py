@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from tsadc import cli
-from tsadc.bench.protocols import draw
 from tsadc.bench.records import load
+from tsadc.data.protocols import draw
 from tsadc.detectors import GROUP
 
 ROOT = Path(__file__).parents[1]

@@ -8,8 +8,8 @@ import pandas as pd
 
 import tsadc
 from tsadc.io.tables import read
-from tsadc.report import write
 from tsadc.scale import Scaler
+from tsadc.show import write
 from tsadc.windows import cut
 
 ROOT = Path(__file__).parents[1]

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tsadc.bench import protocols
-from tsadc.bench.protocols import PROTOCOLS, Protocol
-from tsadc.bench.task import Task, answers
+from tsadc.data import protocols
 from tsadc.data.plant import Plant
+from tsadc.data.protocols import PROTOCOLS, Protocol
+from tsadc.data.task import Task, answers
 
 SMALL = Plant.Config(entities=2, variables=4, rows=600, length=60, test_contamination=0.4)
 

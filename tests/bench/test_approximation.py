@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from tsadc.bench.approximation import GROUPS, approximations, examined, markdown, record
-from tsadc.bench.task import Answers, Task, answers
 from tsadc.config import update
 from tsadc.data.plant import Plant
+from tsadc.data.task import Answers, Task, answers
 from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.detectors.tsadc.scoring import Approximation
 from tsadc.series import Labelled, Series, Truth

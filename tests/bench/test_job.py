@@ -7,8 +7,8 @@ import pytest
 from tsadc.bench import fitting
 from tsadc.bench.cell import Cell
 from tsadc.bench.job import run
-from tsadc.bench.protocols import draw
-from tsadc.bench.task import Task
+from tsadc.data.protocols import draw
+from tsadc.data.task import Task
 from tsadc.detectors import find
 from tsadc.errors import DataError
 from tsadc.evaluate.ranking import auroc, average_precision

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from tsadc.bench.measure import arrays, check_order, measure
-from tsadc.bench.task import Answers
+from tsadc.data.task import Answers
 from tsadc.errors import DataError
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from tsadc.bench.points import BUFFER, MISLEADING, NAMES, OF_BLAME, OF_ROWS, measure, rows
-from tsadc.bench.task import Answers, Event
+from tsadc.data.task import Answers, Event
 from tsadc.evaluate.affiliation import affiliation
 from tsadc.evaluate.ranges import range_cut
 from tsadc.evaluate.volume import volume

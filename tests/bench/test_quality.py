@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tsadc.bench import table
-from tsadc.bench.protocols import PROTOCOLS
 from tsadc.bench.records import Store, cell_of, load
-from tsadc.commands import shown
-from tsadc.commands.studies import study_table
+from tsadc.cli import shown
+from tsadc.cli.studies import study_table
+from tsadc.data.protocols import PROTOCOLS
+from tsadc.show import bench_markdown as table
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "benchmarks" / "results"

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from tsadc.config import update
 from tsadc.detectors.base import Detector
+from tsadc.detectors.classical.robust_z import RobustZ
 from tsadc.detectors.parameters import Parameters
-from tsadc.detectors.robust_z import RobustZ
 from tsadc.errors import ConfigError
 
 
@@ -133,7 +133,7 @@ def test_a_detector_has_the_arguments_of_its_constructor():
 
 def test_reading_arguments_loads_no_scikit_learn():
     script = (
-        "import sys; from tsadc.detectors.robust_z import RobustZ; x = RobustZ(length=16);"
+        "import sys; from tsadc.detectors.classical.robust_z import RobustZ; x = RobustZ(length=16);"
         "repr(x), x.get_params(), x.set_params(seed=1); print('sklearn' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

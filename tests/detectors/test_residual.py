@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tsadc.config import update
 from tsadc.detectors import residual
 from tsadc.detectors.base import Scored
-from tsadc.detectors.head import features
+from tsadc.detectors.ensemble import features
 from tsadc.detectors.residual import (
     Examined,
     ResidualConfig,

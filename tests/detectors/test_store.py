@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from tsadc.detectors.robust_z import RobustZ
+from tsadc.detectors.classical.robust_z import RobustZ
 from tsadc.detectors.store import ARRAYS, FORMAT, SETTINGS, load, read_settings
 from tsadc.detectors.threshold import Threshold
 from tsadc.errors import ModelFileError, OutputError

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from tsadc.nn import objective, recompute
 from tsadc.nn.dropout import Dropout
 from tsadc.nn.filters import Filters
+from tsadc.nn.runtime.world import World
 from tsadc.nn.s4 import S4, KernelName, StateSpace
-from tsadc.nn.world import World
 
 
 class Stack(nn.Module):

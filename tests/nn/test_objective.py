@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from tsadc.nn import objective
 from tsadc.nn.dropout import Dropout
+from tsadc.nn.runtime.world import World
 from tsadc.nn.s4 import S4
 from tsadc.nn.train import Training, train
-from tsadc.nn.world import World
 
 
 def drawn_batch(network: Denoiser, count: int) -> dict[str, torch.Tensor]:

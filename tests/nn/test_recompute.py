@@ -5,8 +5,8 @@ from tiny import Denoiser
 from tsadc.nn import objective, recompute
 from tsadc.nn.dropout import Dropout, drawing_from
 from tsadc.nn.recompute import recomputed
+from tsadc.nn.runtime.world import World
 from tsadc.nn.s4 import S4
-from tsadc.nn.world import World
 
 
 def gradients(layer: S4, x: torch.Tensor) -> list[torch.Tensor]:

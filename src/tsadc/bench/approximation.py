@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from tsadc.bench.markdown import table
-from tsadc.bench.task import Answers, Task
 from tsadc.config import update
+from tsadc.data.task import Answers, Task
 from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.evaluate.ranking import auroc
 from tsadc.io.frames import as_series

@@ -11,12 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tsadc.bench import protocols
 from tsadc.bench.own import Own
-from tsadc.bench.protocols import Protocol
-from tsadc.bench.task import Task
 from tsadc.config import to_mapping, update
+from tsadc.data import protocols
 from tsadc.data.packs import open_pack
+from tsadc.data.protocols import Protocol
+from tsadc.data.task import Task
 from tsadc.detectors import find
 from tsadc.detectors.residual import ResidualConfig, ResidualDetector
 from tsadc.detectors.settings import Common

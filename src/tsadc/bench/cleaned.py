@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from tsadc.bench.records import save_arrays
-from tsadc.bench.task import Data
 from tsadc.config import update
+from tsadc.data.task import Data
 from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.io.frames import as_series
 from tsadc.series import Booleans, Floats, Observations

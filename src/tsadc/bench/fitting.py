@@ -14,8 +14,8 @@ import numpy as np
 from tsadc.bench import cleaned, lock
 from tsadc.bench.cell import Cell, digest
 from tsadc.bench.cleaned import Cleaned
-from tsadc.bench.task import Data, Task, evenly
 from tsadc.config import to_mapping, update
+from tsadc.data.task import Data, Task, evenly
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector
 from tsadc.detectors.tsadc.detector import Config

@@ -24,10 +24,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tsadc.bench import protocols
 from tsadc.bench.cell import source_digest
 from tsadc.bench.machine import circumstances
 from tsadc.bench.markdown import table
+from tsadc.data import protocols
 from tsadc.data.plant import Plant
 from tsadc.data.sleepedf import PACK as SLEEP
 from tsadc.data.sleepedf import SleepEDF

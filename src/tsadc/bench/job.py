@@ -17,7 +17,7 @@ from tsadc.bench.cell import Cell, Record, digest, identity
 from tsadc.bench.fitting import Fitted, epoch_seconds, network_size
 from tsadc.bench.machine import circumstances, forget_peak, peak
 from tsadc.bench.measure import Arrays, arrays, check_order, measure
-from tsadc.bench.task import Task
+from tsadc.data.task import Task
 
 
 def run(cells: Sequence[Cell], raw: Path, folder: Path | None = None) -> Iterator[tuple[Cell, Record, Arrays]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tsadc.bench.task import Answers
+from tsadc.data.task import Answers
 from tsadc.errors import DataError
 from tsadc.evaluate.bootstrap import Interval, intervals
 from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision, cut, oracle_f1, paper

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tsadc.bench.protocols import Protocol
-from tsadc.bench.task import Task, answers
 from tsadc.data.manifest import rebuild
 from tsadc.data.prepared import load
+from tsadc.data.protocols import Protocol
+from tsadc.data.task import Task, answers
 from tsadc.detectors.settings import Common
 from tsadc.errors import DataError
 

@@ -22,13 +22,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from tsadc.bench import points, protocols, published
+from tsadc.bench import points, published
 from tsadc.bench.cell import Cell, flat
 from tsadc.bench.metrics import METRICS
 from tsadc.bench.own import Own
-from tsadc.bench.protocols import Protocol
 from tsadc.bench.published import Published
 from tsadc.config import build, merge, nearest, read_toml, require, to_mapping, update
+from tsadc.data import protocols
+from tsadc.data.protocols import Protocol
 from tsadc.detectors import find
 from tsadc.detectors.residual import ResidualDetector
 from tsadc.detectors.settings import Common

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.bench.task import Answers
+from tsadc.data.task import Answers
 from tsadc.detectors.result import Result
 from tsadc.evaluate.adjusted import point_adjusted
 from tsadc.evaluate.affiliation import affiliation

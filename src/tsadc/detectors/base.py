@@ -22,7 +22,7 @@ from tsadc.detectors.threshold import Threshold, calibrate, check, choose, idle,
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.io.frames import as_series
 from tsadc.io.reading import Reading, same_step, spell
-from tsadc.nn.blas import each_within, without_threads
+from tsadc.nn.runtime.blas import each_within, without_threads
 from tsadc.scale import Scaler
 from tsadc.series import Clock, Floats, Observations, Series
 from tsadc.variables import match

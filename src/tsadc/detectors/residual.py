@@ -20,17 +20,17 @@ from torch import Tensor
 
 from tsadc.config import require, to_mapping
 from tsadc.detectors.base import Detector, Fitting, Scored
-from tsadc.detectors.head.head import Config as HeadConfig
-from tsadc.detectors.head.head import Head, Model, Residuals, described, names_of
-from tsadc.detectors.head.neighbours import lowest
+from tsadc.detectors.ensemble.neighbours import lowest
+from tsadc.detectors.ensemble.scorer import Config as HeadConfig
+from tsadc.detectors.ensemble.scorer import Head, Model, Residuals, described, names_of
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.nn.cells import cells_of, unsquash
 from tsadc.nn.objective import derive
-from tsadc.nn.sample import evenly
-from tsadc.nn.threads import spread
+from tsadc.nn.runtime.threads import spread
 from tsadc.nn.train import Training, train
 from tsadc.series import Floats, Observations
+from tsadc.subsample import evenly
 
 WEIGHTS = "network."
 LARGEST = 1e30  # of a score: the square of a wild value would not be finite in single precision

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from tsadc.nn import recompute
+from tsadc.nn.runtime.threads import spread
 from tsadc.nn.s4 import S4
-from tsadc.nn.threads import spread
 
 
 class _Made(NamedTuple):

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from tsadc.nn.dropout import drawing_from
 from tsadc.nn.filters import Filters
-from tsadc.nn.threads import alone, spread
-from tsadc.nn.world import World
+from tsadc.nn.runtime.threads import alone, spread
+from tsadc.nn.runtime.world import World
 
 SHUFFLE, DRAW, DROPOUT, VALIDATION = range(4)
 CELLS = 2**17  # of a micro-batch: enough to keep an operation busy, few enough for what it makes to stay in the cache

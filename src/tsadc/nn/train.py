@@ -22,7 +22,7 @@ from tsadc.errors import ConfigError, DataError, ModelFileError, TsadcError
 from tsadc.nn import checkpoint as files
 from tsadc.nn import objective
 from tsadc.nn.objective import Source, Trainable
-from tsadc.nn.world import World
+from tsadc.nn.runtime.world import World
 
 __all__ = ["Epoch", "History", "Progress", "Source", "Trainable", "Training", "parameter_groups", "rate", "train"]
 

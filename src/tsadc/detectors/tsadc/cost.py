@@ -16,8 +16,8 @@ from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.detectors.tsadc.network import Network
 from tsadc.detectors.tsadc.scoring import Examiner
 from tsadc.nn.objective import micro_batch_for, sum_losses
-from tsadc.nn.threads import available
-from tsadc.nn.world import World
+from tsadc.nn.runtime.threads import available
+from tsadc.nn.runtime.world import World
 
 COPIES = 6  # of the weights: themselves, gradients, two moments, moving average, the best so far
 

@@ -14,7 +14,7 @@ from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
 from tsadc.detectors.tsadc.network import Network
 from tsadc.nn.masks import masked_length
-from tsadc.nn.threads import spread
+from tsadc.nn.runtime.threads import spread
 from tsadc.nn.train import Training
 from tsadc.series import Floats
 

@@ -1,0 +1,390 @@
+"""The command line. Each command is a few lines; what is heavy is imported inside, so that --help answers at once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
+
+import typer
+
+from tsadc.errors import TsadcError, TsadcNotice
+from tsadc.nn.runtime.allocator import keep_freed_memory
+
+if TYPE_CHECKING:
+    from tsadc.series import Series
+
+app = typer.Typer(
+    help="Find anomalies in multivariate sensor data whose unlabelled history is itself contaminated.",
+    no_args_is_help=True,
+    invoke_without_command=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+data_app = typer.Typer(help="The paper's data sets and open stand-ins.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+bench_app = typer.Typer(help="Compare detectors on data sets, by a plan.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
+
+Data = Annotated[
+    list[Path],
+    typer.Argument(help="Data files or folders of them, one entity (machine, patient) per file.", readable=False),
+]
+ModelOption = Annotated[Path, typer.Option("--model", help="The model folder that `tsadc fit` wrote.", readable=False)]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out files that cannot be used, and list them.")]
+
+
+@dataclass
+class Options:
+    """How data is read, as options of every command that reads some."""
+
+    time: Annotated[str | None, typer.Option("--time", help="The column that holds the time. (default: found)")] = None
+    entity: Annotated[str | None, typer.Option("--entity", help="The column that names each row's entity.")] = None
+    every: Annotated[
+        str | None, typer.Option("--every", help="Put rows on a grid of this step, such as 1min, by means.")
+    ] = None
+    columns: Annotated[str | None, typer.Option("--columns", help="The variables to take, separated by commas.")] = None
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="Resample recordings (WFDB, EDF, HDF5) to this many Hz.")
+    ] = None
+    skip_bad: SkipBad = False
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Leave data in its .npy or .parquet files: larger than memory.")
+    ] = False
+
+
+def reads(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of its `options` as parameters of its own, which is what typer makes options of."""
+    own = get_type_hints(command, include_extras=True)
+    kept = [
+        parameter.replace(annotation=own[name])
+        for name, parameter in inspect.signature(command).parameters.items()
+        if name != "options"
+    ]
+    hints, fields = get_type_hints(Options, include_extras=True), vars(Options())
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+        for name, default in fields.items()
+    ]
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        command(options=Options(**{name: given.pop(name) for name in fields}), **given)
+
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*kept, *added)}
+    called.__signature__ = inspect.Signature([*kept, *added])  # type: ignore[attr-defined]
+    return called
+
+
+@app.callback()
+def tsadc(
+    version: Annotated[bool, typer.Option("--version", help="Say which version this is.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from tsadc import __version__
+
+        print(f"tsadc {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder to write; an earlier demo is replaced.")] = Path("demo"),
+) -> None:
+    """Train on the simulated plant, detect on its unseen part, write a report."""
+    # Before torch is loaded: on a network this small a second thread spends more time waiting than working.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    keep_freed_memory()
+    from tsadc.cli.console import progress_bar, say
+    from tsadc.cli.demo import run
+
+    with progress_bar() as progress:
+        verdict = run(out, progress)
+    say(verdict)
+
+
+@app.command()
+@reads
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="The model folder to write.")],
+    length: Annotated[int | None, typer.Option(help="Rows per observation. (default: 600)")] = None,
+    contamination: Annotated[
+        str | None, typer.Option(help="Anomalous share of the history, or auto: estimated. (default: auto)")
+    ] = None,
+    detector: Annotated[str, typer.Option(help="Which detector; docs/detectors.md lists all of them.")] = "tsadc",
+    preset: Annotated[str, typer.Option(help="default or tiny; of tsadc also paper, of others published.")] = "default",
+    config: Annotated[Path | None, typer.Option(help="Settings in a TOML file.", readable=False)] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="One setting, as section.name=value.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Train for at most this many epochs.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all randomness. (default: 0)")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
+    *,
+    options: Options,
+) -> None:
+    """Learn what is normal from unlabelled history."""
+    from tsadc.cli.console import complain, progress_bar, say
+    from tsadc.cli.workflow import fit_model, settings
+    from tsadc.config import parse_assignments
+
+    stated = {} if contamination is None else parse_assignments([f"contamination={contamination}"])
+    given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated}
+    chosen = settings(preset, config, set_ or [], given, detector)
+    try:
+        with progress_bar() as progress:
+            verdict = fit_model(
+                _read(data, options),
+                chosen,
+                out,
+                name=detector,
+                resume=resume,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        saved = (out.with_name(out.name + ".partial") / "training.safetensors").exists()
+        goes_on = "the same command with --resume goes on after the last finished epoch"
+        complain(f"interrupted; {goes_on if saved else 'no epoch was finished, so nothing is left to resume'}.")
+        raise typer.Exit(130) from None
+    say(verdict)
+
+
+@app.command()
+@reads
+def detect(
+    data: Data,
+    model: ModelOption,
+    out: Annotated[Path, typer.Option(help="The folder to write: CSV tables, or Parquet if it ends in .parquet.")],
+    report: Annotated[Path | None, typer.Option(help="Also write an HTML report.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Another threshold, as threshold.method=alarms, for this run.")
+    ] = None,
+    *,
+    options: Options,
+) -> None:
+    """Say when something is unusual, which variables are to blame, and how sure."""
+    from tsadc.cli.console import progress_bar, say
+    from tsadc.cli.workflow import detect_to, rethreshold
+    from tsadc.detectors.store import load
+
+    title = ", ".join(file.stem for file in data[:3])
+    with progress_bar() as progress:
+        verdict = detect_to(
+            rethreshold(load(model), set_ or []),
+            _read(data, options),
+            out,
+            report,
+            title=title,
+            progress=progress,
+        )
+    say(verdict)
+
+
+@app.command()
+@reads
+def adapt(
+    data: Data,
+    model: ModelOption,
+    out: Annotated[Path, typer.Option(help="The model folder to write.")],
+    *,
+    options: Options,
+) -> None:
+    """Teach a model the normal level and spread of further entities, from their unlabelled history; no retraining."""
+    from tsadc.cli.console import say
+    from tsadc.detectors.store import load
+
+    series = _read(data, options)
+    load(model).adapt(series).save(out)
+    say(f"Adapted to {', '.join(one.entity for one in series)}; the model is in {out}.")
+
+
+@app.command()
+@reads
+def info(
+    what: Annotated[list[Path], typer.Argument(help="A model folder, or data as for `tsadc fit`.", readable=False)],
+    length: Annotated[int | None, typer.Option(help="Rows per observation, for the estimate. (default: 600)")] = None,
+    preset: Annotated[str, typer.Option(help="default, paper or tiny, for the estimate.")] = "default",
+    *,
+    options: Options,
+) -> None:
+    """What a model is, or what data holds and what a fit on it will cost."""
+    from tsadc.cli.console import show
+    from tsadc.cli.inspection import about_data, about_model, is_model
+
+    if len(what) == 1 and is_model(what[0]):
+        show(about_model(what[0]))
+        return
+    from tsadc.config import update
+    from tsadc.detectors.tsadc.detector import Config
+
+    chosen = update(Config.preset(preset), {} if length is None else {"length": length})
+    show(about_data(_read(what, options), chosen))
+
+
+@data_app.command("list")
+def list_data() -> None:
+    """The data sets that `prepare` knows: what they are, and how to obtain them."""
+    from tsadc.cli.console import show
+    from tsadc.cli.datasets import known
+
+    show(known())
+
+
+@data_app.command()
+def prepare(
+    name: Annotated[str, typer.Argument(help="The data set, as `tsadc data list` names it.")],
+    raw: Annotated[Path, typer.Option(help="The folder with the original files.", readable=False)],
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of the data set, as name=value.")] = None,
+    skip_bad: SkipBad = False,
+) -> None:
+    """Cut a data set's original files into labelled observations, and compare the counts with the paper's."""
+    from tsadc.cli.console import say
+    from tsadc.cli.datasets import prepare_to
+
+    say(prepare_to(name, raw, out, set_ or [], skip_bad=skip_bad))
+
+
+Only = Annotated[
+    list[str] | None,
+    typer.Option(help="Only these cells, as data=NAME, detector=NAME, seed=N or eta=X, separated by commas."),
+]
+Raw = Annotated[Path | None, typer.Option(help="The folder with data sets. (default: TSADC_DATA)", readable=False)]
+
+
+@bench_app.command("run")
+def bench_run(
+    plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.", readable=False)],
+    out: Annotated[Path, typer.Option(help="The folder for records and scores; what is done there is not run again.")],
+    jobs: Annotated[int, typer.Option(help="Processes, each with one training at a time.")] = 1,
+    only: Only = None,
+    seeds: Annotated[str | None, typer.Option(help="report, choose, or numbers by commas; not the plan's.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run, and how long.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Run also what is done.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Run also what failed.")] = False,
+    raw: Raw = None,
+) -> None:
+    """Run what of a plan is not done yet; the same command goes on after an interruption."""
+    # Before torch is loaded: processes beside each other must not share their cores by threads.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from tsadc.cli.bench import Asked, run
+
+    asked = Asked(plan, out, _raw(raw), jobs, tuple(only or ()), seeds, dry_run, again, retry)
+    raise typer.Exit(run(asked))
+
+
+Records = Annotated[Path, typer.Argument(help="The folder that `tsadc bench run` wrote.", readable=False)]
+ByPlan = Annotated[
+    Path | None, typer.Option("--plan", help="The cells and metrics of this plan, not of the last run.", readable=False)
+]
+Choosing = Annotated[bool, typer.Option("--choosing", help="Seeds for choosing settings, instead of those to report.")]
+
+
+@bench_app.command("table")
+def bench_table(
+    folder: Records,
+    format_: Annotated[str, typer.Option("--format", help="markdown, csv or latex.")] = "markdown",
+    into: Annotated[Path | None, typer.Option(help="Also put it into this file, between its marks.")] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Markdown of the plan's metrics alone.")] = False,
+    metric: Annotated[str | None, typer.Option(help="Only the table of this metric, such as auroc.")] = None,
+    plan: ByPlan = None,
+    only: Only = None,
+    choosing: Choosing = False,
+) -> None:
+    """The records as a table, beside what others published if the plan says it."""
+    from tsadc.cli.shown import Shown, table
+
+    print(table(Shown(folder, plan, tuple(only or ()), choosing), format_, into=into, brief=brief, metric=metric))
+
+
+@bench_app.command("report")
+def bench_report(
+    folder: Records,
+    out: Annotated[Path, typer.Option(help="The page to write, .html; .svg: one figure.")],
+    plan: ByPlan = None,
+    only: Only = None,
+    choosing: Choosing = False,
+) -> None:
+    """The records as one page: tables to sort and filter, ranks, curves, failures."""
+    from tsadc.cli.console import say
+    from tsadc.cli.shown import Shown, report
+
+    say(report(Shown(folder, plan, tuple(only or ()), choosing), out))
+
+
+@bench_app.command("impurity")
+def bench_impurity(
+    out: Annotated[Path, typer.Option(help="The record to write, a JSON file.")],
+    draws: Annotated[int, typer.Option(help="Masks of the whole training part.")] = 50,
+    seed: Annotated[int, typer.Option(help="Of the data and the masks.")] = 0,
+    into: Annotated[Path | None, typer.Option(help="Also put the table into this file.")] = None,
+    raw: Raw = None,
+) -> None:
+    """How much of what is anomalous the masks of training leave, beside the paper's formula."""
+    from tsadc.cli.studies import impurity_to
+
+    print(impurity_to(out, _raw(raw), seed=seed, draws=draws, into=into))
+
+
+@bench_app.command("approximation")
+def bench_approximation(
+    data: Annotated[str, typer.Argument(help="The data set, as plans name it.")],
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")],
+    record: Annotated[Path | None, typer.Option(help="Where to keep the numbers, a JSON file.")] = None,
+    preset: Annotated[str, typer.Option(help="default, paper or tiny.")] = "default",
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting, as a.b=value.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the data and the training.")] = 0,
+    raw: Raw = None,
+) -> None:
+    """A normal and an anomalous observation beside what both modules make of them, as a page."""
+    from tsadc.cli.studies import Pictured, approximation_to
+
+    print(approximation_to(Pictured(data, out, _raw(raw), record, preset, set_ or [], seed)))
+
+
+def _raw(given: Path | None) -> Path:
+    return given or Path(os.environ.get("TSADC_DATA") or ".")
+
+
+def _read(data: list[Path], options: Options) -> tuple[Series, ...]:
+    from tsadc.io.reading import Reading
+    from tsadc.io.tables import read
+
+    if not options.stream:  # where memory is short, it is worth more than the time
+        keep_freed_memory()
+    chosen = tuple(name.strip() for name in options.columns.split(",")) if options.columns else None
+    return read(data, Reading(**{**vars(options), "columns": chosen}))
+
+
+def main() -> None:
+    """Run a command. What a user can cause ends in one sentence and exit code 2."""
+    warnings.showwarning = _show_notice
+    warnings.filterwarnings("always", category=TsadcNotice)
+    try:
+        app()
+    except TsadcError as error:
+        _refuse(str(error))
+    except MemoryError as error:
+        _refuse(f"There is not enough memory: {error or 'the data is too large to be held at once'}.")
+    except OSError as error:
+        _refuse(f"{error.filename} cannot be used: {error.strerror}." if error.filename else str(error))
+
+
+def _refuse(sentence: str) -> NoReturn:
+    from tsadc.cli.console import complain
+
+    complain(sentence)
+    raise SystemExit(2) from None
+
+
+def _show_notice(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+    from tsadc.cli.console import FIRST, complain
+
+    if FIRST and issubclass(category, TsadcNotice):
+        complain(f"note: {message}")

@@ -1,0 +1,1 @@
+"""The twelve methods that the paper compares with: one file each."""

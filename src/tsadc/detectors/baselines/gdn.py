@@ -1,0 +1,228 @@
+"""GDN, the graph deviation network: each variable is forecast from its own recent past and that of the variables most
+like it.
+
+    name         paper       meaning
+    embedding    v_i         (variable, feature): what each variable is like, learnt
+    neighbours   A, TopK     the `top` variables whose embeddings have the highest cosine with that of variable i
+    history      x_i(t)      the `window` values of variable i before step t
+    lifted       W x_i
+    attention    alpha_ij    softmax over i and its neighbours of LeakyReLU(a . (v_i + W x_i, v_j + W x_j)), + joining
+    gathered     z_i         ReLU(sum_j alpha_ij W x_j)
+    forecast     s-hat(t)    f(v_1 * z_1, ..., v_K * z_K): fully connected layers from all variables to all
+    error        Err_i(t)    |s_i(t) - s-hat_i(t)|, here in z units
+    deviation    a_i(t)      (Err_i - its median) / (its interquartile range + LEAST_RANGE), 0 where below
+    LEAST_RANGE  -           a range that every variable has: without it one that never errs would rule all
+    steps        A_s(t)      moving average of max_i a_i(t)
+
+A. Deng, B. Hooi: Graph neural network-based anomaly detection in multivariate time series. AAAI 2021.
+
+Deviations. Median and range of the errors are those of the training data, not of the data that is judged: no score may
+depend on what else is asked for. A deviation below 0 counts as 0. f is the paper's; in the authors' code all variables
+share one that reads each by itself. There is none of the batch normalisation of that code: an observation's loss must
+not depend on others. As there, the choice of neighbours has no gradient. The network sees asinh(z), and a value that
+was not measured is the last one that was. The first `window` steps of an observation have no error.
+
+Published settings, for SWaT (51 sensors). From memory of the paper, unchecked: 64 features, 15 neighbours, 64 hidden
+units, rate, 50 epochs, patience 10, slope 0.2. Read in the authors' repository (d-ailin/GDN): the window of 5 and 64
+features (run.sh), dropout 0.2 (models/GDN.py), no decay; but run.sh, which names no data set, has 5 neighbours, 128
+hidden units, batches of 32 windows and 30 epochs, and train.py a patience of 15.
+
+The residual is the deviation: in interquartile ranges of a variable's errors, not in z units. The project's head takes
+logarithms of its largest values, for which the unit does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu, normalize
+
+from tsadc.config import require
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, some
+from tsadc.nn.cells import cell_mean, cells_of, squash, unsquash
+from tsadc.nn.dropout import Dropout
+from tsadc.nn.runtime.threads import spread
+from tsadc.nn.train import Training
+from tsadc.series import Floats, Observations
+
+SLOPE = 0.2  # of the leaky ReLU below 0
+LEAST_RANGE = 0.05  # in z units, added to the range: forecasts that are better say no more
+BEFORE = 3  # steps that the moving average looks back
+MOST_OBSERVATIONS = 128  # of either part of the training data tell what errors are usual
+MOST_SCORES = 2**20  # of attention at a time
+
+
+@dataclass(frozen=True)
+class Config(ResidualConfig):
+    """`window`: steps of the past. `features`: of an embedding. `top`: neighbours of a variable. `hidden`: width of the
+    layer between z and the forecast, 0 = none. Training forecasts every `stride`-th step."""
+
+    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+    window: int = 5
+    features: int = 32
+    top: int = 8
+    hidden: int = 64
+    dropout: float = 0.0
+    stride: int = 5
+    training: Training = field(
+        default_factory=lambda: Training(
+            epochs=20, batch=8, learning_rate=5e-3, warmup_epochs=1, patience=8, weight_decay=0.0
+        )
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("window", "features", "top", "stride"):
+            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+        require(self.hidden >= 0, "hidden", "zero or more", self.hidden)
+        require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
+
+    @classmethod
+    def published(cls) -> Self:
+        """An update sees the windows of one observation."""
+        return cls.with_settings(
+            head="paper",
+            features=64,
+            top=15,
+            hidden=64,
+            dropout=0.2,
+            stride=1,
+            training=plainly(epochs=50, batch=1, learning_rate=1e-3, patience=10),
+        )
+
+    @classmethod
+    def tiny(cls) -> Self:
+        """Trains in seconds: for trying things out, not for results."""
+        return cls.with_settings(features=8, top=2, hidden=8, training={"epochs": 5})
+
+
+class Network(nn.Module):
+    """Forecasts one step of every variable."""
+
+    def __init__(self, config: Config, variables: int, window: int) -> None:
+        super().__init__()
+        features, hidden = config.features, config.hidden
+        self.window, self.top, self.stride = window, min(config.top, variables - 1), config.stride
+        self.embedding = nn.Parameter(torch.randn(variables, features))
+        self.lift = nn.Linear(window, features, bias=False)
+        # The parts of a: that of v_i, W x_i, v_j and W x_j.
+        self.attend = nn.Parameter(torch.randn(4, features) / features**0.5)
+        sizes = (variables * features, hidden, variables) if hidden else (variables * features, variables)
+        layers = [part for a, b in pairwise(sizes) for part in (nn.ReLU(), nn.Linear(a, b))]
+        self.out = nn.Sequential(Dropout(config.dropout), *layers[1:])
+
+    def edges(self) -> Tensor:
+        """(variable, variable): True where i listens to j, itself or one of its neighbours."""
+        direction = normalize(self.embedding.detach(), dim=-1)
+        own = torch.eye(len(direction), dtype=torch.bool, device=direction.device)
+        cosine = (direction @ direction.T).masked_fill(own, -2.0)
+        return own.scatter(1, cosine.topk(self.top, dim=-1).indices, True)
+
+    def attention(self, lifted: Tensor) -> Tensor:
+        """alpha (..., variable, variable) from W x (..., variable, feature)."""
+        own_v, own_x, other_v, other_x = self.attend
+        listens = self.embedding @ own_v + lifted @ own_x
+        heard = self.embedding @ other_v + lifted @ other_x
+        scores = leaky_relu(listens.unsqueeze(-1) + heard.unsqueeze(-2), SLOPE)
+        return torch.softmax(scores.masked_fill(~self.edges(), -torch.inf), dim=-1)
+
+    def forward(self, history: Tensor) -> Tensor:
+        """history (..., variable, window) -> forecast (..., variable)."""
+        lifted = self.lift(history)
+        gathered = (self.attention(lifted) @ lifted).relu()
+        forecast: Tensor = self.out((self.embedding * gathered).flatten(-2))
+        return forecast
+
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """Every `stride`-th step, from one drawn for each observation: (batch, step, variable) and its history."""
+        batch, _, time = x.shape
+        stride = min(self.stride, time - self.window)
+        late = torch.randint(stride, (batch, 1), generator=generator, device=x.device)
+        first = late + stride * torch.arange((time - self.window) // stride, device=x.device)
+        filled = carried(squash(x), observed).unfold(-1, self.window + 1, 1)
+        places = first[:, None, :].expand(-1, x.shape[1], -1)
+        chosen = filled.gather(2, places.unsqueeze(-1).expand(-1, -1, -1, self.window + 1)).transpose(1, 2)
+        known = observed[:, :, self.window :].gather(2, places).transpose(1, 2)
+        return {"history": chosen[..., :-1], "target": chosen[..., -1], "known": known}
+
+    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"forecast": cell_mean((self(drawn["history"]) - drawn["target"]).square(), drawn["known"])}
+
+
+def carried(x: Tensor, observed: Tensor) -> Tensor:
+    """x (..., time) with the last value that was observed where there is none; 0 before the first one."""
+    place = torch.arange(x.shape[-1], device=x.device)
+    last = torch.where(observed, place, -1).cummax(-1).values
+    return torch.where(last >= 0, x.gather(-1, last.clamp_min(0)), 0.0)
+
+
+def deviations(error: Floats, middle: Floats, width: Floats) -> Floats:
+    """a (variable, time) from errors, and the median and interquartile range of each variable's; 0 where below."""
+    return np.maximum((error - middle[:, None]) / (width[:, None] + LEAST_RANGE), 0.0)
+
+
+def smoothed(cells: Floats) -> Floats:
+    """The largest of each step, averaged over it and the `BEFORE` steps before that have one; NaN where it has none."""
+    known = np.asarray(np.isfinite(cells).any(axis=0))
+    largest = np.where(known, np.fmax.reduce(cells, axis=0), 0.0)
+    window = np.ones(BEFORE + 1)
+    total, count = (np.convolve(one, window)[: cells.shape[1]] for one in (largest, known.astype(float)))
+    return np.where(known, total / np.maximum(count, 1), np.nan)
+
+
+class GDN(ResidualDetector):
+    """What its own past and its neighbours did not let one expect of a variable."""
+
+    name: ClassVar[str] = "gdn"
+    Config: ClassVar[type[Config]] = Config
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables, min(self.settings.window, self.settings.length - 1))
+
+    def _errors(self, z: Floats) -> tuple[Floats, Floats]:
+        """Err and the forecast, both (variable, time) in z units."""
+        network: Network = self.network_
+        _, measured, x = cells_of(z)
+        filled = carried(x, measured)
+        # Before the observation nothing was measured: its first steps are forecast from less, and not judged.
+        before = torch.cat([filled.new_zeros(len(filled), network.window), filled[:, :-1]], dim=-1)
+        history = before.unfold(-1, network.window, 1).transpose(0, 1)
+        parts = history.split(max(1, MOST_SCORES // len(filled) ** 2))
+        forecast = unsquash(torch.cat([network(part) for part in parts]).T).numpy()
+        error = np.abs(np.asarray(z, dtype=np.float64) - forecast)
+        error[:, : network.window] = np.nan
+        return error, forecast
+
+    def _settle(self, train_part: Observations, validation: Observations) -> None:
+        @torch.no_grad()
+        def errors(place: tuple[Observations, int]) -> Floats:
+            part, i = place
+            return self._errors(part.read(i))[0]
+
+        found = np.concatenate(list(spread(errors, some((train_part, validation), MOST_OBSERVATIONS))), axis=1)
+        known = (one[np.isfinite(one)] for one in found)
+        quarters = [np.quantile(one, (0.25, 0.5, 0.75)) if len(one) else np.zeros(3) for one in known]
+        low, self.middle_, high = np.array(quarters).T
+        self.width_ = high - low
+
+    def _learnt(self) -> dict[str, NDArray[Any]]:
+        return {"errors.middle": self.middle_, "errors.width": self.width_}
+
+    def _relearn(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.middle_, self.width_ = state["errors.middle"], state["errors.width"]
+
+    def _examiner(self) -> Callable[[Floats], Examined]:
+        def examine(z: Floats) -> Examined:
+            error, forecast = self._errors(z)
+            cells = deviations(error, self.middle_, self.width_)
+            return Examined((cells,), forecast, smoothed(cells))
+
+        return examine

@@ -1,0 +1,251 @@
+"""ImDiffusion: hides every other stripe of a window, imputes it by diffusion from the rest, and lets the steps of the
+denoising vote on what came out wrong.
+
+Chen, Zhang, Ma, Liu, Ding, Li, He, Rajmohan, Lin, Zhang: ImDiffusion: Imputed Diffusion Models for Multivariate Time
+Series Anomaly Detection, PVLDB 17(3), 2023.
+
+    name        paper      meaning
+    hidden      M_0, M_1   grating masks: policy p hides the stripes of a window whose number is p modulo 2
+    noisy       X_t        the window at diffusion step t, cells that are shown included ("unconditional")
+    errors      E_t        (voter, time): mean |sample at step t - x| over the variables
+    tau         tau_t      a step of the series is voted for if E_t is above it
+    share       tau_T      share of the last denoising step's errors, the highest, that are votes
+
+    share_t = share * mean E_0 / mean E_t        tau_t: quantile 1 - share_t of E_t        score: mean of E_t > tau_t
+
+Deviations. tau is learnt from training data, not from the data under test. E is the mean over the variables, in the
+authors' code for SMD the largest of them; share_t goes by means of E, in their code by those of the squared errors; and
+the cells that are shown have the same noise at every step and in every observation, theirs is drawn anew. The score of
+a step is the share of votes, and not whether they exceed a number. A token is a patch of steps of a variable, in the
+published preset one step. The mask is told cell by cell, so that it can also say what was not measured, in place of an
+embedding of the policy. The noise schedule is linear, and ends with as little signal as the published quadratic one. By
+default the network predicts the clean window and the chain takes a few steps by DDIM; published: the noise, and all
+steps. No dropout. Values enter as asinh(z).
+
+Published settings, read in the authors' repository (17000cyh/IMDiffusion): blocks, channels, heads, diffusion steps and
+rate in config/base.yaml, epochs, batch and stripes in exe_machine.py, decay and patience in utils.py, the vote of every
+third of the last 30 steps and the share of 2 % in ensemble_proper.py. From memory, unchecked: the window of 100 steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tsadc.config import require
+from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly
+from tsadc.nn.attention import Block, waves
+from tsadc.nn.cells import cell_mean, cells_of, joined, pieces, squash, unsquash
+from tsadc.nn.diffusion import Diffusion, Method
+from tsadc.nn.objective import derive
+from tsadc.nn.runtime.threads import spread
+from tsadc.nn.train import Training
+from tsadc.series import Floats, Observations
+from tsadc.subsample import evenly
+
+SETTLED = 32  # observations that tau is learnt from
+
+
+@dataclass(frozen=True)
+class Config(ResidualConfig):
+    """`window`: steps of a window, in `stripes`. `chain`: steps of the denoising by DDIM, 0: all of them, ancestral.
+    Every `stride`-th sample of the last share `voting` of the denoising votes."""
+
+    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+    window: int = 100
+    stripes: int = 10
+    patch: int = 5
+    channels: int = 16
+    blocks: int = 2
+    heads: int = 2
+    diffusion: Diffusion.Config = field(
+        default_factory=lambda: Diffusion.Config(steps=50, beta_start=1e-4, beta_end=0.35, target="start")
+    )
+    chain: int = 6
+    voting: float = 0.6
+    stride: int = 1
+    share: float = 0.02
+    training: Training = field(
+        default_factory=lambda: Training(
+            epochs=12, batch=8, learning_rate=4e-3, weight_decay=1e-4, warmup_epochs=1, patience=8, ema=0.99
+        )
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least in {"window": 2, "stripes": 2, "patch": 1, "blocks": 1, "heads": 1, "stride": 1}.items():
+            require(getattr(self, name) >= least, name, f"at least {least}", getattr(self, name))
+        fitting = self.channels >= 2 and self.channels % 2 == 0 and self.channels % self.heads == 0
+        require(fitting, "channels", f"an even multiple of heads ({self.heads})", self.channels)
+        most = self.diffusion.steps
+        require(0 <= self.chain <= most, "chain", f"from 0 to diffusion.steps ({most})", self.chain)
+        require(0 < self.voting <= 1, "voting", "above 0 and at most 1", self.voting)
+        require(0 < self.share < 1, "share", "between 0 and 1, both excluded", self.share)
+
+    @classmethod
+    def published(cls) -> Self:
+        """12 windows are 2 observations of 600 steps."""
+        model = {"patch": 1, "channels": 64, "blocks": 4, "heads": 8, "diffusion": {"target": "noise"}, "chain": 0}
+        training = plainly(epochs=100, batch=2, learning_rate=1e-3, weight_decay=1e-6, patience=6)
+        return cls.with_settings(head="paper", **model, stride=3, training=training)
+
+    @classmethod
+    def tiny(cls) -> Self:
+        """The default's method on a network that trains in seconds: for trying things out, not for results."""
+        return cls.with_settings(
+            window=16, stripes=4, patch=2, channels=8, blocks=1, chain=4, training={"epochs": 5, "learning_rate": 1e-2}
+        )
+
+
+class Network(nn.Module):
+    """What noise, or what clean window, is behind a noisy one of which half the stripes are shown, noisy as well."""
+
+    def __init__(self, config: Config, variables: int) -> None:
+        super().__init__()
+        self.config, channels = config, config.channels
+        self.diffusion = Diffusion(config.diffusion)
+        self.enter = nn.Linear(2 * config.patch, channels)
+        self.variable = nn.Parameter(torch.randn(variables, channels))
+        self.step = nn.Sequential(nn.Linear(channels, 2 * channels), nn.SiLU(), nn.Linear(2 * channels, 2 * channels))
+        self.blocks = nn.ModuleList(Block(channels, config.heads) for _ in range(config.blocks))
+        self.leave = nn.Sequential(nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, config.patch))
+        for parameter in self.leave[-1].parameters():
+            nn.init.zeros_(parameter)
+
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        windows = pieces(torch.where(observed, squash(x), 0.0), self.config.window)
+        shape, device = windows.shape[:2], x.device
+        return {
+            "x": windows,
+            "observed": pieces(observed, self.config.window),
+            "policy": torch.randint(2, shape, generator=generator, device=device),
+            "step": torch.randint(1, self.diffusion.steps + 1, shape, generator=generator, device=device),
+            "noise": torch.randn(windows.shape, generator=generator, device=device),
+        }
+
+    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Mean squared error of the prediction where cells are hidden and were measured."""
+        batch = len(drawn["x"])
+        x, observed, policy, step, noise = (
+            drawn[name].flatten(0, 1) for name in ("x", "observed", "policy", "step", "noise")
+        )
+        hidden = grating(x.shape[-1], self.config.stripes).to(x.device)[policy].unsqueeze(1) & observed
+        prediction = self(self.diffusion.noise(x, step, noise), step, observed & ~hidden)
+        target = noise if self.diffusion.target == "noise" else x
+        error = (prediction - target).square().view(batch, -1)
+        return {"imputation": cell_mean(error, hidden.view(batch, -1))}
+
+    def forward(self, noisy: Tensor, step: Tensor, shown: Tensor) -> Tensor:
+        """noisy, shown (batch, variable, time), step (batch,) -> prediction like noisy."""
+        time, patch = noisy.shape[-1], self.config.patch
+        lacking = -time % patch
+        cells = F.pad(torch.stack([noisy, shown.to(noisy.dtype)], -1), (0, 0, 0, lacking))
+        hidden = self.enter(cells.unflatten(2, (-1, patch)).flatten(3))
+        places = waves(torch.arange(hidden.shape[2], device=noisy.device), self.config.channels)
+        side = places + self.variable[:, None]
+        embedded = self.step(waves(step, self.config.channels))
+        skips: Tensor | float = 0.0
+        for block in self.blocks:
+            hidden, skip = block(hidden, embedded, side)
+            skips = skips + skip
+        out: Tensor = self.leave(skips / math.sqrt(len(self.blocks))).flatten(2)
+        return out[..., :time]
+
+
+class Imputer:
+    """Imputes both halves of every window of an observation, with noise that is the same for every observation."""
+
+    def __init__(self, network: Network, config: Config, variables: int, length: int) -> None:
+        self.network, self.config = network, config
+        generator = torch.Generator().manual_seed(derive(config.seed, 1))
+        count, _, size = pieces(torch.empty(variables, length), config.window).shape
+        self.hidden = grating(size, config.stripes)[:, None, None].expand(2, count, variables, size)
+        self.known, self.begin = (torch.randn(2 * count, variables, size, generator=generator) for _ in range(2))
+
+    def __call__(self, x: Tensor, measured: Tensor) -> list[Tensor]:
+        """x, measured (variable, time) -> the samples that vote, each like x, the last one of the denoising first."""
+        config, diffusion, time = self.config, self.network.diffusion, x.shape[-1]
+        windows = pieces(x, config.window).expand(self.hidden.shape).flatten(0, 1)
+        shown = (pieces(measured, config.window) & ~self.hidden).flatten(0, 1)
+        generator = torch.Generator().manual_seed(derive(config.seed, 2))
+        samples: list[Tensor] = []
+
+        def keep(noisy: Tensor, step: int) -> Tensor:
+            if step < config.voting * diffusion.steps:
+                both = noisy.view(self.hidden.shape)
+                samples.insert(0, joined(torch.where(self.hidden[0], both[0], both[1]), time))
+            return torch.where(shown, diffusion.noise(windows, step, self.known) if step else windows, noisy)
+
+        predict = partial(self.network, shown=shown)
+        method: Method = "ddim" if config.chain else "ancestral"
+        diffusion.sample(predict, self.begin, method=method, steps=config.chain or None, keep=keep, generator=generator)
+        return samples[:: config.stride]
+
+    def errors(self, z: Floats) -> tuple[Floats, Tensor]:
+        """E (voter, time) of z (variable, time), NaN where nothing was measured; and the last sample."""
+        _, measured, x = cells_of(z)
+        samples = self(x, measured)
+        apart = torch.where(measured, (torch.stack(samples) - x).abs(), 0.0)
+        return (apart.double().sum(1) / measured.sum(0)).numpy(), samples[0]
+
+
+class IMDiffusion(ResidualDetector):
+    """Judges an observation by how far it is from what each half of its stripes tells of the other half."""
+
+    name: ClassVar[str] = "imdiffusion"
+    Config: ClassVar[type[Config]] = Config
+    after_training: ClassVar[tuple[str, ...]] = ("chain", "voting", "stride", "share")
+    tau_: Floats
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables)
+
+    def _imputer(self) -> Imputer:
+        return Imputer(self.network_, self.settings, len(self.variables_), self.settings.length)
+
+    def _settle(self, train_part: Observations, validation: Observations) -> None:
+        imputer, some = self._imputer(), evenly(len(train_part), SETTLED)
+        found = spread(lambda i: imputer.errors(train_part.read(int(i)))[0], some)
+        errors = np.concatenate(list(found), axis=1)
+        self.tau_ = ballot(errors[:, np.isfinite(errors[0])], self.settings.share)
+
+    def _learnt(self) -> dict[str, NDArray[Any]]:
+        return {"tau": self.tau_}
+
+    def _relearn(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.tau_ = state["tau"]
+
+    def _examiner(self) -> Callable[[Floats], Examined]:
+        imputer, tau = self._imputer(), self.tau_[:, None]
+
+        def examine(z: Floats) -> Examined:
+            errors, imputed = imputer.errors(z)
+            expected = unsquash(imputed).numpy()
+            votes = np.where(np.isfinite(errors[0]), (errors > tau).mean(axis=0), np.nan)
+            return Examined((np.abs(z - expected),), expected, votes)
+
+        return examine
+
+
+def ballot(errors: Floats, share: float) -> Floats:
+    """tau (voter,) from errors (voter, step), the last denoising step first: where errors are larger on the whole, a
+    smaller share of them is a vote."""
+    means = np.maximum(errors.mean(axis=1), np.finfo(np.float64).tiny)
+    shares = np.minimum(share * means[0] / means, 1.0)
+    return np.array([np.quantile(one, 1 - part) for one, part in zip(errors, shares, strict=True)])
+
+
+def grating(time: int, stripes: int) -> Tensor:
+    """`hidden` (policy, time): of `stripes` equal stripes every other one, by policy 1 those that policy 0 shows."""
+    number = torch.arange(time) * min(stripes, time) // time
+    return number % 2 == torch.arange(2)[:, None]

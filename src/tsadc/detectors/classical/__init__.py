@@ -1,0 +1,1 @@
+"""Detectors without a network: one small file each."""

@@ -1,0 +1,1 @@
+"""Many cheap scores (views) of an observation, fused into one without labels."""

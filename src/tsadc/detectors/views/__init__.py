@@ -1,1 +1,0 @@
-"""Detectors that look at features of a whole observation: its energy, spectrum, correlations and shapes."""

@@ -1,0 +1,1 @@
+"""How networks are run: threads, BLAS, memory and processes."""

@@ -1,5 +1,0 @@
-"""Results -> one self-contained HTML page."""
-
-from tsadc.report.document import write
-
-__all__ = ["write"]

@@ -1,0 +1,237 @@
+"""Records as Markdown: detectors down, data sets across. Nothing but the records is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tsadc.bench.cell import Record
+from tsadc.bench.markdown import table as as_table
+from tsadc.bench.metrics import by_chance, flagging_all, high_end, low_end, told
+from tsadc.bench.paired import against_best
+from tsadc.bench.points import MISLEADING
+from tsadc.bench.records import write
+from tsadc.bench.summary import Grid, Read, Summary, summarise
+from tsadc.data.protocols import PROTOCOLS
+from tsadc.errors import DataError
+from tsadc.evaluate.adjusted import WHY_NOT
+
+ALWAYS = ("auroc", "ap", "f1")
+RANKING = {"auroc": "AUROC", "ap": "AP (average precision)"}
+
+
+def markdown(
+    records: Sequence[Record],
+    choosing: bool = False,
+    metrics: Sequence[str] = (),
+    brief: bool = False,
+    goals: bool = False,
+) -> str:
+    """The tables of the seeds for reporting, or of those for choosing; `metrics` are shown beside AUROC, AP and F1.
+    `brief` has them alone, without kinds, parts and details; `goals` adds what was known before, and what this project
+    aims at."""
+    found = Grid(summarise(records, choosing))
+    shown = metrics if brief and metrics else (*ALWAYS, *(one for one in metrics if one not in ALWAYS))
+    parts = [
+        _preface(found, shown, details=not brief),
+        *(one_metric(found, metric, goals) for metric in shown),
+        *([_seeds(found)] if brief else [_paired(found), _halves(found), _kinds(found), _details(found)]),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def insert(document: Path, text: str, name: str = "quality") -> None:
+    """Put `text` between the markers that bear this name in a document; without them, at its end."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    if document.is_dir():
+        raise DataError(f"{document} is a folder, but the file that the table goes into was expected; name the file.")
+    if not document.exists():
+        raise DataError(f"There is no file {document} to put the table into; correct the name, or make the file first.")
+    try:
+        old = document.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise DataError(f"{document} cannot be read as text.") from None
+    if begin not in old:
+        old = f"{old.rstrip()}\n\n{begin}\n{end}\n".lstrip()
+    before, _, rest = old.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise DataError(f"{document} has {begin} without {end} after it; add the line where the tables should end.")
+    write(document, f"{before}{begin}\n\n{text}\n\n{end}{after}".encode())
+
+
+def _preface(found: Grid, metrics: Sequence[str], details: bool) -> str:
+    """How to read the tables, and what made the numbers."""
+    records = [one for summary in found.summaries for one in summary.records]
+    commits = sorted({f"tsadc {one['tsadc']} at commit {one['commit'] or 'unknown'}" for one in records})
+    words = ["Means over seeds."]
+    if set(RANKING) & set(metrics):
+        words.append(
+            "Of AUROC and AP with the mean of their 90 % bootstrap intervals: drawn were whole entities where there "
+            "are several, otherwise observations; bold is the best without a network."
+        )
+    words += ["Of F1 bold is what beats flagging everything."] if "f1" in metrics else []
+    if details or "oracle_f1" in metrics:
+        words.append("The oracle F1 needs labels and is a bound, not a result.")
+    made = f"Made with {', '.join(commits)}"
+    changed = any(str(one["commit"] or "").endswith("+") for one in records)
+    words.append(f"{made}; a plus sign: with changes that were not committed." if changed else f"{made}.")
+    return " ".join(words)
+
+
+def one_metric(found: Grid, metric: str, goals: bool = False) -> str:
+    """Rows down, data sets across."""
+    if metric in RANKING:
+        return _ranked(metric, found, goals)
+    return _thresholds(found) if metric == "f1" else _plain(metric, found)
+
+
+def _ranked(metric: str, found: Grid, goals: bool) -> str:
+    best = {column: _best(found.of(column), metric) for column in found.columns}
+    body = []
+    for row in found.rows:
+        cells = {column: _ranking(found.get(row, column), metric) for column in found.columns}
+        body.append([row, *(f"**{cell}**" if best[column] == row else cell for column, cell in cells.items())])
+    prevalence = [found.whole(column).mean("prevalence") for column in found.columns]
+    body.append(["prevalence, also by chance" if metric == "ap" else "prevalence", *map(_number, prevalence)])
+    aims = [PROTOCOLS.get(column) for column in found.columns]  # of data as they come, and not of one's own
+    if goals and any(aims):
+        place = list(RANKING).index(metric)
+        body.append(["*known before, without a network*", *((one and one.known[place]) or "-" for one in aims)])
+        body.append(["*goal*", *(_number(one.goal[place] if one else None) for one in aims)])
+    return as_table([RANKING[metric], *found.columns], body)
+
+
+def _best(summaries: Sequence[Summary], metric: str) -> str:
+    """The row without a network that is best."""
+    means = {one.row: mean for one in summaries if not one.network and (mean := one.mean(metric)) is not None}
+    return max(means, key=lambda row: means[row]) if means else ""
+
+
+def _ranking(one: Summary, metric: str) -> str:
+    """Mean over seeds, and the mean of the ends of the seeds' intervals."""
+    low, high = one.mean(metric, low_end), one.mean(metric, high_end)
+    within = "" if low is None else f" ({_number(low)} to {_number(high)})"
+    return _number(one.mean(metric)) + within + _failures(one)
+
+
+def _plain(metric: str, found: Grid) -> str:
+    """In brackets what random scores, or as many flags thrown at random, would get."""
+    every = [found.whole(column) for column in found.columns]
+    if all(one.fine and one.mean(metric) is None for one in every):
+        return f"{metric}: none of these rows has it."
+    body = [[row, *(_beside(found.get(row, column), metric) for column in found.columns)] for row in found.rows]
+    flagged = [one.mean(metric, flagging_all) for one in every]
+    body += [["flag everything", *(told(metric, value) for value in flagged)]] if set(flagged) != {None} else []
+    chance = any(one.mean(metric, by_chance) is not None for one in every)
+    table = as_table([f"{metric} (by chance)" if chance else metric, *found.columns], body)
+    return f"{table}\n\n{WHY_NOT}" if metric == MISLEADING else table
+
+
+def _beside(one: Summary, metric: str) -> str:
+    value, chance = one.mean(metric), one.mean(metric, by_chance)
+    beside = "" if value is None or chance is None else f" ({told(metric, chance)})"
+    return told(metric, value) + beside + _failures(one)
+
+
+def _thresholds(found: Grid) -> str:
+    flagging = [found.whole(column).mean("all_positive_f1") for column in found.columns]
+    body = [[row, *(_f1(found.get(row, column)) for column in found.columns)] for row in found.rows]
+    return as_table(
+        ["F1 at its own threshold (by chance)", *found.columns], [*body, ["flag everything", *map(_number, flagging)]]
+    )
+
+
+def _f1(one: Summary) -> str:
+    f1, everything, chance = one.mean("f1"), one.mean("all_positive_f1"), one.mean("f1", by_chance)
+    better = f1 is not None and everything is not None and f1 > everything
+    text = f"**{_number(f1)}**" if better else _number(f1)
+    return text + ("" if chance is None else f" ({_number(chance)})") + _failures(one)
+
+
+def _seeds(found: Grid) -> str:
+    """Which seeds are behind each column; several where rows differ, none where all failed."""
+    seeds = {column: sorted({_seeds_of(one.fine) for one in found.of(column)}) for column in found.columns}
+    return "Seeds: " + "; ".join(f"{column}: {' or '.join(filter(None, some))}" for column, some in seeds.items()) + "."
+
+
+def _paired(found: Grid) -> str:
+    """The best against the others, over the data sets that all of them were run on."""
+    compared = against_best(found.summaries, "auroc")
+    if compared is None:
+        return ""
+    best, cases, others = compared
+    body = [
+        [one.row, f"{one.difference:+.3f} ({one.interval[0]:+.3f} to {one.interval[1]:+.3f})", f"{one.p:.3f}"]
+        for one in others
+    ]
+    head = [f"AUROC of {best} less that of", f"mean over {cases} data sets, 90 % interval", "p (Wilcoxon, Holm)"]
+    return as_table(head, body) + (
+        "\n\nRows that were not run on all of them are left out. Data sets made of the same recordings are no "
+        "independent cases, so that intervals and p are too sure of themselves."
+    )
+
+
+def _halves(found: Grid) -> str:
+    """The parts that choosing settings has not seen."""
+    order = [(column, part) for column in found.columns for part in _named(found.whole(column), "parts")]
+    body = []
+    for row in found.rows:
+        cells = []
+        for column, part in order:
+            one = found.get(row, column)
+            cells.append(" / ".join(_number(one.mean(key, _inside("parts", part))) for key in RANKING))
+        body.append([row, *cells])
+    return as_table(["AUROC / AP", *(f"{column}: {part}" for column, part in order)], body) if order else ""
+
+
+def _kinds(found: Grid) -> str:
+    """Each kind on its own: its observations against the normal ones."""
+    body = []
+    for column in found.columns:
+        kinds = _named(found.whole(column), "kinds")
+        for kind in kinds if len(kinds) > 1 else ():
+            means = [found.get(row, column).mean("auroc", _inside("kinds", kind)) for row in found.rows]
+            body.append([column, kind, *map(_number, means)])
+    return as_table(["data", "AUROC of the kind", *found.rows], body) if body else ""
+
+
+def _named(one: Summary, group: str) -> list[str]:
+    return sorted({name for record in one.fine for name in record[group]})
+
+
+def _inside(group: str, name: str) -> Read:
+    """Reads a metric of one of a record's parts or kinds."""
+    return lambda record, metric: record[group].get(name, {}).get(metric)
+
+
+def _details(found: Grid) -> str:
+    body = []
+    for column in found.columns:
+        for row in found.rows:
+            one = found.get(row, column)
+            if not one.records:
+                continue
+            numbers = [one.deviation("auroc"), *(one.mean(key) for key in ("precision", "recall", "oracle_f1"))]
+            times = [_time(one, "fit_seconds", 1), _time(one, "score_seconds", 1000)]
+            body.append([column, row, _seeds_of(one.records) + _failures(one), *map(_number, numbers), *times])
+    head = ["data", "detector", "seeds", "sd of AUROC over seeds", "precision", "recall", "oracle F1"]
+    return as_table([*head, "fit, s", "score, ms per observation"], body)
+
+
+def _seeds_of(records: Sequence[Record]) -> str:
+    return " ".join(str(record["seed"]) for record in records)
+
+
+def _time(one: Summary, key: str, unit: float) -> str:
+    mean = one.mean(key)
+    return "-" if mean is None else f"{unit * mean:.1f}"
+
+
+def _failures(one: Summary) -> str:
+    failed = len(one.records) - len(one.fine)
+    return f" ({failed} of {len(one.records)} failed)" if failed else ""
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

@@ -1,0 +1,186 @@
+"""The tables of a benchmark: rows by data sets for each metric, every result, failures, and where numbers came from."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+
+from tsadc.bench.cell import Record
+from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, told
+from tsadc.bench.points import MISLEADING
+from tsadc.bench.published import SLASH, Published, compared, lead
+from tsadc.bench.records import cell_of
+from tsadc.bench.summary import Grid, Summary
+from tsadc.evaluate.adjusted import WHY_NOT
+from tsadc.show.bench_formats import comma_separated
+from tsadc.show.markup import Html, element, join, name
+from tsadc.show.words import DASH, count
+
+
+def matrix(summaries: Sequence[Summary], metric: str) -> Html:
+    """Rows down, data sets across; the best of each in bold, the spread over seeds in small."""
+    found = Grid(summaries, metric)
+    best = {column: found.best(column, metric) for column in found.columns}
+    body = []
+    for row in found.rows:
+        cells = [_cell(found.get(row, column), metric, best[column]) for column in found.columns]
+        body.append(element("tr", element("td", name(row)), cells, data_filter=row.lower()))
+    everything = _flagging_all(found, metric)
+    why_not = element("p", WHY_NOT, class_="note") if metric == MISLEADING else None
+    return join(_table(["Detector", *found.columns], body, 1), everything, why_not)
+
+
+def _flagging_all(found: Grid, metric: str) -> Html | None:
+    """What flagging everything gets, the same for whoever is compared; None where it is what chance gets, which stands
+    in every cell."""
+    if all(one.mean(metric, flagging_all) == one.mean(metric, by_chance) for one in found.summaries if one.fine):
+        return None
+    values = {column: found.whole(column).mean(metric, flagging_all) for column in found.columns}
+    known = [f"{column} {told(metric, value)}" for column, value in values.items() if value is not None]
+    return element("p", f"Flagging everything gets: {', '.join(known)}.", class_="note") if known else None
+
+
+def _cell(summary: Summary, metric: str, best: float | None) -> Html:
+    mean = summary.mean(metric)
+    if mean is None:
+        failed = summary.records and not summary.fine
+        return element("td", "failed" if failed else DASH, class_="num", data_value="NaN")
+    spread = summary.deviation(metric)
+    text = told(metric, mean)
+    shown = element("strong", text) if mean == best and metric not in NEUTRAL else text
+    small = element("small", f" \N{PLUS-MINUS SIGN}{told(metric, spread)}") if spread is not None else None
+    chance = summary.mean(metric, by_chance)
+    hint = (
+        element("small", f"({told(metric, chance)})", class_="chance", title="by chance")
+        if chance is not None
+        else None
+    )
+    return element("td", shown, small, hint, class_="num", data_value=f"{mean:.9g}")
+
+
+def listing(summaries: Sequence[Summary], metrics: Sequence[str]) -> Html:
+    """Every row on every data set, and the same as a file."""
+    body, listed = [], [metric for metric in metrics if metric not in COSTS]
+    for one in summaries:
+        failed = len(one.records) - len(one.fine)
+        seeds = f"{len(one.fine)}" + (f" ({failed} failed)" if failed else "")
+        numbers = [(one.mean(metric), 3) for metric in listed]
+        costs = [
+            (one.mean("fit_seconds"), 1),
+            (_scaled(one, "score_seconds", 1e3), 1),
+            (_scaled(one, "peak_bytes", 2.0**-20), 0),
+        ]
+        costs += [(one.mean("parameters"), 0), (_scaled(one, "flops", 1e-6), 1)]
+        cells = [
+            element(
+                "td",
+                DASH if value is None else f"{value:,.{digits}f}",
+                class_="num",
+                data_value="NaN" if value is None else f"{value:.9g}",
+            )
+            for value, digits in (*numbers, *costs)
+        ]
+        known = [
+            element("td", one.column),
+            element("td", name(one.row)),
+            element("td", seeds, class_="num", data_value=len(one.fine)),
+        ]
+        body.append(element("tr", known, cells, data_filter=f"{one.column} {one.row}".lower()))
+    head = ["Data", "Detector", "Seeds", *listed, "Fit, s", "Score, ms", "Peak, MiB", "Parameters", "MFLOP"]
+    data = base64.b64encode(comma_separated(summaries, metrics).encode("utf-8", "replace")).decode()
+    link = element(
+        "a",
+        f"Download {count(len(summaries), 'line', 'lines')} as CSV",
+        href=f"data:text/csv;charset=utf-8;base64,{data}",
+        download="benchmark.csv",
+    )
+    return join(element("p", link, class_="note"), _table(head, body, 2, "scroll tall"))
+
+
+def _scaled(one: Summary, key: str, factor: float) -> float | None:
+    mean = one.mean(key)
+    return None if mean is None else factor * mean
+
+
+def beside(published: Published, summaries: Sequence[Summary]) -> Html:
+    """What others published beside the means of ours, and what differs."""
+    differs = element("p", published.differs, class_="note")
+    if not published.rows:
+        return join(element("p", f"{published.source}.", class_="lead"), differs)
+    head, lines = compared(published, summaries)
+    body = [
+        element("tr", (_figure(cell) if i > 1 else element("td", cell) for i, cell in enumerate(line)))
+        for line in lines
+    ]
+    return join(element("p", lead(published), class_="lead"), _table(head, body, 2), differs)
+
+
+def _figure(text: str) -> Html:
+    """Figures of one cell, sorted by the first of them."""
+    try:
+        value = f"{float(text.partition(SLASH)[0]):.9g}"
+    except ValueError:
+        value = "NaN"
+    return element("td", text, class_="num", data_value=value)
+
+
+def failures(records: Sequence[Record]) -> Html | None:
+    """What failed, and why. None if nothing did."""
+    failed = [one for one in records if "error" in one]
+    if not failed:
+        return None
+    body = []
+    for one in failed:
+        cell, error = cell_of(one), one["error"]
+        words = [
+            cell.column,
+            cell.label or cell.row,
+            str(cell.seed),
+            f"{error['type']}: {error['message']}",
+            error["where"],
+        ]
+        body.append(element("tr", (element("td", word) for word in words)))
+    return _table(["Data", "Detector", "Seed", "Error", "Where"], body, 5)
+
+
+def provenance(records: Sequence[Record], plan: str) -> Html:
+    """Everything that is needed to make the numbers again stands in the records; here is what they share."""
+
+    def every(values: Sequence[str | None]) -> str:
+        return "; ".join(sorted({value for value in values if value})) or "not recorded"
+
+    machines = [_machine(one) for one in records]
+    known = {
+        "Plan": plan or DASH,
+        "Records": f"{len(records):,}, of seeds {', '.join(map(str, sorted({one['seed'] for one in records})))}",
+        "Version": every([f"tsadc {one['tsadc']} at commit {one.get('commit') or 'unknown'}" for one in records]),
+        "Packages": every(
+            [", ".join(f"{package} {version}" for package, version in one["versions"].items()) for one in records]
+        ),
+        "Machines": every(machines),
+        "Made": _span([str(one["made"]) for one in records if one.get("made")]),
+    }
+    return element(
+        "dl", (join(element("dt", key), element("dd", value)) for key, value in known.items()), class_="facts"
+    )
+
+
+def _machine(record: Record) -> str | None:
+    found = record.get("machine")
+    if not found:
+        return None
+    memory = f", {found['memory'] / 2**30:.0f} GiB" if found["memory"] else ""
+    return f"{found['processor']}, {count(found['cores'], 'core', 'cores')}{memory}, {found['system']}"
+
+
+def _span(times: list[str]) -> str:
+    if not times:
+        return "not recorded"
+    return min(times) if min(times) == max(times) else f"{min(times)} to {max(times)}"
+
+
+def _table(head: Sequence[str], body: Sequence[Html], words: int, class_: str = "scroll") -> Html:
+    """The first `words` columns are text, the others numbers."""
+    heads = [element("th", title, scope="col", class_="num" if i >= words else None) for i, title in enumerate(head)]
+    table = element("table", element("thead", element("tr", heads)), element("tbody", body), class_="sortable")
+    return element("div", table, class_=class_)

@@ -1,0 +1,138 @@
+"""The worst intervals, one card each: when, how bad, why, and the variables to blame against what was expected."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tsadc.series import Floats
+from tsadc.show.axes import plain, time_ticks, value_ticks
+from tsadc.show.charts import drawing, envelope, level_line, line, place, time_axis
+from tsadc.show.findings import Finding, Findings, Track
+from tsadc.show.markup import Html, element, join, name
+from tsadc.show.words import evidence, number, percent, severity, severity_word
+
+MOST = 30
+OPEN = 8  # cards in sight; the rest unfolds
+PLOTS = 3
+COLUMNS = 180
+
+
+def cards(findings: Findings) -> Html:
+    """At most `MOST` cards; the text above them says so."""
+    shown = [_card(finding) for finding in findings.found[:MOST]]
+    rest = shown[OPEN:]
+    fold = element("summary", f"{len(rest):,} more")
+    return join(shown[:OPEN], element("details", fold, rest, class_="more") if rest else None)
+
+
+def _card(finding: Finding) -> Html:
+    title, reason = evidence(finding.evidence)
+    head = element(
+        "header",
+        element("span", f"{finding.rank}", class_="rank"),
+        element("h3", name(finding.track.entity), element("span", finding.when)),
+        element("span", finding.duration, class_="duration"),
+        _severity(finding),
+    )
+    why = element(
+        "div",
+        element("h4", title),
+        element("p", reason) if reason else None,
+        _blame(finding),
+        _truth(finding),
+        class_="why",
+    )
+    return element("article", head, element("div", why, _plots(finding), class_="body"), class_="card", id=finding.key)
+
+
+def _severity(finding: Finding) -> Html:
+    text = f"{severity_word(finding.severity)}, {severity(finding.severity)}"
+    decades = -math.log10(max(1 - finding.severity, 1e-4))  # each as long as the other: 0.9, 0.99, 0.999, 0.9999
+    bar = element("span", element("i", style=f"width:{25 * decades:.4g}%"), class_="bar", aria_hidden="true")
+    return element("span", bar, text, class_="severity", title=f"severity {text}; score {number(finding.score)}")
+
+
+def _blame(finding: Finding) -> Html:
+    rows = [
+        element(
+            "li",
+            element("span", name(variable), class_="label"),
+            element("span", percent(share), class_="figure"),
+            element("span", element("i", style=f"width:{100 * share:.4g}%"), class_="bar", aria_hidden="true"),
+        )
+        for variable, share in finding.shares.items()
+    ]
+    return element("ol", rows, class_="blame")
+
+
+def _truth(finding: Finding) -> Html | None:
+    met = finding.truth
+    if not met:
+        return None
+    kinds = [
+        join("; " if i else "", true.kind, f" ({', '.join(true.variables)})" if true.variables else "")
+        for i, true in enumerate(met)
+    ]
+    return element("p", "True anomaly here: ", kinds, class_="true")
+
+
+def _plots(finding: Finding) -> Html:
+    track = finding.track
+    duration = finding.stop - finding.start
+    around = max(track.length // 2, min(duration, track.length))
+    first, stop = max(finding.start - around, 0), min(finding.stop + around, len(track.series))
+    blamed = [variable for variable in finding.shares if variable in track.series.names][:PLOTS]
+    plots = [_plot(finding, track.series.names.index(variable), first, stop) for variable in blamed]
+    axis = element("div", time_axis(time_ticks(track.times, first, stop)), class_="under")
+    return element("div", plots, axis if plots else None, class_="plots")
+
+
+def _plot(finding: Finding, column: int, first: int, stop: int) -> Html:
+    track = finding.track
+    measured = np.asarray(track.series.values[first:stop, column], dtype=np.float64)
+    expected = _expected(track, column, first, stop)
+    low, high = _range(measured, expected)
+    rows = stop - first
+    ticks = value_ticks(low, high, 3)
+    labels = [
+        element("span", text, style=f"bottom:{100 * (value - low) / (high - low):.4g}%")
+        for value, text in zip(ticks, plain(ticks), strict=True)
+    ]
+    shapes = [level_line((value - low) / (high - low), "grid") for value in ticks]
+    for values, kind in ((expected, "expected"), (measured, "measured")):
+        if values is not None:
+            chosen = envelope(values, COLUMNS)
+            shapes.append(line((chosen + 0.5) / rows, (values[chosen] - low) / (high - low), kind))
+    shade = element("i", class_="shade", style=place((finding.start - first) / rows, (finding.stop - first) / rows))
+    return element(
+        "figure",
+        element("figcaption", name(track.series.names[column])),
+        element("div", labels, class_="values", aria_hidden="true"),
+        element(
+            "div",
+            shade,
+            drawing(shapes),
+            class_="plot",
+            data_hover="values",
+            data_clock=track.times.for_script(first, stop),
+            data_low=f"{low:.9g}",
+            data_high=f"{high:.9g}",
+        ),
+    )
+
+
+def _expected(track: Track, column: int, first: int, stop: int) -> Floats | None:
+    return None if track.expected is None else np.asarray(track.expected[first:stop, column], dtype=np.float64)
+
+
+def _range(measured: Floats, expected: Floats | None) -> tuple[float, float]:
+    """The values to be shown and a little air."""
+    every = measured if expected is None else np.concatenate([measured, expected])
+    every = every[np.isfinite(every)]
+    if not len(every):
+        return 0.0, 1.0
+    low, high = float(every.min()), float(every.max())
+    air = 0.06 * (high - low) if high - low > 1e-9 * max(abs(low), abs(high)) else max(0.05 * abs(high), 0.5)
+    return low - air, high + air

@@ -1,0 +1,174 @@
+"""A `Result` as the report reads it: one `Track` per entity, and the `Finding`s over all of them, worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from tsadc.detectors.result import Result
+from tsadc.errors import DataError
+from tsadc.series import Booleans, Floats, Series, Truth
+from tsadc.show.words import Times
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """One entity, row by row: `score` and `flagged` (time,), `contributions` and `expected` (time, variable)."""
+
+    series: Series
+    score: Floats
+    flagged: Booleans
+    contributions: Floats
+    expected: Floats | None
+    length: int  # rows per observation
+    truth: tuple[Truth, ...]
+
+    @property
+    def entity(self) -> str:
+        return self.series.entity
+
+    @property
+    def times(self) -> Times:
+        return Times(self.series.clock)
+
+    @property
+    def end(self) -> int:
+        """Where the clock stands after the last row."""
+        return self.series.clock.start + len(self.series) * self.series.clock.interval
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """One interval: rows [start, stop) of `track`. The worst of all has rank 1."""
+
+    rank: int
+    track: Track
+    start: int
+    stop: int
+    score: float
+    severity: float
+    evidence: str
+    shares: dict[str, float]
+
+    @property
+    def key(self) -> str:
+        """The id on the page: of the card, or of the table's row where there is no card."""
+        return f"interval-{self.rank}"
+
+    @property
+    def link(self) -> str:
+        return f"#{self.key}"
+
+    @property
+    def when(self) -> str:
+        return self.track.times.span(self.start, self.stop)
+
+    @property
+    def duration(self) -> str:
+        return self.track.times.duration(self.stop - self.start)
+
+    @property
+    def truth(self) -> list[Truth]:
+        """The true anomalies that it touches."""
+        return [true for true in self.track.truth if true.start < self.stop and true.stop > self.start]
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    tracks: tuple[Track, ...]
+    found: tuple[Finding, ...]
+    threshold: float
+    middle: float
+    left_out: int
+
+    @property
+    def truth(self) -> list[Truth]:
+        return [true for track in self.tracks for true in track.truth]
+
+    @property
+    def affected(self) -> int:
+        return len({finding.track.entity for finding in self.found})
+
+    @property
+    def scored_rows(self) -> int:
+        return sum(int((np.isfinite(track.score) | track.flagged).sum()) for track in self.tracks)
+
+    @property
+    def flagged_share(self) -> float:
+        """Of the rows that were scored."""
+        return sum(int(track.flagged.sum()) for track in self.tracks) / max(self.scored_rows, 1)
+
+    def of(self, track: Track) -> list[Finding]:
+        return [finding for finding in self.found if finding.track is track]
+
+    def main_causes(self) -> dict[str, int]:
+        """In how many intervals each variable has the largest share of the blame, most often first."""
+        causes = [next(iter(finding.shares)) for finding in self.found if finding.shares]
+        ordered = {name: causes.count(name) for name in dict.fromkeys(causes)}
+        return dict(sorted(ordered.items(), key=lambda item: -item[1]))
+
+    def height(self, score: Floats) -> Floats:
+        """Scores as 0 to 1: the threshold at 1/2, twice as far from the median training score at 3/4."""
+        low, origin = self._scale
+        below = 0.5 * (score - low) / max(self.threshold - low, 1e-12)
+        excess = np.maximum(score - self.threshold, 0.0) / max(self.threshold - origin, 1e-12)
+        height: Floats = np.where(score > self.threshold, 0.5 + 0.5 * excess / (1 + excess), np.clip(below, 0.0, 0.5))
+        return height
+
+    @cached_property
+    def _scale(self) -> tuple[float, float]:
+        """What is drawn at the bottom, and the median training score."""
+        scores = np.concatenate([track.score[np.isfinite(track.score)] for track in self.tracks])
+        low = float(np.quantile(scores, 0.01)) if len(scores) else self.threshold - 1
+        return min(low, self.threshold - 1e-12), self.middle
+
+
+def read(result: Result, truth: Sequence[Truth]) -> Findings:
+    """Take a result apart by entity. `truth` may speak of entities that the result does not hold."""
+    rows = sum(len(series) for series in result.series)
+    if len(result.timeline) != rows or len(result.variables) != rows:
+        raise DataError(
+            f"A report needs the timeline and variables of all {rows} rows of the series, but got "
+            f"{len(result.timeline)} and {len(result.variables)}; pass the result as detect() gave it."
+        )
+    score = result.timeline["score"].to_numpy(dtype=np.float64)
+    flagged = result.timeline["anomalous"].to_numpy(dtype=bool)
+    contributions = result.variables.to_numpy()
+    expected = None if result.expected is None else result.expected.to_numpy()
+    tracks, first = [], 0
+    for series in result.series:
+        part = slice(first, first + len(series))
+        first += len(series)
+        tracks.append(
+            Track(
+                series,
+                score[part],
+                flagged[part],
+                contributions[part],
+                None if expected is None else expected[part],
+                result.length,
+                tuple(true for true in truth if true.entity == series.entity),
+            )
+        )
+    by_entity = {track.entity: track for track in tracks}
+    worst = result.worst(len(result.intervals))
+    found = [_finding(row, rank, by_entity) for rank, (_, row) in enumerate(worst.iterrows(), start=1)]
+    return Findings(tuple(tracks), tuple(found), float(result.threshold), float(result.middle), int(result.left_out))
+
+
+def _finding(row: pd.Series, rank: int, tracks: dict[str, Track]) -> Finding:
+    track = tracks[row["entity"]]
+    return Finding(
+        rank,
+        track,
+        track.times.row(row["start"]),
+        track.times.row(row["end"]),
+        float(row["score"]),
+        float(row["severity"]),
+        str(row["evidence"]),
+        {str(name): float(share) for name, share in row["variables"].items()},
+    )

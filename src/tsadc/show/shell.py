@@ -1,0 +1,60 @@
+"""What every page is wrapped in, and how it reaches the disk: one file, its style and script in it, and no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+from tsadc.errors import OutputError
+from tsadc.show.markup import Html, element
+
+
+def page(title: str, content: Html, more: tuple[str, ...] = ()) -> str:
+    """The page as text. `more` are names of files whose style and script come after those that all pages share."""
+    script = "".join(_file(f"{name}.js") for name in ("page", *more))
+    style = "".join(_file(f"{name}.css") for name in ("page", *more))
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    # Only this very script may run, whatever a name in the data tries.
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", title),
+        element("style", Html(style)),
+    )
+    body = element("body", content, element("script", Html(script)))
+    return "<!doctype html>\n" + element("html", head, "\n", body, lang="en") + "\n"
+
+
+def write_page(text: str, path: str | Path) -> Path:
+    """Write the file, replacing one that is there; it appears whole or not at all."""
+    target = Path(path)
+    if target.is_dir():
+        raise OutputError(
+            f"The report needs the name of a file, but {target} is a folder; add a name such as report.html."
+        )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
+    except OSError as error:
+        raise OutputError(f"The report cannot be written to {target}: {error.strerror}.") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise OutputError(f"The report cannot be written to {target}: {error.strerror}.") from None
+    return target
+
+
+def _file(name: str) -> str:
+    return (files("tsadc.show") / name).read_text(encoding="utf-8")

@@ -1,0 +1,83 @@
+import importlib
+import io
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from tsadc.cli import console
+from tsadc.detectors.base import Scored
+
+
+def now(update: int, epoch_ended: bool, validation: float | None = 0.25) -> SimpleNamespace:
+    return SimpleNamespace(
+        epoch=2, epochs=5, update=update, updates=10, loss=0.5, validation=validation, seconds_left=61.4,
+        epoch_ended=epoch_ended,
+    )  # fmt: skip
+
+
+def test_say_keeps_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "[bold] is not markup, :house: is not a picture " + "and a long line is not broken " * 10
+    console.say(text)
+    assert capsys.readouterr().out == text + "\n"
+
+
+def test_complain_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    console.complain("a sentence\nin two lines")
+    assert capsys.readouterr() == ("", "tsadc: a sentence in two lines\n")
+
+
+def test_show_aligns_what_and_value(capsys: pytest.CaptureFixture[str]) -> None:
+    console.show([("rows", "100"), ("variables", "a [b] :house: [/c]")])
+    rows, variables = capsys.readouterr().out.splitlines()
+    assert rows.rstrip() == "rows       100"
+    assert variables.rstrip() == "variables  a [b] :house: [/c]"
+
+
+def test_progress_without_a_terminal_is_a_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    with console.progress_bar() as report:
+        report(now(3, epoch_ended=False))
+        report(now(4, epoch_ended=True))
+        report(now(4, epoch_ended=True, validation=None))
+        report(Scored(1, 30))
+    assert capsys.readouterr().out.splitlines() == [
+        "epoch 2/5  loss 0.5000  validation 0.2500  0:01:01 left",
+        "epoch 2/5  loss 0.5000  0:01:01 left",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (now(4, epoch_ended=True), "epoch 2/5  loss 0.5000  validation 0.2500  0:01:01 left"),
+        (Scored(7, 30), "scoring"),
+    ],
+)
+def test_progress_on_a_terminal_is_a_bar_that_goes_away(
+    told: object, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=120, highlight=False)
+    monkeypatch.setattr(console, "console", terminal)
+    with console.progress_bar() as report:
+        report(told)
+    assert words in screen.getvalue()
+    assert screen.getvalue().endswith("\x1b[2K")
+
+
+def test_only_the_first_of_several_processes_speaks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        monkeypatch.setenv("RANK", "1")
+        importlib.reload(console)
+        console.say("hello")
+        console.show([("rows", "100")])
+        with console.progress_bar() as report:
+            report(now(4, epoch_ended=True))
+        assert not console.FIRST
+        assert capsys.readouterr().out == ""
+    finally:
+        monkeypatch.delenv("RANK")
+        importlib.reload(console)
+    assert console.FIRST

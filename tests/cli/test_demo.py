@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from terminal import tsadc, untouched
+from tsadc.cli import demo
+from tsadc.data.plant import Plant
+from tsadc.detectors.store import load
+from tsadc.errors import OutputError
+from tsadc.io.tables import read
+
+SMALL = Plant.Config(entities=2, variables=4, rows=900, length=60)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    out = tmp_path_factory.mktemp("somewhere") / "new" / "demo"
+    return out, demo.run(out, plant=SMALL, epochs=1)
+
+
+def test_the_folder_holds_report_model_and_data(shown: tuple[Path, str]) -> None:
+    out, _ = shown
+    assert {file.name for file in out.iterdir()} == {"report.html", "model", "history", "new"}
+    assert [file.name for file in out.parent.iterdir()] == ["demo"]
+    assert "The simulated plant" in (out / "report.html").read_text()
+    for part in ("history", "new"):
+        assert {file.name for file in (out / part).iterdir()} == {"unit-1.csv", "unit-2.csv"}
+
+
+def test_the_data_is_the_plants(shown: tuple[Path, str]) -> None:
+    out, _ = shown
+    split = Plant(SMALL).split()
+    for part, series in (("history", split.train), ("new", split.test.series)):
+        for one in series:
+            (found,) = read(out / part / f"{one.entity}.csv")
+            assert found.names == one.names
+            assert found.clock == one.clock
+            np.testing.assert_allclose(found.values, one.values, rtol=1e-5)
+
+
+def test_the_model_can_be_used_on_the_files(shown: tuple[Path, str], tmp_path: Path) -> None:
+    out, _ = shown
+    files = sorted((out / "new").iterdir())
+    answer = tsadc("detect", *files, "--model", out / "model", "--out", tmp_path / "found")
+    assert (answer.code, answer.err) == (0, "")
+    observations = pd.read_csv(tmp_path / "found" / "observations.csv")
+    expected = load(out / "model").decision_function(Plant(SMALL).split().test.series)
+    np.testing.assert_allclose(observations["score"], expected, rtol=0.01, atol=0.01)  # files round
+
+
+def test_the_verdict_compares_with_the_truth(shown: tuple[Path, str]) -> None:
+    out, verdict = shown
+    assert "Against the simulator's truth (30 observations, 27% anomalous):" in verdict
+    for name in ("tsadc", "robust-z", "random", "flag everything"):
+        assert name in verdict
+    assert verdict.endswith(
+        f"The report is {out / 'report.html'}; the model is in {out / 'model'}, the data in {out / 'history'} and "
+        f"{out / 'new'}."
+    )
+
+
+def test_an_earlier_demonstration_is_replaced_and_nothing_else(shown: tuple[Path, str]) -> None:
+    out, verdict = shown
+    weights = (out / "model" / "model.safetensors").read_bytes()
+    (out / "report.html").write_text("old")
+    assert demo.run(out, plant=SMALL, epochs=1) == verdict
+    assert (out / "report.html").read_text() != "old"
+    assert (out / "model" / "model.safetensors").read_bytes() == weights
+    (out / "thesis.txt").write_text("years of work")
+    with untouched(out.parent), pytest.raises(OutputError, match="is not an earlier demonstration"):
+        demo.run(out, plant=SMALL, epochs=1)
+    (out / "thesis.txt").unlink()
+
+
+def test_a_folder_that_looks_a_little_alike_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "demo" / "model").mkdir(parents=True)
+    with untouched(tmp_path), pytest.raises(OutputError, match="is not an earlier demonstration"):
+        demo.run(tmp_path / "demo", plant=SMALL, epochs=1)
+
+
+def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
+    def interrupt(now: object) -> None:
+        raise KeyboardInterrupt
+
+    with untouched(tmp_path), pytest.raises(KeyboardInterrupt):
+        demo.run(tmp_path / "demo", interrupt, plant=SMALL, epochs=1)
+
+
+def test_the_command_says_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "run", lambda out, progress: f"{out} it is")
+    answer = tsadc("demo", "--out", tmp_path / "demo")
+    assert (answer.code, answer.out) == (0, f"{tmp_path / 'demo'} it is\n")

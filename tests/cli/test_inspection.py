@@ -1,0 +1,175 @@
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import load_file
+
+from terminal import frame, tsadc
+from tsadc.cli.histogram import histogram
+from tsadc.cli.inspection import about_data, about_model, is_model
+from tsadc.detectors import find
+from tsadc.detectors.threshold import Normal
+from tsadc.detectors.tsadc.detector import Config
+from tsadc.errors import DataError, ModelFileError
+from tsadc.io.tables import read
+from tsadc.series import Clock, Series
+
+TINY = Config.tiny()
+
+
+def write(data: pd.DataFrame, file: Path) -> Path:
+    data.to_csv(file, index=False)
+    return file
+
+
+def test_a_model_in_words(model: Path) -> None:
+    config = json.loads((model / "config.json").read_text())
+    about = dict(about_model(model))
+    training = config["provenance"]["training"]
+    assert list(about) == [
+        "model", "variables", "sampling", "observation", "contamination", "threshold", "entities", "trained on", "seed",
+        "training", "scores",
+    ]  # fmt: skip
+    assert about["model"] == f"tsadc, format 1, made by tsadc {config['provenance']['versions']['tsadc']}"
+    assert about["variables"] == "4: a, b, c, d"
+    assert about["sampling"] == "every 1 min"
+    assert about["observation"] == "40 rows"
+    found = config["contamination"]
+    ends = f"{100 * found['low']:.1f} to {100 * found['high']:.1f} %"
+    assert about["contamination"] == f"{100 * found['share']:.1f} % (estimated; 90% interval {ends})"
+    scores = load_file(model / "model.safetensors")["decision_scores"]
+    above = Normal(scores, found["share"]).above(config["threshold"])
+    assert about["threshold"] == (
+        f"{config['threshold']:.4f} by tail; about {100 * above:.2g} % of normal observations lie above it, "
+        f"{36 * above:.2g} a day of one entity"
+    )
+    assert about["scores"].splitlines() == histogram(scores, config["threshold"])
+    assert about["entities"] == "2: left, right"
+    assert about["trained on"].startswith("1200 rows, 30 observations, data digest ")
+    assert about["seed"] == "0"
+    assert about["training"].startswith(f"1 epoch, best 1 (validation loss {training['epochs'][0]['validation']:.4f})")
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_a_model_with_damaged_weights_is_not_described(model: Path, tmp_path: Path, damage: str) -> None:
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    weights = folder / "model.safetensors"
+    data = weights.read_bytes()
+    weights.unlink()
+    if damage == "truncated":
+        weights.write_bytes(data[:-10])
+    with pytest.raises(ModelFileError, match="incomplete" if damage == "missing" else "truncated"):
+        about_model(folder)
+
+
+def test_a_model_that_was_not_trained_by_epochs(tmp_path: Path) -> None:
+    find("robust-z")(length=40).fit(frame().drop(columns="time").to_numpy()).save(tmp_path / "model")
+    about = dict(about_model(tmp_path / "model"))
+    assert about["model"].startswith("robust-z, ")
+    assert about["sampling"] == "no timestamps, rows are counted"
+    assert about["threshold"].endswith("of normal observations lie above it")
+    assert "training" not in about
+
+
+def test_a_terminal_shows_the_scores_and_the_threshold(model: Path) -> None:
+    answer = tsadc("info", model)
+    lines = [line.rstrip() for line in answer.out.splitlines()]
+    (mark,) = [line for line in lines if " -----" in line]
+    above = (
+        load_file(model / "model.safetensors")["decision_scores"]
+        > json.loads((model / "config.json").read_text())["threshold"]
+    )
+    assert mark.endswith(f" {above.sum()} above")
+    counts = [int(line.split()[-1]) for line in lines[lines.index(mark) + 1 :]]
+    assert sum(counts) == above.sum()
+
+
+def test_a_model_with_gaps_is_refused(model: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    config = json.loads((folder / "config.json").read_text())
+    del config["provenance"]["data"]["rows"]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelFileError, match="incomplete or damaged"):
+        about_model(folder)
+
+
+def test_data_in_words(tmp_path: Path) -> None:
+    data = frame(100)
+    data.loc[10:19, list("abcd")] = np.nan
+    data = data.assign(c=np.nan, d=7.0)
+    data.loc[10:19, "d"] = np.nan
+    about = dict(about_data(read([write(data, tmp_path / "pump.csv")]), TINY))
+    assert about["entities"] == "1: pump"
+    assert about["rows"] == "100"
+    assert about["variables"] == "4: a, b, c, d"
+    assert about["pump"] == "2026-01-01 00:00:00 to 2026-01-01 01:40:00, 100 rows, every 1 min, 10 of them empty"
+    assert about["not measured"] == f"{(3 * 10 + 100) / 400:.2%} of all cells"
+    assert about["without any value"] == "c"
+    assert about["constant"] == "d"
+
+
+def test_data_without_faults(tmp_path: Path) -> None:
+    files = [write(frame(50, seed).drop(columns="time"), tmp_path / f"{name}.csv") for seed, name in enumerate("xy")]
+    about = dict(about_data(read(files), TINY))
+    assert about["entities"] == "2: x, y"
+    assert about["rows"] == "100"
+    assert about["y"] == "50 rows, no timestamps, rows are counted, 0 of them empty"
+    assert about["not measured"] == "0.00% of all cells"
+    assert (about["without any value"], about["constant"]) == ("none", "none")
+
+
+def test_variables_are_matched_as_a_fit_would(tmp_path: Path) -> None:
+    named, bare = write(frame(50), tmp_path / "x.csv"), tmp_path / "y.npy"
+    np.save(bare, np.full((50, 4), np.nan))
+    assert dict(about_data(read([named, bare]), TINY))["not measured"] == "50.00% of all cells"
+    with pytest.raises(DataError, match="'x' lacks 4 of the 4 expected variables: variable_0"):
+        about_data(read([bare, named]), TINY)
+
+
+def test_a_folder_is_a_model_or_holds_data(model: Path, tmp_path: Path) -> None:
+    file = write(frame(50), tmp_path / "x.csv")
+    assert is_model(model)
+    assert not is_model(tmp_path)
+    assert not is_model(file)
+    answer = tsadc("info", tmp_path)
+    assert answer.code == 0
+    assert answer == tsadc("info", file)
+    assert "not possible: Training needs at least 5 observations of 600 rows" in " ".join(answer.out.split())
+
+
+def test_what_a_fit_will_cost(tmp_path: Path) -> None:
+    file = write(frame(400), tmp_path / "x.csv")
+    answer = tsadc("info", file, "--length", 40, "--preset", "tiny")
+    words = " ".join(answer.out.split())
+    assert answer.code == 0
+    assert re.search(
+        r"10 observations of 40 rows, at most 0:0\d:\d\d for 5 epochs on this machine, about \d+ MB", words
+    )
+
+
+def test_many_names_are_cut_short(tmp_path: Path) -> None:
+    wide = pd.DataFrame(np.random.default_rng(0).random((9, 12)), columns=[f"v{i}" for i in range(12)])
+    assert dict(about_data(read([write(wide, tmp_path / "wide.csv")]), TINY))["variables"] == (
+        "12: v0, v1, v2, v3, v4, v5, v6, v7 and 4 more"
+    )
+
+
+def test_info_refuses_what_a_fit_refuses(tmp_path: Path) -> None:
+    for name, step in (("x", "1min"), ("y", "5s")):
+        write(frame(400).assign(time=pd.date_range("2026-01-01", periods=400, freq=step)), tmp_path / f"{name}.csv")
+    assert dict(about_data(read(tmp_path), TINY))["fit"] == (
+        "not possible: 'y' is sampled every 5s, but 1min was expected; resample it with --every 1min."
+    )
+    empty = write(frame(400).assign(b=np.nan), tmp_path / "z.csv")
+    assert dict(about_data(read(empty), TINY))["fit"] == (
+        "not possible: Variable 'b' has no value at all in the history; leave it out."
+    )
+
+
+def test_a_pace_without_a_start_is_shown() -> None:
+    series = Series(np.zeros((50, 2)), ("a", "b"), Clock(pace=3_906_250), "x")
+    assert dict(about_data([series], TINY))["x"] == "50 rows, every 3.90625 ms, no start time, 0 of them empty"

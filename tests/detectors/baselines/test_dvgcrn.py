@@ -1,0 +1,171 @@
+"""DVGCRN: embedding-guided graphs, layered latents, the bound and the forecast, and the detector around them."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Normal, kl_divergence
+
+import networks
+from tsadc.config import update
+from tsadc.detectors.baselines.dvgcrn import DVGCRN, Config, Network
+
+LENGTH, VARIABLES = 30, 4
+waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
+
+
+def network(**settings) -> Network:
+    torch.manual_seed(0)
+    return Network(update(Config.tiny(), settings), VARIABLES).eval()
+
+
+def drawn(net: Network, count: int = 3) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(count, VARIABLES, LENGTH, generator=generator)
+    observed = torch.rand(x.shape, generator=generator) < 0.9
+    return net.draw(torch.where(observed, x, 0.0), observed, generator)
+
+
+def test_the_graph_comes_from_embeddings_of_variables_and_latents():
+    net = network()
+    with torch.no_grad():
+        net.nodes[0].zero_()
+        net.nodes[0][:, 0] = torch.tensor([1.0, 2.0, -1.0, 0.0])
+        net.nodes[0][3, 1] = 5.0
+        net.nodes[1].zero_()
+        net.nodes[1][:, 1] = 1.0
+        found = net.adjacency(0)
+    # Variables 0 and 1 point the same way, 2 the opposite one, 3 the way of all four latents.
+    likes = [[0, 1], [0, 1], [2], [3, 4, 5, 6, 7], *[[3, 4, 5, 6, 7]] * 4]
+    for i, same in enumerate(likes):
+        row = np.where(np.isin(np.arange(8), same), np.e, 1.0)
+        np.testing.assert_allclose(found[i].numpy(), row / row.sum(), rtol=1e-5)
+
+
+def slow_pass(net: Network, x: torch.Tensor, noise: torch.Tensor):
+    """Both layers, step by step, as the equations say; a single window, x (time, variable)."""
+    h = [torch.zeros(8), torch.zeros(4)]
+    c = [torch.zeros(8), torch.zeros(4)]
+    graphs = [net.adjacency(0), net.adjacency(1)]
+    for now, draw in zip(x, noise, strict=True):
+        low = torch.relu(net.upward[0](torch.cat([now, h[0]])))
+        high = torch.relu(net.upward[1](torch.cat([low, h[1]])))
+        two = net.posterior[1](high)
+        z2 = two[:2] + two[2:].clamp(-5, 2).exp() * draw[4:]
+        one = net.posterior[0](torch.cat([low, z2]))
+        z1 = one[:4] + one[4:].clamp(-5, 2).exp() * draw[:4]
+        yield list(h), (z1, z2), (one, two)
+        told = torch.log1p(net.hear[0](graphs[0] @ torch.cat([now, z1])).exp())
+        h[0], c[0] = net.remember[0](told, (h[0], c[0]))
+        told = torch.log1p(net.hear[1](graphs[1] @ torch.cat([z1, z2])).exp())
+        h[1], c[1] = net.remember[1](torch.cat([told, h[0]]), (h[1], c[1]))
+
+
+def mean_of_x(net: Network, h1: torch.Tensor, z1: torch.Tensor) -> torch.Tensor:
+    from_state = torch.softmax(net.nodes[0] @ net.units[0].T, dim=1) @ h1
+    return net.gain * (from_state + torch.softmax(net.nodes[0] @ net.nodes[1].T, dim=1) @ z1) + net.offset
+
+
+def test_the_loss_is_the_bound_and_the_forecast_of_a_pass_step_by_step():
+    net = network()
+    with torch.no_grad():
+        net.gain.copy_(torch.tensor([1.0, 2.0, -1.0, 0.5]))
+        net.offset.copy_(torch.tensor([0.1, 0.2, 0.3, 0.4]))
+        given = drawn(net, 1)
+        found = net.losses(given)
+        expected = dict.fromkeys(found, 0.0)
+        for w in range(3):  # from steps 0, 12 and 18
+            x, there = given["x"][0, w], given["observed"][0, w]
+            for t, (h, (z1, z2), (one, two)) in enumerate(slow_pass(net, x, given["noise"][0, w])):
+                mean2 = torch.softmax(net.nodes[2] @ net.units[1].T, dim=1) @ h[1]
+                prior2 = Normal(torch.nn.functional.leaky_relu(mean2), net.spread[2](h[1]).clamp(-5, 2).exp())
+
+                def prior1(above, h=h):
+                    mean = torch.softmax(net.nodes[1] @ net.units[0].T, dim=1) @ h[0]
+                    mean = mean + torch.softmax(net.nodes[1] @ net.nodes[2].T, dim=1) @ above
+                    std = net.spread[1](torch.cat([h[0], above])).clamp(-5, 2).exp()
+                    return Normal(torch.nn.functional.leaky_relu(mean), std)
+
+                apart = kl_divergence(Normal(two[:2], two[2:].clamp(-5, 2).exp()), prior2).sum()
+                apart += kl_divergence(Normal(one[:4], one[4:].clamp(-5, 2).exp()), prior1(z2)).sum()
+                expected["latents"] += apart
+                px = Normal(mean_of_x(net, h[0], z1), net.spread[0](torch.cat([h[0], z1])).clamp(-5, 2).exp())
+                expected["reconstruction"] -= px.log_prob(x[t])[there[t]].sum()
+                foreseen = mean_of_x(net, h[0], prior1(prior2.mean).mean)
+                expected["forecast"] += (x[t] - foreseen)[there[t]].square().sum()
+    for name, total in expected.items():
+        assert float(found[name]) == pytest.approx(float(total) / (3 * 12 * VARIABLES), rel=1e-4)
+
+
+def test_a_forecast_knows_the_past_alone_and_a_reconstruction_the_step_itself():
+    net = network()
+    x, noise = torch.randn(1, 12, VARIABLES), torch.zeros(1, 12, 6)
+    other = x.clone()
+    other[:, 7] += 1
+    with torch.no_grad():
+        one, two = net.infer(x, noise), net.infer(other, noise)
+        torch.testing.assert_close(net.forecast(one)[:, :8], net.forecast(two)[:, :8])
+        assert not torch.allclose(net.forecast(one)[:, 8], net.forecast(two)[:, 8])
+        torch.testing.assert_close(net.likelihood(one).mean[:, :7], net.likelihood(two).mean[:, :7])
+        assert not torch.allclose(net.likelihood(one).mean[:, 7], net.likelihood(two).mean[:, 7])
+
+
+def test_the_weight_of_the_latents_rises_in_training_and_is_one_in_validation():
+    net = network(anneal=0.5, training={"epochs": 8})
+    given = drawn(net)
+    with torch.no_grad():
+        full = net.losses(given)["latents"]
+        net.train()
+        for number, weight in ((1, 0.0), (2, 0.25), (4, 0.75), (5, 1.0), (8, 1.0)):
+            net.begin_epoch(number)
+            torch.testing.assert_close(net.losses(given)["latents"], weight * full)
+        net.begin_epoch(1)
+        torch.testing.assert_close(net.eval().losses(given)["latents"], full)
+
+
+@pytest.mark.parametrize("head", ["tsadc", "paper"])
+def test_it_learns_and_finds_a_planted_anomaly(head):
+    config = update(Config.tiny(), {"head": head, "training": {"epochs": 8}})
+    detector = DVGCRN(length=LENGTH, config=config).fit(waves(40, 0))
+    losses = [epoch.parts for epoch in detector.history_.epochs]
+    assert losses[-1]["forecast"] < 0.6 * losses[0]["forecast"]
+    assert losses[-1]["reconstruction"] < losses[0]["reconstruction"] - 0.3
+    new = waves(6, 1)
+    new[4, 10:14, 2] += 6
+    new[0, 3:5] = np.nan
+    result = detector.detect(new)
+    assert result.observations["score"].argmax() == 4
+    assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_2"
+
+
+def test_the_papers_score_weighs_reconstruction_and_forecast():
+    config = update(Config.tiny(), {"head": "paper", "forecast": 3.0, "training": {"epochs": 1}})
+    detector = DVGCRN(length=LENGTH, config=config).fit(waves(10, 0))
+    z = np.random.default_rng(0).normal(size=(VARIABLES, LENGTH)).astype(np.float32)
+    z[1:, 7] = np.nan
+    z[:, 9] = np.nan
+    net = detector.network_
+    with torch.no_grad():
+        found = detector._examiner()(z)
+        x = torch.from_numpy(np.nan_to_num(np.arcsinh(z)))[:, :12].T
+        seen = net.infer(x[None], torch.zeros(1, 12, 6))
+        unlikely = -net.likelihood(seen).log_prob(x[None])[0]
+        missed = (x - net.forecast(seen)[0]).square()
+    assert found.steps[5] == pytest.approx(float((unlikely[5] + 3 * missed[5]).mean() / 4), rel=1e-4)
+    assert found.steps[7] == pytest.approx(float((unlikely[7, 0] + 3 * missed[7, 0]) / 4), rel=1e-4)
+    assert found.steps[0] == pytest.approx(float(unlikely[0].mean()), rel=1e-4)  # which nothing could foresee
+    assert found.parts[0][5] == pytest.approx(float(unlikely[5].mean() / 4), rel=1e-4)
+    assert found.parts[1][5] == pytest.approx(float(3 * missed[5].mean() / 4), rel=1e-4)
+    assert found.parts[1][0] == 0
+    np.testing.assert_allclose(found.parts[0] + found.parts[1], found.steps, rtol=1e-5)
+    evidence = detector._pooled(z, found)
+    views = {name: np.nanmean(part) for name, part in zip(("reconstruction", "forecast"), found.parts, strict=True)}
+    assert evidence.views == pytest.approx(views)
+    assert evidence.score == pytest.approx(sum(views.values()), rel=1e-5)
+    assert set(evidence.causes) == {int(views["forecast"] > views["reconstruction"])}
+    assert np.isnan(found.steps[9])
+    reconstruction, forecast = found.residuals
+    assert np.isnan(forecast[:, 0]).all()
+    np.testing.assert_array_equal(np.isnan(reconstruction), np.isnan(z))
+    np.testing.assert_array_equal(np.isnan(forecast[:, 1:]), np.isnan(z[:, 1:]))

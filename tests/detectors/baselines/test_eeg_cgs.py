@@ -1,0 +1,163 @@
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import networks
+from tsadc.config import update
+from tsadc.detectors.baselines.eeg_cgs import EEGCGS, GIVEN, Config, Network, correlations
+
+LENGTH, VARIABLES = 40, 5
+coupled = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
+
+
+def network(**settings: object) -> Network:
+    torch.manual_seed(0)
+    return Network(update(Config.tiny(), settings), 16)
+
+
+def batch(count: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.from_numpy(coupled(count, 1)).float().mT.contiguous()
+    observed = torch.rand(x.shape, generator=torch.Generator().manual_seed(2)) < 0.8
+    observed[1, 2, :20] = False
+    return torch.where(observed, x, 0.0), observed
+
+
+def test_the_graph_is_of_the_highest_correlations():
+    values = np.random.default_rng(0).normal(size=(VARIABLES, 30))
+    values[3] = -values[0] + 0.1 * values[3]
+    values[4] = 7.0  # stands still, and so is correlated with nothing
+    known = torch.ones(1, 1, VARIABLES, 30, dtype=torch.bool)
+    known[..., 25:] = False
+    x = torch.from_numpy(values).float()
+    x[:, 25:] = 99.0
+    adjacency, signs, nearest = correlations(x[None, None], known, 1)
+    strength = np.zeros((VARIABLES, VARIABLES))
+    strength[:4, :4] = np.abs(np.corrcoef(values[:4, :25]))
+    np.fill_diagonal(strength, -1)
+    expected = np.eye(VARIABLES)
+    for i in range(4):
+        j = int(np.argmax(strength[i]))
+        assert nearest[0, 0, i].tolist() == [j]
+        expected[i, j] = expected[j, i] = strength[i, j]
+    np.testing.assert_allclose(adjacency[0, 0], expected, atol=1e-6)
+    np.testing.assert_array_equal(signs[0, 0, :4, :4], np.sign(np.corrcoef(values[:4, :25])))
+    assert signs[0, 0, 3, 0] == -1
+
+
+def slowly(made: Network, drawn: dict[str, torch.Tensor], one: int, piece: int, i: int):
+    """Logits and reconstructions of one variable, written out; and its two subgraph summaries."""
+    x, adjacency = drawn["x"][one, piece], drawn["adjacency"][one, piece]
+
+    def subgraph(view: int, target: int) -> tuple[torch.Tensor, torch.Tensor]:
+        inside = [j for j in drawn["members"][one, view, piece, target].tolist() if j >= 0] + [target]
+        turned = [torch.corrcoef(x[[target, j]])[0, 1].sign() if made.turned else 1.0 for j in inside]
+        encoded = [s * x[j] @ made.encode.weight.T * (j != target) for s, j in zip(turned, inside, strict=True)]
+        embedded = []
+        for j in inside:
+            weights = adjacency[j, inside] / adjacency[j, inside].sum()
+            embedded.append(made.activate(sum(w * e for w, e in zip(weights, encoded, strict=True))))
+        weights = adjacency[target, inside] / adjacency[target, inside].sum()
+        generated = made.decode(sum(w * e for w, e in zip(weights, embedded, strict=True)))
+        return torch.stack(embedded).mean(0), generated
+
+    alone = made.activate(x[i] @ made.encode.weight.T)
+    others = [int(drawn["other"][one, view, piece, i]) for view in range(2)]
+    own, other = (
+        sum(alone @ made.compare[view] @ subgraph(view, j)[0] + made.offset[view] for view, j in enumerate(whose)) / 2
+        for whose in ((i, i), others)
+    )
+    return own, other, [subgraph(view, i)[1] for view in range(2)]
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_logits_and_reconstructions_are_those_of_the_paper_variable_by_variable(turned):
+    made = network(neighbours=2, turned=turned)
+    with torch.no_grad():
+        made.bias.normal_()
+        made.offset.normal_()
+        x = torch.from_numpy(coupled(3, 1)).float().mT
+        drawn = made.draw(x, torch.ones_like(x, dtype=torch.bool), torch.Generator().manual_seed(3))
+        assert (drawn["members"] == -1).any()  # some walks meet too few
+        found = made(*(drawn[name] for name in GIVEN))
+        for one, piece, i in [(0, 0, 0), (1, 1, 2), (2, 2, 4), (1, 0, 3)]:
+            own, other, generated = slowly(made, drawn, one, piece, i)
+            torch.testing.assert_close(found.own[one, piece, i], own, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(found.other[one, piece, i], other, rtol=1e-4, atol=1e-5)
+            for view in range(2):
+                torch.testing.assert_close(found.generated[one, view, piece, i], generated[view], rtol=1e-4, atol=1e-5)
+
+
+def test_a_reconstruction_knows_nothing_of_the_variable_itself():
+    made = network()
+    drawn = made.draw(*batch(), torch.Generator().manual_seed(3))
+    x = drawn["x"].clone()
+    x[:, :, 2] += 3.0
+    with torch.no_grad():
+        before, after = (made(one, *(drawn[name] for name in GIVEN[1:])).generated for one in (drawn["x"], x))
+    torch.testing.assert_close(after[:, :, :, 2], before[:, :, :, 2])
+    assert (after != before).any()
+
+
+def test_the_losses_are_cross_entropy_and_square_of_what_was_measured():
+    made, given = network(share=0.7), batch()
+    drawn = made.draw(*given, torch.Generator().manual_seed(0))
+    assert (drawn["other"] != torch.arange(VARIABLES)).all()
+    together = made.losses(drawn)
+    with torch.no_grad():
+        found = made(*(drawn[name] for name in GIVEN))
+    seen, known = drawn["known"][1].any(-1), drawn["known"][1]
+    assert not seen.all()
+    entropy = -(found.own[1].sigmoid().log() + (1 - found.other[1].sigmoid()).log())[seen].mean() / 2
+    torch.testing.assert_close(together["contrast"][1], 0.7 * entropy)
+    squares = [(one - drawn["x"][1])[known].square().mean() for one in found.generated[1]]
+    torch.testing.assert_close(together["generation"][1], 0.3 * sum(squares) / 2)
+
+
+@pytest.mark.parametrize("head", ["tsadc", "paper"])
+def test_it_learns_and_finds_what_does_not_fit(head):
+    training = {"epochs": 15, "learning_rate": 0.01, "batch": 6}
+    config = update(Config.tiny(), {"head": head, "training": training})
+    detector = EEGCGS(length=LENGTH, contamination=0.1, config=config).fit(coupled(60, 0))
+    for part in ("contrast", "generation"):
+        losses = [epoch.parts[part] for epoch in detector.history_.epochs]
+        assert losses[-1] < 0.8 * losses[0]
+    new = coupled(8, 5)
+    new[3, 8:36, 1] = np.random.default_rng(0).normal(size=28)
+    result = detector.detect(new)
+    assert result.observations["score"].argmax() == 3
+    if head == "tsadc":
+        assert {"contrast_score", "generation_score"} <= set(result.observations)
+
+
+def test_two_variables_are_each_others_only_neighbour():
+    data = coupled(30, 0)[:, :, :2]
+    detector = EEGCGS(length=LENGTH, contamination=0.1, config=Config.tiny()).fit(data)
+    assert np.isfinite(detector.decision_function(data)).all()
+    drawn = detector.network_.draw(*(one[:, :2] for one in batch()), torch.Generator().manual_seed(0))
+    assert set(drawn["members"][..., 0, :].flatten().tolist()) <= {1, -1}
+    assert (drawn["other"] == torch.tensor([1, 0])).all()
+
+
+def test_both_scores_are_scaled_by_the_training_data():
+    config = update(Config.tiny(), {"head": "paper", "share": 0.25})
+    detector = EEGCGS(length=LENGTH, contamination=0.1, config=config).fit(coupled(30, 0))
+    z = detector.scaler_("series", coupled(1, 3)[0]).T
+    with torch.no_grad():
+        contrast, distance, expected = detector._looker()(z)
+        found = detector._examiner()(z)
+    piece = slice(16, 32)
+    rmse = np.sqrt(np.square(z - expected)[2, piece].mean())
+    np.testing.assert_allclose(distance[2, piece], rmse, rtol=1e-5)
+    assert (contrast >= 0).all()
+    assert (contrast <= 2).all()
+    (low_c, high_c), (low_d, high_d) = detector.scale_
+    scaled = 0.25 * (contrast - low_c) / (high_c - low_c) + 0.75 * (distance - low_d) / (high_d - low_d)
+    np.testing.assert_allclose(found.own, scaled.mean(axis=0), rtol=1e-5)
+    told, made = 0.25 * (contrast - low_c) / (high_c - low_c), 0.75 * (distance - low_d) / (high_d - low_d)
+    evidence = detector._pooled(z, found)
+    assert evidence.views == pytest.approx({"contrast": told.mean(), "generation": made.mean()})
+    assert evidence.score == pytest.approx(sum(evidence.views.values()), rel=1e-5)
+    assert set(evidence.causes) == {int(made.mean() > told.mean())}
+    np.testing.assert_allclose(evidence.contributions, told.clip(0) + made.clip(0), rtol=1e-4, atol=1e-6)

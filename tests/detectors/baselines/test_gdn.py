@@ -1,0 +1,151 @@
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import networks
+from tsadc.config import update
+from tsadc.detectors.baselines.gdn import GDN, Config, Network, carried, deviations, smoothed
+
+LENGTH, VARIABLES = 40, 4
+coupled = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
+
+
+def network(**settings: object) -> Network:
+    torch.manual_seed(0)
+    return Network(update(Config.tiny(), settings), VARIABLES, 5)
+
+
+def batch(count: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
+    x = torch.from_numpy(coupled(count, 1)).float().mT.contiguous()
+    observed = torch.rand(x.shape, generator=torch.Generator().manual_seed(2)) < 0.8
+    return torch.where(observed, x, 0.0), observed
+
+
+def test_the_graph_holds_the_nearest_embeddings_by_cosine():
+    made = network(top=1)
+    with torch.no_grad():
+        made.embedding.zero_()
+        # By angle: 0 and 1 are close, 3 lies between 1 and 2 but nearer to 2; lengths must not matter.
+        for row, (angle, size) in enumerate([(0, 1.0), (20, 9.0), (80, 0.1), (60, 5.0)]):
+            made.embedding[row, :2] = size * torch.tensor([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
+    found = [sorted(np.flatnonzero(row).tolist()) for row in made.edges().numpy()]
+    assert found == [[0, 1], [0, 1], [2, 3], [2, 3]]
+    assert network(top=9).edges().all()
+
+
+def test_attention_and_forecast_are_those_of_the_paper_variable_by_variable():
+    made = network()
+    history = batch()[0][0, :, :5]
+    edges = made.edges().numpy()
+    with torch.no_grad():
+        a, lifted = made.attend.flatten(), history @ made.lift.weight.T
+        g = torch.cat([made.embedding, lifted], dim=1)
+        read = []
+        for i in range(VARIABLES):
+            allowed = np.flatnonzero(edges[i])
+            scores = torch.stack([torch.cat([g[i], g[j]]) @ a for j in allowed])
+            alpha = torch.softmax(torch.where(scores > 0, scores, 0.2 * scores), dim=0)
+            z = sum(w * lifted[j] for w, j in zip(alpha, allowed, strict=True)).relu()
+            read.append(made.embedding[i] * z)
+            torch.testing.assert_close(made.attention(lifted)[i, allowed], alpha)
+        hidden = (made.out[1].weight @ torch.cat(read) + made.out[1].bias).relu()
+        torch.testing.assert_close(made(history), made.out[3].weight @ hidden + made.out[3].bias)
+        assert ((made.attention(lifted) > 0).numpy() == edges).all()
+
+
+def test_the_score_is_the_smoothed_maximum_of_normalised_errors():
+    error = np.array([[np.nan, 1.0, 3.0, 5.0, 1.0, 1.0, np.nan], [np.nan, 2.0, 2.0, np.nan, 2.0, 8.0, np.nan]])
+    cells = deviations(error, np.array([1.0, 2.0]), np.array([0.95, 1.95]))
+    np.testing.assert_allclose(cells[0], [np.nan, 0, 2, 4, 0, 0, np.nan])
+    np.testing.assert_allclose(cells[1], [np.nan, 0, 0, np.nan, 0, 3, np.nan])
+    # Maxima 0, 2, 4, 0, 3 of the steps that have any; up to four of them are averaged.
+    np.testing.assert_allclose(smoothed(cells), [np.nan, 0, 1, 2, 1.5, 2.25, np.nan])
+
+
+def test_what_was_not_measured_is_the_last_value_that_was():
+    x = torch.tensor([7.0, 1.0, 9.0, 9.0, 2.0])
+    observed = torch.tensor([False, True, False, False, True])
+    assert carried(x, observed).tolist() == [0.0, 1.0, 1.0, 1.0, 2.0]
+
+
+def test_training_draws_every_fifth_step_with_its_past():
+    made, (x, observed) = network(), batch(40)
+    drawn = made.draw(x, observed, torch.Generator().manual_seed(0))
+    filled = carried(x.asinh(), observed)
+    assert drawn["history"].shape == (40, 7, VARIABLES, 5)
+    begun = set()
+    for one in range(40):
+        steps = [t for t in range(5, LENGTH) if torch.equal(filled[one, :, t], drawn["target"][one, 0])]
+        begun.add(steps[0])
+        for k in range(7):
+            t = steps[0] + 5 * k
+            assert torch.equal(drawn["history"][one, k], filled[one, :, t - 5 : t])
+            assert torch.equal(drawn["target"][one, k], filled[one, :, t])
+            assert torch.equal(drawn["known"][one, k], observed[one, :, t])
+    assert begun == {5, 6, 7, 8, 9}
+
+
+def test_the_loss_is_the_mean_square_over_what_was_measured():
+    made, (x, observed) = network(), batch()
+    drawn = made.draw(x, observed, torch.Generator().manual_seed(0))
+    together = made.losses(drawn)["forecast"]
+    with torch.no_grad():
+        apart = (made(drawn["history"]) - drawn["target"])[1][drawn["known"][1]]
+    torch.testing.assert_close(together[1], apart.square().mean())
+
+
+@pytest.mark.parametrize("head", ["tsadc", "paper"])
+def test_it_learns_and_finds_what_the_past_did_not_announce(head):
+    training = {"epochs": 15, "learning_rate": 0.02, "batch": 4}
+    config = update(Config.tiny(), {"head": head, "features": 16, "training": training})
+    detector = GDN(length=LENGTH, contamination=0.1, config=config).fit(coupled(60, 0))
+    losses = [epoch.loss for epoch in detector.history_.epochs]
+    assert losses[-1] < 0.1 * losses[0]
+    new = coupled(8, 5)
+    new[3, 20:28, 1] *= -1  # as large as ever, but against its past
+    result = detector.detect(new)
+    assert result.observations["score"].argmax() == 3
+    if head == "tsadc":  # its other views know the variable; forecasts of those that listen to it suffer too
+        assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_1"
+
+
+def test_errors_are_normalised_by_those_of_the_training_data():
+    config = update(Config.tiny(), {"head": "paper", "training": {"epochs": 2}})
+    data = coupled(30, 0)
+    data[:, :, 2] += 2 * np.random.default_rng(1).normal(size=data.shape[:2])  # which nothing can forecast
+    detector = GDN(length=LENGTH, contamination=0.1, config=config).fit(data)
+    with torch.no_grad():
+        errors = np.stack([detector._errors(detector.scaler_("series", one).T)[0] for one in data])
+    assert np.isnan(errors[:, :, :5]).all()
+    low, middle, high = np.quantile(errors[:, :, 5:], (0.25, 0.5, 0.75), axis=(0, 2))
+    np.testing.assert_allclose(detector.middle_, middle, rtol=1e-5)
+    np.testing.assert_allclose(detector.width_, high - low, rtol=1e-5)
+
+
+def test_only_so_many_observations_as_fit_tell_what_errors_are_usual(monkeypatch):
+    monkeypatch.setattr("tsadc.detectors.residual.MOST_CELLS", 4 * LENGTH * VARIABLES)
+    config = update(Config.tiny(), {"head": "paper", "training": {"epochs": 1}})
+    detector = GDN(length=LENGTH, contamination=0.1, config=config)
+    seen: list[np.ndarray] = []
+    inner = detector._errors
+    monkeypatch.setattr(detector, "_errors", lambda z: seen.append(z) or inner(z), raising=False)
+    settled: list[int] = []
+    settle = detector._settle
+    monkeypatch.setattr(detector, "_settle", lambda *parts: (settle(*parts), settled.append(len(seen))), raising=False)
+    detector.fit(coupled(30, 0))
+    assert settled == [4]  # two of either part
+    with torch.no_grad():
+        errors = np.concatenate([inner(z)[0] for z in seen[:4]], axis=1)
+    np.testing.assert_allclose(detector.middle_, np.nanmedian(errors, axis=1), rtol=1e-5)
+
+
+def test_a_forecast_in_parts_is_the_forecast(monkeypatch):
+    config = update(Config.tiny(), {"training": {"epochs": 1}})
+    detector = GDN(length=LENGTH, contamination=0.1, config=config).fit(coupled(12, 0))
+    z = coupled(1, 3)[0].T
+    with torch.no_grad():
+        whole = detector._errors(z)[1]
+        monkeypatch.setattr("tsadc.detectors.baselines.gdn.MOST_SCORES", 7 * VARIABLES**2)
+        np.testing.assert_allclose(detector._errors(z)[1], whole, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,208 @@
+"""InterFusion: two latents, the auxiliary view between them, the flow, refinement, and the detector around it."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Normal, kl_divergence
+
+import networks
+from tsadc.config import update
+from tsadc.detectors.baselines.interfusion import Config, InterFusion, Network, refined
+from tsadc.nn.objective import derive
+
+LENGTH, VARIABLES = 40, 4
+waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
+
+
+def network(**settings) -> Network:
+    torch.manual_seed(0)
+    return Network(update(Config.tiny(), settings), VARIABLES).eval()
+
+
+def drawn(net: Network, count: int = 3) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(count, VARIABLES, LENGTH, generator=generator)
+    observed = torch.rand(x.shape, generator=generator) < 0.9
+    return net.draw(torch.where(observed, x, 0.0), observed, generator)
+
+
+def test_one_latent_is_short_in_time_and_one_is_narrow_in_variables():
+    given = drawn(network())
+    assert given["x"].shape == (3, 3, VARIABLES, 16)  # windows from steps 0, 16 and 24
+    assert given["temporal"].shape == (3, 3, VARIABLES, 4)
+    assert given["metric"].shape == (3, 3, 16, 2)
+
+
+def test_the_metric_latent_follows_its_own_past_and_the_future_of_the_view():
+    net = network(flows=0)
+    view, noise = torch.rand(2, VARIABLES, 6), torch.randn(2, 6, 2)
+    with torch.no_grad():
+        sample, density = net.infer(view, noise)
+        states = net.features(net.backwards(view.mT.flip(1))[0].flip(1))
+        before = torch.zeros(2, 2)
+        for t in range(6):
+            both = net.posterior(states[:, t]) + before.tanh() @ net.posterior_before.weight.T
+            now = Normal(both[:, :2], both[:, 2:].clamp(-5, 2).exp())
+            torch.testing.assert_close(sample[:, t], now.mean + now.stddev * noise[:, t])
+            torch.testing.assert_close(density[:, t], now.log_prob(sample[:, t]).sum(-1))
+            before = sample[:, t]
+        prior = net.expect(view, sample)
+        inputs = torch.cat([view[:, :, 3], sample[:, 2]], -1)
+        torch.testing.assert_close(prior.mean[:, 3], net.prior(inputs)[:, :2])
+        # Reversed: a later view changes an earlier latent, an earlier one only through the latents themselves.
+        other = view.clone()
+        other[:, :, 5] += 1
+        assert not torch.equal(net.infer(other, noise)[0][:, 0], sample[:, 0])
+        other = view.clone()
+        other[:, :, 0] += 1
+        net.posterior_before.weight.zero_()
+        torch.testing.assert_close(net.infer(other, noise)[0][:, 1:], net.infer(view, noise)[0][:, 1:])
+
+
+def test_the_loss_is_minus_the_evidence_lower_bound_over_measured_cells():
+    net = network()
+    for layer in net.flow.layers:
+        torch.nn.init.normal_(layer[-1].weight)
+    given = drawn(net, 1)
+    with torch.no_grad():
+        found = net.losses(given)
+        expected = dict.fromkeys(found, 0.0)
+        for w in range(3):
+            x, there = given["x"][0, w][None], given["observed"][0, w]
+            q2 = net.squeezer.encode(x)
+            prior2 = Normal(torch.zeros_like(q2.mean), torch.ones_like(q2.mean))
+            expected["temporal"] += kl_divergence(Normal(q2.mean, q2.log_std.exp()), prior2).sum()
+            view = net.squeezer.decode(q2.mean + q2.log_std.exp() * given["temporal"][0, w], 16)
+            z1, density = net.infer(view, given["metric"][0, w][None])
+            p1, px = net.expect(view, z1), net.look(view, z1)
+            expected["metric"] += density.sum() - Normal(p1.mean, p1.log_std.exp()).log_prob(z1).sum()
+            expected["reconstruction"] -= Normal(px.mean, px.log_std.exp()).log_prob(x)[0][there].sum()
+    for name, total in expected.items():
+        assert float(found[name]) == pytest.approx(float(total) / 3 / (VARIABLES * 16), rel=1e-4)
+
+
+def test_the_density_behind_the_flow_is_that_before_it_over_the_growth_of_volume():
+    net = network(metrics=3, flows=3)
+    for layer in net.flow.layers:
+        torch.nn.init.normal_(layer[-1].weight)
+        torch.nn.init.normal_(layer[-1].bias)
+    view, noise = torch.randn(2, VARIABLES, 5), torch.randn(2, 5, 3)
+    with torch.no_grad():
+        sample, density = net.infer(view, noise)
+        flow, net.flow = net.flow, torch.nn.Identity()
+        net.flow.forward = lambda value: (value, torch.zeros(value.shape[:-1]))
+        before, plain = net.infer(view, noise)
+    for i in range(2):
+        for t in range(5):
+            jacobian = torch.autograd.functional.jacobian(lambda value: flow(value)[0], before[i, t])
+            torch.testing.assert_close(sample[i, t], flow(before[i, t])[0])
+            growth = jacobian.det().abs().log()
+            assert abs(float(growth)) > 1e-3
+            torch.testing.assert_close(density[i, t], plain[i, t] - growth, rtol=1e-4, atol=1e-4)
+
+
+def test_pretraining_is_of_the_temporal_latent_alone():
+    net = network(pretrain=0.4, training={"epochs": 5}).train()
+    given = drawn(net)
+    for number, names in ((1, {"pretraining", "temporal"}), (3, {"reconstruction", "temporal", "metric"})):
+        net.begin_epoch(number)
+        assert set(net.losses(given)) == names
+    net.begin_epoch(1)
+    torch.stack(list(net.losses(given).values())).sum().backward()
+    assert net.squeezer.down[0].weight.grad is not None
+    assert net.posterior.weight.grad is None
+    net.eval()
+    assert set(net.losses(given)) == {"reconstruction", "temporal", "metric"}
+
+
+def test_the_weight_of_the_latents_rises_in_training_and_is_one_in_validation():
+    net = network(pretrain=0.0, anneal=0.5, training={"epochs": 8})
+    given = drawn(net)
+    with torch.no_grad():
+        full = net.losses(given)
+        net.train()
+        for number, weight in ((1, 0.0), (2, 0.25), (5, 1.0), (8, 1.0)):
+            net.begin_epoch(number)
+            found = net.losses(given)
+            for name in ("temporal", "metric"):
+                torch.testing.assert_close(found[name], weight * full[name])
+        net.begin_epoch(1)
+        assert net.eval().losses(given)["metric"].tolist() == full["metric"].tolist()
+
+
+def test_refinement_replaces_the_least_probable_cells_by_what_is_expected():
+    seen = []
+
+    class Halves:
+        """Expects half of what it sees, and finds large values improbable."""
+
+        def judge(self, x, noise, against):
+            seen.append(x.clone())
+            return against.abs(), x / 2
+
+    x = torch.tensor([[[1.0, 8.0, 2.0, 9.0, 3.0]]])
+    measured = torch.tensor([[[True, True, True, False, True]]])
+    settings = update(Config(), {"refine": 2, "suspect": 0.2})
+    improbable, mean = refined(Halves(), x, measured, {}, settings)
+    assert [one.flatten().tolist() for one in seen] == [[1, 8, 2, 9, 3], [1, 4, 2, 4.5, 3], [1, 2, 2, 2.25, 3]]
+    assert mean.flatten().tolist() == [0.5, 1, 1, 1.125, 1.5]
+    assert improbable.flatten().tolist() == x.flatten().tolist()
+
+
+@pytest.mark.parametrize("head", ["tsadc", "paper"])
+def test_it_learns_and_finds_a_planted_anomaly(head):
+    config = update(Config.tiny(), {"head": head, "refine": 1, "training": {"epochs": 10}})
+    detector = InterFusion(length=LENGTH, config=config).fit(waves(40, 0))
+    losses = [epoch.validation for epoch in detector.history_.epochs]
+    assert losses[-1] < losses[0] - 0.3
+    new = waves(6, 1)
+    new[4, 10:14, 2] += 6
+    new[0, 3:5] = np.nan
+    result = detector.detect(new)
+    assert result.observations["score"].argmax() == 4
+    assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_2"
+
+
+def test_the_papers_score_is_the_mean_improbability_of_the_steps():
+    config = update(Config.tiny(), {"head": "paper", "samples": 1, "training": {"epochs": 1}})
+    detector = InterFusion(length=LENGTH, config=config).fit(waves(10, 0))
+    z = np.random.default_rng(0).normal(size=(VARIABLES, LENGTH)).astype(np.float32)
+    z[1:, 7] = np.nan
+    z[:, 9] = np.nan
+    with torch.no_grad():
+        found = detector._examiner()(z)
+    assert np.isnan(found.steps[9])
+    assert np.isfinite(np.delete(found.steps, 9)).all()
+    np.testing.assert_array_equal(np.isnan(found.residuals[0]), np.isnan(z))
+    least = 0.5 * math.log(2 * math.pi) - 5  # of a standard deviation of exp(-5), at its mean
+    assert np.nanmin(found.steps) >= least
+    np.testing.assert_allclose(found.residuals[0], np.abs(z - found.expected), rtol=1e-5)
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_a_cell_is_as_improbable_as_the_normal_distributions_of_the_samples_say(samples):
+    config = update(Config.tiny(), {"head": "paper", "samples": samples, "training": {"epochs": 1}})
+    detector = InterFusion(length=LENGTH, config=config).fit(waves(10, 0))
+    z = np.random.default_rng(0).normal(size=(VARIABLES, LENGTH)).astype(np.float32)
+    z[1:, 7] = np.nan
+    net, x = detector.network_, torch.from_numpy(np.nan_to_num(np.arcsinh(z)))
+    noise = net.noise((samples, 3, VARIABLES, 16), torch.Generator().manual_seed(derive(detector.settings.seed, 1)))
+    cells, means = np.zeros(z.shape), np.zeros(z.shape)
+    with torch.no_grad():
+        found = detector._examiner()(z)
+        for w, (first, new) in enumerate([(0, 0), (16, 0), (24, 8)]):  # of the last window, what is not told before
+            window = x[None, :, first : first + 16]
+            q2 = net.squeezer.encode(window)
+            here = slice(first + new, first + 16)
+            for s in range(samples):
+                view = net.squeezer.decode(q2.mean + q2.log_std.exp() * noise["temporal"][s, w], 16)
+                px = net.look(view, net.infer(view, noise["metric"][s, w][None])[0])
+                improbable = -Normal(px.mean, px.log_std.exp()).log_prob(window)
+                cells[:, here] += improbable[0, :, new:].numpy() / samples
+                means[:, here] += px.mean[0, :, new:].numpy() / samples
+    cells[np.isnan(z)] = np.nan
+    np.testing.assert_allclose(found.steps, np.nanmean(cells, axis=0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.expected, np.sinh(means), rtol=1e-4, atol=1e-5)

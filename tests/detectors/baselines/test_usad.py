@@ -1,0 +1,131 @@
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import linear
+
+import networks
+from tsadc.config import update
+from tsadc.detectors.baselines.usad import RANGE, USAD, Config, Network, Perceptron
+
+LENGTH, VARIABLES = 24, 4
+waves = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
+
+
+def batch(count: int = 3) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(count, VARIABLES, LENGTH, generator=generator)
+    return {"x": x, "observed": torch.rand(x.shape, generator=generator) > 0.2}
+
+
+def network(**settings: object) -> Network:
+    torch.manual_seed(1)
+    return Network(update(Config.tiny(), settings), VARIABLES, LENGTH)
+
+
+def autoencode(decoder: Perceptron, net: Network, vectors: torch.Tensor) -> torch.Tensor:
+    """tanh D(relu E(W)), layer by layer."""
+    for i, layer in enumerate((*net.encoder.layers, *decoder.layers)):
+        vectors = linear(vectors.clamp_min(0) if i else vectors, layer.weight, layer.bias)
+    return vectors.tanh()
+
+
+def definition(net: Network, drawn: dict[str, torch.Tensor], n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """L_AE1 and L_AE2 as the paper writes them, over all windows of all observations."""
+    x = torch.where(drawn["observed"], drawn["x"], 0.0)
+    one, two = [], []
+    for z, seen in zip(x, drawn["observed"], strict=True):
+        terms = []
+        for start in range(0, LENGTH - 7, 4):
+            W = (torch.asinh(z[:, start : start + 8]) / RANGE).flatten()
+            cells = seen[:, start : start + 8].flatten()
+            first = autoencode(net.first, net, W)
+            made = (first, autoencode(net.second, net, W), autoencode(net.second, net, first))
+            terms.append(torch.stack([(RANGE * (W - each))[cells].square().sum() for each in made] + [cells.sum()]))
+        first_error, second_error, again_error, count = torch.stack(terms).sum(0)
+        one.append((first_error / n + (1 - 1 / n) * again_error) / count)
+        two.append((second_error / n - (1 - 1 / n) * again_error) / count)
+    return torch.stack(one), torch.stack(two)
+
+
+@pytest.mark.parametrize(("epoch", "pace", "n"), [(1, 1, 1), (4, 1, 4), (10, 10, 1), (11, 10, 2), (70, 1, 70)])
+def test_the_losses_weigh_their_parts_by_the_epoch(epoch, pace, n):
+    net, drawn = network(pace=pace), batch()
+    net.begin_epoch(epoch)
+    found = net.losses(drawn)
+    first, second = definition(net, drawn, n)
+    torch.testing.assert_close(found["first"], first)
+    torch.testing.assert_close(found["second"], second)
+
+
+def test_each_loss_trains_its_own_decoder_and_both_train_the_encoder():
+    net, drawn = network(pace=1), batch()
+    net.begin_epoch(3)
+    torch.stack(list(net.losses(drawn).values())).sum().backward()
+    found = {name: parameter.grad for name, parameter in net.named_parameters()}
+    first, second = (loss.sum() for loss in definition(net, drawn, 3))
+    names, weights = zip(*net.named_parameters(), strict=True)
+    of_first = torch.autograd.grad(first, weights, retain_graph=True, allow_unused=True)
+    of_second = torch.autograd.grad(second, weights, allow_unused=True)
+    for name, one, two in zip(names, of_first, of_second, strict=True):
+        expected = {"encoder": lambda one, two: one + two, "first": lambda one, _: one, "second": lambda _, two: two}
+        torch.testing.assert_close(found[name], expected[name.partition(".")[0]](one, two), rtol=1e-4, atol=1e-6)
+        assert found[name].abs().sum() > 0
+
+
+def test_the_score_mixes_both_errors():
+    """alpha |W - AE_1(W)|^2 + beta |W - AE_2(AE_1(W))|^2, window by window, and the mean over those a cell is in."""
+    detector = USAD(length=LENGTH, config=update(Config.tiny(), {"head": "paper", "alpha": 0.3})).fit(waves(30, 0))
+    net, z = detector.network_, waves(1, 7)[0].T.astype(np.float32)
+    z[1, 3:6] = np.nan
+    total, made, count = np.zeros(z.shape), np.zeros(z.shape), np.zeros(LENGTH)
+    with torch.no_grad():
+        found = detector._examiner()(z)
+        for start in (0, 4, 8, 12, 16):
+            here = slice(start, start + 8)
+            W = torch.from_numpy(np.arcsinh(np.nan_to_num(z[:, here])) / RANGE).flatten()
+            one = autoencode(net.first, net, W)
+            first, again = (
+                np.sinh(RANGE * each.numpy()).reshape(VARIABLES, 8) for each in (one, autoencode(net.second, net, one))
+            )
+            total[:, here] += 0.3 * (z[:, here] - first) ** 2 + 0.7 * (z[:, here] - again) ** 2
+            made[:, here] += first
+            count[here] += 1
+    expected = total / count
+    assert set(count) == {1, 2}
+    np.testing.assert_allclose(np.square(found.residuals[0]), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.own, np.nanmean(expected, axis=0), rtol=1e-4)
+    np.testing.assert_allclose(found.expected, made / count, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("head", ["paper", "tsadc"])
+def test_it_learns_and_finds_a_planted_anomaly(head):
+    training = {"epochs": 12, "learning_rate": 3e-3}
+    detector = USAD(length=LENGTH, config=update(Config.tiny(), {"head": head, "pace": 6, "training": training}))
+    detector.fit(waves(30, 0))
+    history = detector.history_.epochs
+    assert history[5].loss < 0.6 * history[0].loss
+    assert history[6].parts["second"] < 0.5 * history[5].parts["second"]  # from here on it has an opponent
+    new = waves(5, 5)
+    new[3, 10:14, 2] += 6
+    result = detector.detect(new)
+    assert result.observations["score"].argmax() == 3
+    assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_2"
+
+
+def test_a_resumed_run_weighs_its_losses_as_if_it_had_not_stopped(tmp_path):
+    class Killed(Exception):
+        pass
+
+    def kill(report: object) -> None:
+        if getattr(report, "epoch_ended", False) and report.epoch == 2:
+            raise Killed
+
+    config = update(Config.tiny(), {"head": "paper", "pace": 1, "training": {"epochs": 4}})
+    whole = USAD(length=LENGTH, config=config).fit(waves(30, 0))
+    checkpoint = tmp_path / "run.safetensors"
+    with pytest.raises(Killed):
+        USAD(length=LENGTH, config=config).fit(waves(30, 0), checkpoint=checkpoint, progress=kill)
+    resumed = USAD(length=LENGTH, config=config).fit(waves(30, 0), checkpoint=checkpoint, resume=True)
+    assert resumed.decision_scores_.tobytes() == whole.decision_scores_.tobytes()

@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from tsadc.detectors.ensemble.local import KINDS, Local, Windows, scores
+
+LENGTH = 103
+
+
+def observation(seed: int, variables: int = 4) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(variables, LENGTH))
+
+
+def test_windows_reach_from_the_first_step_to_the_last():
+    windows = Windows(LENGTH)
+    assert windows.width == 10
+    assert windows.starts[0] == 0
+    assert windows.starts[-1] == LENGTH - 10
+    assert np.diff(windows.starts).max() == 5
+    assert len(Windows(8)) == 1
+
+
+def test_features_against_a_slow_definition():
+    windows, z, rest = Windows(LENGTH), observation(0), observation(1)
+    z[1, 20:24] = np.nan
+    rest[1, 20:24] = np.nan
+    found = windows.features(z, rest)
+    assert found.shape == (len(KINDS), 4, len(windows))
+    for k in range(4):
+        for i, start in enumerate(windows.starts):
+            piece, other = z[k, start : start + 10], rest[k, start : start + 10]
+            before = rest[k, start - 1] if start else np.nan
+            change = np.diff(np.concatenate([[before], other]))
+            expected = [np.nanstd(piece), np.sqrt(np.nanmean(other**2)), np.sqrt(np.nanmean(change**2))]
+            np.testing.assert_allclose(found[:, k, i], np.log(1e-3 + np.array(expected)))
+
+
+def test_a_window_that_was_hardly_measured_has_no_features():
+    windows, z = Windows(LENGTH), observation(2)
+    z[0, 0:6] = np.nan
+    found = windows.features(z, z)
+    assert np.isnan(found[:, 0, 0]).all()
+    assert np.isfinite(found[:, 1:]).all()
+    assert np.isfinite(found[:, 0, 2:]).all()
+
+
+def test_spread_gives_a_step_the_largest_of_its_windows():
+    windows = Windows(LENGTH)
+    values = np.random.default_rng(3).normal(size=(2, len(windows)))
+    found = windows.spread(values, LENGTH)
+    for step in range(LENGTH):
+        inside = (windows.starts <= step) & (step < windows.starts + windows.width)
+        np.testing.assert_array_equal(found[:, step], values[:, inside].max(axis=1))
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[Windows, Local, np.ndarray]:
+    windows = Windows(LENGTH)
+    features = np.stack([windows.features(observation(i), observation(i)) for i in range(30)])
+    return windows, Local.fit(features, ["a"] * 25 + ["b"] * 5, np.arange(30) != 3), features
+
+
+def test_a_quiet_stretch_of_one_variable_stands_out(trained):
+    windows, local, _ = trained
+    z = observation(50)
+    z[2, 40:60] *= 0.02
+    u = local("a", windows.features(z, z))
+    variable, window = np.unravel_index(u[0].argmax(), u[0].shape)
+    assert variable == 2
+    assert 36 <= windows.starts[window] <= 54
+    calm = scores(local("a", windows.features(observation(51), observation(51))))
+    assert (scores(u).max(axis=1) > calm.max(axis=1)).all()
+
+
+def test_scores_are_logs_of_the_mean_of_the_three_largest():
+    u = np.abs(np.random.default_rng(4).normal(size=(3, 5, 2)))
+    expected = [[np.log(0.1 + np.mean(sorted(u[k, :, w])[-3:])) for w in range(2)] for k in range(3)]
+    np.testing.assert_allclose(scores(u), expected, rtol=1e-6)
+
+
+def test_an_entity_needs_observations_not_windows_for_a_centre(trained):
+    _, local, features = trained
+    assert list(local.standard.entities) == ["a"]
+    windows = features.shape[-1]
+    kept = np.delete(features[:25], 3, axis=0).transpose(0, 3, 1, 2).reshape(24 * windows, -1)
+    np.testing.assert_allclose(local.standard.entities["a"], np.median(kept, axis=0), atol=0.05)
+
+
+def test_adapting_and_the_state(trained):
+    windows, local, features = trained
+    again = Local.restore(local.state("x"), "x")
+    loud = features[:8] + 1.0
+    assert again("new", loud[0]).tobytes() == local("new", loud[0]).tobytes()
+    again.adapt("new", loud)
+    assert again("new", loud[0]).mean() < local("new", loud[0]).mean() / 2
+    centre = again.standard.entities["new"].reshape(3, 4)
+    np.testing.assert_allclose(centre, np.median(loud.transpose(1, 2, 0, 3).reshape(3, 4, -1), axis=2))
+    assert len(windows) == features.shape[-1]

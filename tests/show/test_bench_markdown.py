@@ -1,0 +1,143 @@
+from pathlib import Path
+
+import pytest
+
+from benchmark import failed, record
+from tsadc.errors import DataError
+from tsadc.show.bench_markdown import insert, markdown
+
+BEGIN, END = "<!-- quality: begin -->", "<!-- quality: end -->"
+
+
+def lines(text: str, title: str) -> dict[str, str]:
+    """The rows of the table whose first heading is `title`, by their first cell."""
+    table = next(part for part in text.split("\n\n") if part.startswith(f"| {title} |"))
+    return {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines()}
+
+
+def test_rows_are_detectors_and_columns_data_sets() -> None:
+    text = markdown(
+        [
+            record("random", "plant", 0, 0.5),
+            record("ridge", "plant", 0, 0.7),
+            record("ridge", "plant", 1, 0.8),
+            record("ridge", "ludb", 0, 0.6),
+            record("tsadc", "plant", 0, 0.9),
+        ],
+        goals=True,
+    )
+    found = lines(text, "AUROC")
+    assert found["AUROC"] == "| AUROC | ludb | plant |"
+    assert list(found)[2:5] == ["tsadc", "ridge", "random"]
+    assert found["tsadc"] == "| tsadc | - | 0.900 (0.800 to 1.000) |"
+    assert found["ridge"] == "| ridge | **0.600 (0.500 to 0.700)** | **0.750 (0.650 to 0.850)** |"
+    assert found["*goal*"] == "| *goal* | 0.960 | 0.950 |"
+    assert found["*known before, without a network*"].endswith("| .923 | - |")
+    assert lines(text, "AP (average precision)")["tsadc"] == "| tsadc | - | 0.450 |"
+    details = text.split("\n\n")[-1].splitlines()
+    assert "| plant | ridge | 0 1 | 0.071 | 0.500 | 0.250 | 0.900 | 2.0 | 3.0 |" in details
+    assert "| plant | tsadc | 0 | - | 0.500 | 0.250 | 0.900 | 2.0 | 3.0 |" in details
+    assert "Made with tsadc 1.2.3 at commit abc." in text
+
+
+def test_the_goals_of_this_project_are_in_its_own_study_alone() -> None:
+    records = [record("ridge", "plant", 0, 0.7)]
+    shown, plain = markdown(records, goals=True), markdown(records)
+    assert list(lines(shown, "AUROC"))[-2:] == ["*known before, without a network*", "*goal*"]
+    assert list(lines(plain, "AUROC"))[-1] == "prevalence"
+    assert "goal" not in plain
+    assert "known before" not in plain
+
+
+def test_a_failure_is_told_and_counts_as_nothing() -> None:
+    text = markdown([record("ridge", "plant", 0, 0.7), failed("ridge", "plant", 1), failed("random", "plant", 0)])
+    assert lines(text, "AUROC")["ridge"] == "| ridge | **0.700 (0.600 to 0.800) (1 of 2 failed)** |"
+    assert lines(text, "AUROC")["random"] == "| random | - (1 of 1 failed) |"
+    assert lines(text, "F1 at its own threshold (by chance)")["random"] == "| random | - (1 of 1 failed) |"
+
+
+def test_f1_stands_out_where_it_beats_flagging_everything() -> None:
+    text = markdown([record("ridge", "plant", 0, 0.7, f1=0.41), record("random", "plant", 0, 0.5)])
+    found = lines(text, "F1 at its own threshold (by chance)")
+    assert found["ridge"] == "| ridge | **0.410** (0.333) |"
+    assert found["random"] == "| random | 0.400 (0.333) |"
+    assert found["flag everything"] == "| flag everything | 0.400 |"
+
+
+def test_parts_and_kinds_have_tables_of_their_own() -> None:
+    parts = {"half": {"auroc": 0.61, "ap": 0.51}}
+    kinds = {"x": {"auroc": 0.9}, "y": {"auroc": 0.3}}
+    text = markdown(
+        [
+            record("ridge", "smd-causal", 0, 0.7, parts=parts, kinds={"incident": {"auroc": 0.7}}),
+            record("ridge", "plant", 0, 0.7, kinds=kinds),
+            record("ridge", "plant", 1, 0.7, kinds={"x": {"auroc": 0.7}}),
+        ]
+    )
+    assert lines(text, "AUROC / AP")["AUROC / AP"] == "| AUROC / AP | smd-causal: half |"
+    assert lines(text, "AUROC / AP")["ridge"] == "| ridge | 0.610 / 0.510 |"
+    table = next(part for part in text.split("\n\n") if "AUROC of the kind" in part)
+    assert table.splitlines()[2:] == ["| plant | x | 0.800 |", "| plant | y | 0.300 |"]
+
+
+def test_seeds_for_choosing_are_in_no_report() -> None:
+    records = [record("ridge", "plant", 0, 0.7), record("ridge", "plant", 100, 0.9)]
+    assert lines(markdown(records), "AUROC")["ridge"].startswith("| ridge | **0.700")
+    assert lines(markdown(records, choosing=True), "AUROC")["ridge"].startswith("| ridge | **0.900")
+    with pytest.raises(DataError, match="no records of seeds for choosing"):
+        markdown(records[:1], choosing=True)
+
+
+def test_changed_settings_are_a_row_of_their_own() -> None:
+    found = lines(markdown([record("ridge", "plant", 0, 0.7, overrides={"lags": 1})]), "AUROC")
+    assert "ridge lags=1" in found
+
+
+def test_tables_go_between_the_markers(tmp_path: Path) -> None:
+    document = tmp_path / "results.md"
+    document.write_text(f"# Results\n\n{BEGIN}\nold\n{END}\n\nThe end.\n")
+    for text in ("| a |", "| b |"):
+        insert(document, text)
+        assert document.read_text() == f"# Results\n\n{BEGIN}\n\n{text}\n\n{END}\n\nThe end.\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["results.md"]
+
+
+def test_a_document_without_markers_gets_them_at_its_end(tmp_path: Path) -> None:
+    document = tmp_path / "results.md"
+    document.write_text("# Results\n")
+    insert(document, "| a |")
+    assert document.read_text() == f"# Results\n\n{BEGIN}\n\n| a |\n\n{END}\n"
+    document.write_text(f"# Results\n{BEGIN}\n")
+    with pytest.raises(DataError, match="without <!-- quality: end --> after it"):
+        insert(document, "| a |")
+
+
+def test_briefly_there_are_the_measures_and_the_seeds_alone() -> None:
+    records = [
+        record("ridge", "plant", 0, 0.7, kinds={"spike": {"auroc": 1.0}, "stuck": {"auroc": 0.5}}),
+        record("ridge", "plant", 1, 0.8, kinds={"spike": {"auroc": 1.0}, "stuck": {"auroc": 0.5}}),
+        record("random", "plant", 0, 0.5, kinds={"spike": {"auroc": 1.0}, "stuck": {"auroc": 0.5}}),
+    ]
+    whole, brief = markdown(records), markdown(records, brief=True)
+    assert brief.endswith("Seeds: plant: 0 or 0 1.")
+    shared = brief.removesuffix("\n\nSeeds: plant: 0 or 0 1.")
+    assert whole.partition("\n\n")[2].startswith(shared.partition("\n\n")[2])
+    assert ("oracle F1 needs labels" in whole, "oracle" in brief) == (True, False)
+    assert "spike" in whole
+    assert "spike" not in brief
+    failing = [*records, failed("ridge", "plant", 2), failed("pca", "plant", 0)]
+    shown = markdown(failing, metrics=("recall",), brief=True)
+    assert "| ridge | 0.250 (0.500) (1 of 3 failed) |" in shown
+    assert "| pca | - (1 of 1 failed) |" in shown
+    assert shown.endswith("Seeds: plant: 0 or 0 1.")
+    assert markdown(failing[-1:], metrics=("recall",), brief=True).count("(1 of 1 failed)") == 1
+    heads = [part.split(" | ")[0] for part in markdown(records, metrics=("ap", "recall"), brief=True).split("\n\n")]
+    assert heads[1:-1] == ["| AP (average precision)", "| recall (by chance)"]
+
+
+def test_a_document_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"There is no file .*reslts\.md to put the table into; correct the name"):
+        insert(tmp_path / "reslts.md", "| a |")
+    with pytest.raises(DataError, match="is a folder, but the file that the table goes into was expected"):
+        insert(tmp_path, "| a |")
+    assert list(tmp_path.iterdir()) == []

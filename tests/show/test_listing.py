@@ -1,0 +1,54 @@
+import base64
+import csv
+import io
+import re
+from dataclasses import replace
+
+import pandas as pd
+
+from tsadc.show.findings import read
+from tsadc.show.listing import comparison_table, facts, intervals
+
+
+def download(result) -> list[dict[str, str]]:
+    data = re.search(r'base64,([^"]+)"', intervals(read(result, ())))
+    assert data
+    return list(csv.DictReader(io.StringIO(base64.b64decode(data[1]).decode())))
+
+
+def test_the_file_holds_every_interval_to_the_bit(result):
+    worst = result.worst(len(result.intervals))
+    rows = download(result)
+    assert [float(row["score"]) for row in rows] == worst["score"].tolist()
+    assert [float(row["severity"]) for row in rows] == worst["severity"].tolist()
+    assert [row["entity"] for row in rows] == worst["entity"].tolist()
+    assert [pd.Timestamp(row["start"]) for row in rows] == worst["start"].tolist()
+    assert [pd.Timestamp(row["end"]) for row in rows] == worst["end"].tolist()
+
+
+def test_the_file_starts_no_formula(result):
+    hostile = result.intervals.assign(variables=[{"=1+1": 1.0}] * len(result.intervals), evidence="@x")
+    rows = download(replace(result, intervals=hostile))
+    assert {row["variables"] for row in rows} == {"'=1+1:1"}
+    assert {row["evidence"] for row in rows} == {"'@x"}
+
+
+def test_comparison_lines_up_and_marks_the_best_of_known_measures():
+    table = pd.DataFrame({"detector": ["<a>", "b"], "AUROC": [0.9, 0.81234], "seconds": [12.0, 3.5], "runs": [1000, 2]})
+    shown = comparison_table(table)
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", shown)
+    assert cells == ["&lt;a&gt;", "<strong>0.900</strong>", "12.0", "1,000", "b", "0.812", "3.5", "2"]
+
+
+def test_comparison_shows_a_named_index_and_missing_numbers():
+    table = pd.DataFrame({"paper_f1": [0.5, None]}, index=pd.Index(["x", "y"], name="detector"))
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", comparison_table(table))
+    assert cells == ["x", "<strong>0.500</strong>", "y", "\N{EN DASH}"]
+
+
+def test_facts_prefer_what_the_user_says(result):
+    shown = facts(read(result, ()), {"Model": "m < n", "size": "mine"}, "9.9")
+    assert "<dt>Model</dt><dd>m &lt; n</dd>" in shown
+    assert "<dt>Size</dt>" not in shown
+    assert "tsadc 9.9" in shown
+    assert "Left out" not in shown

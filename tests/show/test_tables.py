@@ -1,0 +1,83 @@
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tsadc.detectors import find
+from tsadc.detectors.result import Result
+from tsadc.errors import DataError
+from tsadc.show.tables import TABLES, blame_text, write_tables
+
+
+def read(file: Path, result: Result) -> pd.DataFrame:
+    if file.suffix == ".parquet":
+        return pd.read_parquet(file)
+    dated = result.series[0].clock.dated
+    columns = [name for name in ("time", "start", "end") if name in pd.read_csv(file, nrows=0)]
+    return pd.read_csv(file, parse_dates=columns if dated else None, keep_default_na=True)
+
+
+@pytest.mark.parametrize("parquet", [False, True], ids=["csv", "parquet"])
+@pytest.mark.parametrize("which", ["result", "undated"])
+def test_tables_read_back_as_they_were(
+    which: str, parquet: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    result: Result = request.getfixturevalue(which)
+    ending = "parquet" if parquet else "csv"
+    names = write_tables([result], tmp_path, parquet=parquet)
+    assert names == [f"{name}.{ending}" for name in ("intervals", "timeline", "observations")]
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(names)
+    for name in ("timeline", "observations"):
+        found = read(tmp_path / f"{name}.{ending}", result)
+        pd.testing.assert_frame_equal(found, getattr(result, name), check_dtype=False, rtol=1e-6)
+    found = read(tmp_path / f"intervals.{ending}", result)
+    assert len(found) > 0
+    told = result.intervals.assign(variables=[blame_text(shares) for shares in result.intervals["variables"]])
+    pd.testing.assert_frame_equal(found, told, check_dtype=False, rtol=1e-6)
+
+
+@pytest.mark.parametrize("parquet", [False, True], ids=["csv", "parquet"])
+def test_nothing_found_is_an_empty_table_with_its_columns(calm: Result, parquet: bool, tmp_path: Path) -> None:
+    assert calm.intervals.empty
+    file = tmp_path / write_tables([calm], tmp_path, parquet=parquet)[0]
+    found = read(file, calm)
+    assert len(found) == 0
+    assert list(found.columns) == ["entity", "start", "end", "score", "severity", "evidence", "variables"]
+
+
+def test_the_result_is_left_as_it_was(result: Result, tmp_path: Path) -> None:
+    before = result.intervals["variables"].tolist()
+    write_tables([result], tmp_path, parquet=False)
+    assert result.intervals["variables"].tolist() == before
+
+
+def test_blame_is_told_in_order() -> None:
+    assert blame_text({"a": 0.62, "b": 0.21, "c": 0.1}) == "a:0.62;b:0.21;c:0.1"
+    assert blame_text({}) == ""
+
+
+def test_without_the_parquet_package_the_sentence_says_what_to_install(
+    result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r"pip install 'tsadc\[parquet\]'"):
+        write_tables([result], tmp_path, parquet=True)
+
+
+@pytest.mark.parametrize("parquet", [False, True], ids=["csv", "parquet"])
+def test_parts_make_the_same_files_as_the_whole(parquet: bool, tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(2000, 3))
+    values[1500:1520, 1] += 20
+    detector = find("robust-z")(length=50, contamination=0.1).fit(values)
+    ending, tables = "parquet" if parquet else "csv", {}
+    for name, parts in (("whole", [detector.detect(values)]), ("parts", detector.detect_parts(values, rows=150))):
+        (tmp_path / name).mkdir()
+        write_tables(parts, tmp_path / name, parquet=parquet)
+        read = pd.read_parquet if parquet else pd.read_csv
+        tables[name] = [read(tmp_path / name / f"{table}.{ending}") for table in TABLES]
+    for whole, parts in zip(*tables.values(), strict=True):
+        assert len(whole) > 0
+        pd.testing.assert_frame_equal(whole, parts)

@@ -1,0 +1,117 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tsadc.series import Clock
+from tsadc.show.words import DASH, THIN, Times, evidence, number, percent, severity, severity_word
+
+MINUTE = 60 * 10**9
+START = pd.Timestamp("2026-03-03 14:05").value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (4.2149, "4.21"),
+        (4.2, "4.20"),
+        (12.34, "12.3"),
+        (0.01234, "0.0123"),
+        (99.99, "100"),
+        (1234.5, "1,234"),
+        (-2.5, "\N{MINUS SIGN}2.50"),
+        (1.5e7, "1.50e+07"),
+        (np.nan, DASH),
+        (np.inf, DASH),
+    ],
+)
+def test_number(value, text):
+    assert number(value) == text
+
+
+def test_percent():
+    assert [percent(share) for share in (0, 0.004, 0.0994, 0.0999, 0.623, 1)] == [
+        f"{text}{THIN}%" for text in ("0", "0.4", "9.9", "10", "62", "100")
+    ]
+
+
+def test_severity_has_three_words():
+    assert [severity_word(s) for s in (0.0, 0.989, 0.99, 0.9989, 0.999, 1.0)] == [
+        *["slight"] * 2,
+        *["clear"] * 2,
+        *["severe"] * 2,
+    ]
+
+
+def test_severity_has_the_decimals_that_tell_it_from_one():
+    for value, text in (
+        (0.0, "0.00"), (0.756, "0.75"), (0.9, "0.90"), (0.99, "0.99"), (0.994, "0.994"), (0.9949, "0.994"),
+        (0.99968, "0.9996"), (0.9999, "0.9999"), (0.99995, "> 0.9999"), (1.0, "> 0.9999"),
+    ):  # fmt: skip
+        assert severity(value) == text
+
+
+def test_evidence_of_an_unknown_view_is_its_name():
+    assert evidence("deviation")[0] == "Extreme values"
+    assert evidence("spectrum") == ("spectrum", "")
+    assert evidence("") == ("Not stated", "")
+
+
+def test_dated_words():
+    times = Times(Clock(START, MINUTE, dated=True))
+    assert times.moment(0) == "Tue 3 Mar 2026, 14:05"
+    assert times.moment(0, weekday=False) == "3 Mar 2026, 14:05"
+    assert times.span(0, 65) == f"Tue 3 Mar 2026, 14:05 {DASH} 15:10"
+    assert times.span(0, 600) == f"Tue 3 Mar 2026, 14:05 {DASH} Wed 4 Mar 2026, 00:05"
+    assert times.iso(65) == "2026-03-03 15:10"
+    assert times.row(pd.Timestamp("2026-03-03 15:10")) == 65
+
+
+@pytest.mark.parametrize(
+    ("interval", "rows", "text"),
+    [
+        (MINUTE, 65, "1 h 5 min"),
+        (MINUTE, 60, "1 h"),
+        (MINUTE, 1441, "1 d"),
+        (10**9, 90, "1 min 30 s"),
+        (2 * 10**6, 175, "350 ms"),
+    ],
+)
+def test_durations_name_two_units_at_most(interval, rows, text):
+    said = Times(Clock(0, interval, dated=True)).duration(rows)
+    assert said.replace(THIN, " ") == text
+
+
+def test_finer_clocks_say_seconds_and_milliseconds():
+    assert Times(Clock(START, 10**9, dated=True)).moment(7) == "Tue 3 Mar 2026, 14:05:07"
+    assert Times(Clock(START, 2 * 10**6, dated=True)).moment(7) == "Tue 3 Mar 2026, 14:05:00.014"
+
+
+def test_undated_words_are_rows():
+    times = Times(Clock())
+    assert times.moment(1234) == "row 1,234"
+    assert times.span(3, 1300) == f"rows 3 {DASH} 1,300"
+    assert times.duration(1) == "1 row"
+    assert times.iso(1234) == "1234"
+    assert times.row(np.int64(9)) == 9
+
+
+def test_times_are_told_on_the_wall_clock_of_the_time_zone():
+    clock = Clock(pd.Timestamp("2026-03-29 00:30", tz="UTC").value, MINUTE, dated=True, timezone="Europe/Berlin")
+    times = Times(clock)
+    assert times.moment(0) == "Sun 29 Mar 2026, 01:30"
+    assert times.moment(30) == "Sun 29 Mar 2026, 03:00"
+    assert times.row(clock.at([30])[0]) == 30
+
+
+@pytest.mark.parametrize("timezone", [None, "Europe/Berlin"])
+def test_the_script_can_tell_every_row(timezone):
+    clock = Clock(pd.Timestamp("2026-03-29 00:30", tz="UTC").value, MINUTE, dated=True, timezone=timezone)
+    times = Times(clock)
+    told = json.loads(times.for_script(5, 200))
+    for row in range(195):
+        first, at = [piece for piece in told["pieces"] if piece[0] <= row][-1]
+        assert at + (row - first) * told["step"] == times.wall([5 + row])[0] / 10**6
+    assert told["rows"] == 195
