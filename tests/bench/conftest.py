@@ -37,7 +37,7 @@ def tiny() -> Iterator[None]:
     """Protocols `tiny`, `tiny-adapted` and `tiny-broken` instead of those there are."""
     makers: dict[str, Callable[[Path, int], Task]] = {"tiny": small, "tiny-adapted": adapted, "tiny-broken": broken}
     made = {
-        name: Protocol(name, "", 60, build, (0, 1), (100,), (".8", ""), (0.9, None), "tiny" if name != "tiny" else "")
+        name: Protocol(name, "", 60, build, (0, 1), (100,), "tiny" if name != "tiny" else "")
         for name, build in makers.items()
     }
     made["tiny"] = replace(made["tiny"], options={"eta": 0.4})

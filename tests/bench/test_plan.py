@@ -151,10 +151,6 @@ def test_equal_cells_are_one(plan) -> None:
         (ONE.replace('"tiny"', '"tiny"\nfolder = "x"'), r"`data\[0\]` needs both folder and manifest, or neither"),
         ("metrics = ['aroc']\n" + ONE, "There is no metric 'aroc'; did you mean `auroc`"),
         (
-            "metrics = ['point_adjusted_f1']\n" + ONE,
-            "Point adjustment takes one flagged row for a whole event.*misleading",
-        ),
-        (
             ONE + '[[detectors]]\nname = "random"\nlabel = "a"\n[[detectors]]\nname = "random"\nlabel = "b"\n',
             "random occurs twice, with several labels",
         ),
@@ -177,7 +173,6 @@ def test_equal_cells_are_one(plan) -> None:
         (ONE.replace("ridge", "usad") + "heads = ['paper', 'paper']\n", "`heads` must name each value once"),
         (ONE.replace('"tiny"', '"tiny"\nsplit.eta = [0.1, 0.1]'), "`split.eta` must name each value once"),
         (ONE + "set.threshold.per_day = 2\n", "`threshold.per_day` is heeded by the method alarms alone"),
-        ("goals = 'all'\n" + ONE, "`goals` must be true or false, but got 'all'"),
         ("seeds = []\n" + ONE, "`seeds` must be report, choose or numbers from 0"),
         ("seeds = [-1]\n" + ONE, "`seeds` must be report, choose or numbers from 0"),
         ("seeds = 'some'\n" + ONE, "`seeds` must be 'report' or 'choose' or a list, each a whole number"),

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tsadc.bench.points import BUFFER, MISLEADING, NAMES, OF_BLAME, OF_ROWS, measure, rows
+from tsadc.bench.points import BUFFER, NAMES, OF_BLAME, OF_ROWS, measure, rows
 from tsadc.data.task import Answers, Event
 from tsadc.evaluate.affiliation import affiliation
 from tsadc.evaluate.ranges import range_cut
@@ -46,7 +46,7 @@ def test_means_are_over_series_with_both_sorts_of_rows() -> None:
     assert taken["affiliation_recall"] == pytest.approx(
         np.mean([affiliation(y, f).recall for y, _, f in halves]), abs=1e-5
     )
-    assert set(taken) == {"series", "events", "random", "all_positive", *NAMES} - {MISLEADING}
+    assert set(taken) == {"series", "events", "random", "all_positive", *NAMES}
     assert set(taken["random"]) == set(taken["all_positive"]) == {*OF_ROWS, *OF_BLAME}
 
 
@@ -72,7 +72,7 @@ def test_rows_without_labels_give_nothing() -> None:
 def test_floors_are_those_of_random_and_of_all_flags() -> None:
     flags = np.zeros(30, dtype=bool)
     flags[5:8] = True
-    taken = measure(rows(found(LABELS.astype(float), flags, "a" * 30), known(LABELS)), misleading=True)
+    taken = measure(rows(found(LABELS.astype(float), flags, "a" * 30), known(LABELS)))
     everything = taken["all_positive"]
     assert everything["events_detected"] == 1
     assert everything["delay"] == 0
@@ -82,9 +82,6 @@ def test_floors_are_those_of_random_and_of_all_flags() -> None:
     assert taken["random"]["events_detected"] < 1
     constant = measure(rows(found(np.zeros(30), np.ones(30, dtype=bool), "a" * 30), known(LABELS)))
     assert constant["random"] == constant["all_positive"]  # shifted, it stays as it is
-    # All three flags are right, so that the whole event counts as found and nothing else.
-    assert taken[MISLEADING] == 1
-    assert everything[MISLEADING] == pytest.approx(2 * 5 / (30 + 5), abs=1e-5)
 
 
 def test_blame_is_measured_by_event_from_squares() -> None:

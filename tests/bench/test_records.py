@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tsadc.bench.cell import Cell
-from tsadc.bench.points import MISLEADING
 from tsadc.bench.records import Store, cell_of, load
 from tsadc.bench.run import run_and_keep
 from tsadc.errors import DataError, OutputError
@@ -95,7 +94,7 @@ def test_measures_of_rows_that_are_missing_are_made(store: Store) -> None:
     [(_, more)] = run_and_keep([asked], HERE, store)
     assert store.current(asked, HERE) == store.current(cell, HERE) == more
     assert more["auroc"] == record["auroc"]
-    assert store.current(replace(cell, by_row=("vus_pr", MISLEADING)), HERE) is None
+    assert store.current(replace(cell, by_row=("vus_pr", "another")), HERE) is None
 
 
 def test_splits_have_folders_of_their_own(store: Store) -> None:

@@ -27,15 +27,6 @@ def test_tables_come_from_the_records(done: Path, tmp_path: Path) -> None:
         assert "There is no file" in tsadc("bench", "table", done, "--into", tmp_path / "reslts.md").refusal
 
 
-def test_goals_are_shown_if_the_plan_says_so(tmp_path: Path) -> None:
-    plan = tmp_path / "plan.toml"
-    text = 'seeds = [0]\n[[data]]\nname = "plant"\n[[detectors]]\nname = "random"\n'
-    for goals in (False, True):
-        plan.write_text(("goals = true\n" if goals else "") + text)
-        assert run(plan).code == 0
-        assert ("*goal*" in tsadc("bench", "table", tmp_path / "out").out) is goals
-
-
 PUBLISHED = """
 [published]
 source = "Somebody"
@@ -98,17 +89,12 @@ def test_a_changed_plan_mixes_nothing(plan: Path, done: Path) -> None:
     assert [line.split(",0,0,")[0] for line in chosen.splitlines()[1:]] == ['mine,"one, other"']
 
 
-def test_point_adjustment_is_warned_of_wherever_it_is_shown(plan: Path) -> None:
-    asked = 'metrics = ["point_adjusted_f1", "delay"]\n'
-    plan.write_text(asked + PLAN)
-    assert "Say `misleading = true`" in run(plan).refusal
-    plan.write_text(f"misleading = true\n{asked}{PLAN}")
-    words = "Point adjustment takes one flagged row for a whole event"
-    assert words in run(plan).out
-    shown = [tsadc("bench", "table", plan.parent / "out", "--format", form) for form in ("markdown", "csv", "latex")]
-    assert [words in shown[0].out, words in shown[1].err, words in shown[2].err] == [True] * 3
-    assert r"\textbf" not in shown[2].out
-    assert "| flag everything | 0.000 |" in shown[0].out  # the delay of flagging everything
+def test_no_value_of_a_metric_that_is_no_merit_is_the_best(plan: Path) -> None:
+    plan.write_text('metrics = ["delay"]\n' + PLAN)
+    assert run(plan).code == 0
+    shown = [tsadc("bench", "table", plan.parent / "out", "--format", form).out for form in ("markdown", "latex")]
+    assert "| flag everything | 0.000 |" in shown[0]
+    assert r"\textbf" not in shown[1]
 
 
 def test_another_plan_chooses_cells_metrics_and_marks(plan: Path, done: Path, tmp_path: Path) -> None:

@@ -23,30 +23,18 @@ def test_rows_are_detectors_and_columns_data_sets() -> None:
             record("ridge", "plant", 1, 0.8),
             record("ridge", "ludb", 0, 0.6),
             record("tsadc", "plant", 0, 0.9),
-        ],
-        goals=True,
+        ]
     )
     found = lines(text, "AUROC")
     assert found["AUROC"] == "| AUROC | ludb | plant |"
     assert list(found)[2:5] == ["tsadc", "ridge", "random"]
     assert found["tsadc"] == "| tsadc | - | 0.900 (0.800 to 1.000) |"
     assert found["ridge"] == "| ridge | **0.600 (0.500 to 0.700)** | **0.750 (0.650 to 0.850)** |"
-    assert found["*goal*"] == "| *goal* | 0.960 | 0.950 |"
-    assert found["*known before, without a network*"].endswith("| .923 | - |")
     assert lines(text, "AP (average precision)")["tsadc"] == "| tsadc | - | 0.450 |"
     details = text.split("\n\n")[-1].splitlines()
     assert "| plant | ridge | 0 1 | 0.071 | 0.500 | 0.250 | 0.900 | 2.0 | 3.0 |" in details
     assert "| plant | tsadc | 0 | - | 0.500 | 0.250 | 0.900 | 2.0 | 3.0 |" in details
     assert "Made with tsadc 1.2.3 at commit abc." in text
-
-
-def test_the_goals_of_this_project_are_in_its_own_study_alone() -> None:
-    records = [record("ridge", "plant", 0, 0.7)]
-    shown, plain = markdown(records, goals=True), markdown(records)
-    assert list(lines(shown, "AUROC"))[-2:] == ["*known before, without a network*", "*goal*"]
-    assert list(lines(plain, "AUROC"))[-1] == "prevalence"
-    assert "goal" not in plain
-    assert "known before" not in plain
 
 
 def test_a_failure_is_told_and_counts_as_nothing() -> None:

@@ -96,7 +96,7 @@ def _judge(cell: Cell, fitted: Fitted, task: Task) -> tuple[Record, Arrays]:
     kept = arrays(table, task.answers, result.threshold)
     if cell.by_row:
         by_row = points.rows(result, task.answers)
-        record["points"] = points.measure(by_row, points.MISLEADING in cell.by_row) if by_row else None
+        record["points"] = points.measure(by_row) if by_row else None
         kept |= by_row
     return record, kept
 

@@ -3,8 +3,6 @@
     title, note      what it is about
     seeds            "report" or "choose": those of each data set; or numbers
     metrics          what its tables show
-    goals            whether its tables show the goals of this project beside what was known before
-    misleading       whether point-adjusted F1 may be among them
     [budget]         epochs and observations for every detector with a network
     [[data]]         name of a protocol and its `split`, or `folder` and `manifest` of data of one's own; `epochs`
     [[detectors]]    name, preset, heads, label, `set`: settings, `grid`: settings with lists of values
@@ -35,7 +33,6 @@ from tsadc.detectors.residual import ResidualDetector
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import refuse_idle
 from tsadc.errors import ConfigError
-from tsadc.evaluate.adjusted import WHY_NOT
 
 TABLES = ("split", "set", "grid")  # of an entry, with names of their own
 T = TypeVar("T")
@@ -137,8 +134,6 @@ class Plan:
     note: str = ""
     seeds: Seeds = "report"
     metrics: tuple[str, ...] = ("auroc", "ap", "f1")
-    goals: bool = False
-    misleading: bool = False
     budget: Budget = field(default_factory=Budget)
     data: tuple[Data, ...] = ()
     detectors: tuple[Entry, ...] = ()
@@ -204,8 +199,6 @@ class Plan:
         wrong = next((name for name in self.metrics if name not in METRICS), None)
         if wrong is not None:
             raise ConfigError(f"There is no metric {wrong!r}{nearest(wrong, METRICS)}")
-        if points.MISLEADING in self.metrics and not self.misleading:
-            raise ConfigError(f"{WHY_NOT} Say `misleading = true` in the plan to have it all the same.")
         for seeds in (self.seeds, *(data.seeds for data in self.data)):
             numbers = [] if seeds is None or isinstance(seeds, str) else [len(seeds) - 1, *seeds]
             require(min(numbers, default=0) >= 0, "seeds", "report, choose or numbers from 0", seeds)

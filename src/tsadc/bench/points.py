@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from tsadc.data.task import Answers
 from tsadc.detectors.result import Result
-from tsadc.evaluate.adjusted import point_adjusted
 from tsadc.evaluate.affiliation import affiliation
 from tsadc.evaluate.blame import blame, random_blame
 from tsadc.evaluate.delay import delay
@@ -23,7 +22,6 @@ from tsadc.series import Booleans, Floats
 DIGITS = 5
 SHIFTS = 5  # in time, for each series
 BUFFER = 100  # rows, of VUS: the same everywhere, as values grow with it
-MISLEADING = "point_adjusted_f1"
 OF_ROWS = (
     "vus_pr",
     "vus_roc",
@@ -33,7 +31,7 @@ OF_ROWS = (
     "false_rows",
 )
 OF_BLAME = ("hit_rate_100", "hit_rate_150", "ndcg")
-NAMES = (*OF_ROWS, *OF_BLAME, MISLEADING)
+NAMES = (*OF_ROWS, *OF_BLAME)
 
 Arrays = dict[str, NDArray[Any]]
 Values = dict[str, float | None]
@@ -60,7 +58,7 @@ def rows(result: Result, answers: Answers) -> Arrays:
     }
 
 
-def measure(arrays: Arrays, misleading: bool = False) -> dict[str, Any]:
+def measure(arrays: Arrays) -> dict[str, Any]:
     """By name, from what `rows` gives; None where it is not defined. `random` holds what the same scores and flags get
     when they are shifted in time by chance, so that alarms stay as long and as many as they are, and `all_positive`
     what a constant score with all rows flagged gets."""
@@ -70,21 +68,19 @@ def measure(arrays: Arrays, misleading: bool = False) -> dict[str, Any]:
         labels, flagged = arrays["row_label"][mine], arrays["row_flag"][mine]
         if not 0 < labels.sum() < len(labels):
             continue
-        found.append(_series(labels, arrays["row_score"][mine], flagged, misleading))
+        found.append(_series(labels, arrays["row_score"][mine], flagged))
         for shift in generator.integers(1, len(labels), SHIFTS):
-            moved = (np.roll(arrays["row_score"][mine], shift), np.roll(flagged, shift))
-            chance.append(_series(labels, *moved, misleading))
-        everything.append(_series(labels, np.zeros(len(labels)), np.ones(len(labels), dtype=bool), misleading))
-    taken = (*OF_ROWS, MISLEADING) if misleading else OF_ROWS
+            chance.append(_series(labels, np.roll(arrays["row_score"][mine], shift), np.roll(flagged, shift)))
+        everything.append(_series(labels, np.zeros(len(labels)), np.ones(len(labels), dtype=bool)))
     events = list(zip(arrays["event_blamed"], arrays["event_weight"], strict=True))
     alike = _rounded(vars(random_blame(events))) if events else dict.fromkeys(OF_BLAME)
     return {
         "series": len(found),
-        **_means(found, taken),
+        **_means(found, OF_ROWS),
         "events": len(events),
         **(_rounded(vars(blame(events))) if events else alike),
-        "random": _means(chance, taken) | alike,
-        "all_positive": _means(everything, taken) | alike,
+        "random": _means(chance, OF_ROWS) | alike,
+        "all_positive": _means(everything, OF_ROWS) | alike,
     }
 
 
@@ -100,7 +96,7 @@ def _rounded(values: dict[str, Any]) -> Values:
     return {name: None if value is None else round(value, DIGITS) for name, value in values.items()}
 
 
-def _series(labels: Booleans, scores: Floats, flagged: Booleans, misleading: bool) -> Values:
+def _series(labels: Booleans, scores: Floats, flagged: Booleans) -> Values:
     # A row that no observation covers was not found to be anything.
     known = np.where(np.isfinite(scores), scores, np.nanmin(scores, initial=np.inf, where=np.isfinite(scores)))
     surface = volume(labels, np.where(np.isfinite(known), known, 0.0), BUFFER)
@@ -113,7 +109,6 @@ def _series(labels: Booleans, scores: Floats, flagged: Booleans, misleading: boo
         "events_detected": waited.detected,
         "delay": waited.median,
         "false_rows": waited.alarms,
-        **({MISLEADING: point_adjusted(labels, flagged, misleading=True).cut.f1} if misleading else {}),
     }
 
 

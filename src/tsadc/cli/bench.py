@@ -13,7 +13,6 @@ import numpy as np
 from tsadc.bench.cell import Cell, Record, identity
 from tsadc.bench.lock import alone_in
 from tsadc.bench.plan import Plan, Seeds, read, require_once
-from tsadc.bench.points import MISLEADING
 from tsadc.bench.records import PLAN, SCORES, Store, write
 from tsadc.bench.run import run_all
 from tsadc.cli.chosen import selected, traits
@@ -21,7 +20,6 @@ from tsadc.cli.console import complain, say
 from tsadc.data import protocols
 from tsadc.data.protocols import CHOOSING, PROTOCOLS
 from tsadc.errors import ConfigError, DataError, OutputError
-from tsadc.evaluate.adjusted import WHY_NOT
 from tsadc.show.words import count
 
 
@@ -62,8 +60,6 @@ def run(asked: Asked) -> int:
         raise DataError(f"{asked.raw} holds none of the plan's data sets; set TSADC_DATA to the folder that does.")
     say(f"{count(len(cells), 'cell', 'cells')}, {len(cells) - len(todo)} of them done before")
     failed = sum("error" in record for cell, record in done if cell not in todo)
-    if plan.misleading and MISLEADING in plan.metrics:
-        say(WHY_NOT)
     try:
         _check_draws(todo, asked.raw)
         if asked.dry_run:

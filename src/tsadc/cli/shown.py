@@ -12,7 +12,6 @@ from tsadc.bench import published
 from tsadc.bench.cell import Cell, Record, digest, specified
 from tsadc.bench.metrics import METRICS
 from tsadc.bench.plan import Plan, read
-from tsadc.bench.points import MISLEADING
 from tsadc.bench.published import Published
 from tsadc.bench.records import PLAN, cell_of, load, write
 from tsadc.bench.summary import Grid, summarise
@@ -21,7 +20,6 @@ from tsadc.cli.console import complain
 from tsadc.cli.studies import study_table
 from tsadc.config import nearest, read_toml
 from tsadc.errors import ConfigError, DataError, TsadcError
-from tsadc.evaluate.adjusted import WHY_NOT
 from tsadc.show import bench_formats as formats
 from tsadc.show import curves_figure, dots_figure
 from tsadc.show.bench_charts import panels
@@ -87,12 +85,6 @@ class Shown:
         others = published.parse(plan["published"]) if "published" in plan else None
         return str(plan.get("title") or self.name), str(plan.get("note", "")), tuple(metrics), others
 
-    @property
-    def goals(self) -> bool:
-        """Whether the plan is of the study whose tables show the goals of this project."""
-        file = self.plan or self.out / PLAN
-        return file.exists() and read_toml(file, "plan").get("goals") is True
-
 
 def table(asked: Shown, form: str, *, into: Path | None, brief: bool = False, metric: str | None = None) -> str:
     """The records of a folder as tables, or as that of one metric; with `into` they go between the marks that bear its
@@ -113,15 +105,13 @@ def table(asked: Shown, form: str, *, into: Path | None, brief: bool = False, me
     if lacking and (metric is not None or form != "markdown"):
         complain(lacking)
     if form == "markdown" and metric is not None:
-        text = one_metric(Grid(summaries), metric, asked.goals) if summaries else lacking
+        text = one_metric(Grid(summaries), metric) if summaries else lacking
     elif form == "markdown":
-        parts = [note, lacking, markdown(records, asked.choosing, metrics, brief, asked.goals) if summaries else ""]
+        parts = [note, lacking, markdown(records, asked.choosing, metrics, brief) if summaries else ""]
         text = "\n\n".join(filter(None, [*parts, published.markdown(others, summaries) if others else ""]))
     else:
         made = formats.comma_separated if form == "csv" else formats.latex
         text = made(summaries, metrics).rstrip()
-        if MISLEADING in metrics:
-            complain(WHY_NOT)
     if into is not None:
         insert(into, text, asked.name)
     return text

@@ -9,32 +9,24 @@ from tsadc.bench.cell import Record
 from tsadc.bench.markdown import table as as_table
 from tsadc.bench.metrics import by_chance, flagging_all, high_end, low_end, told
 from tsadc.bench.paired import against_best
-from tsadc.bench.points import MISLEADING
 from tsadc.bench.records import write
 from tsadc.bench.summary import Grid, Read, Summary, summarise
-from tsadc.data.protocols import PROTOCOLS
 from tsadc.errors import DataError
-from tsadc.evaluate.adjusted import WHY_NOT
 
 ALWAYS = ("auroc", "ap", "f1")
 RANKING = {"auroc": "AUROC", "ap": "AP (average precision)"}
 
 
 def markdown(
-    records: Sequence[Record],
-    choosing: bool = False,
-    metrics: Sequence[str] = (),
-    brief: bool = False,
-    goals: bool = False,
+    records: Sequence[Record], choosing: bool = False, metrics: Sequence[str] = (), brief: bool = False
 ) -> str:
     """The tables of the seeds for reporting, or of those for choosing; `metrics` are shown beside AUROC, AP and F1.
-    `brief` has them alone, without kinds, parts and details; `goals` adds what was known before, and what this project
-    aims at."""
+    `brief` has them alone, without kinds, parts and details."""
     found = Grid(summarise(records, choosing))
     shown = metrics if brief and metrics else (*ALWAYS, *(one for one in metrics if one not in ALWAYS))
     parts = [
         _preface(found, shown, details=not brief),
-        *(one_metric(found, metric, goals) for metric in shown),
+        *(one_metric(found, metric) for metric in shown),
         *([_seeds(found)] if brief else [_paired(found), _halves(found), _kinds(found), _details(found)]),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -79,14 +71,14 @@ def _preface(found: Grid, metrics: Sequence[str], details: bool) -> str:
     return " ".join(words)
 
 
-def one_metric(found: Grid, metric: str, goals: bool = False) -> str:
+def one_metric(found: Grid, metric: str) -> str:
     """Rows down, data sets across."""
     if metric in RANKING:
-        return _ranked(metric, found, goals)
+        return _ranked(metric, found)
     return _thresholds(found) if metric == "f1" else _plain(metric, found)
 
 
-def _ranked(metric: str, found: Grid, goals: bool) -> str:
+def _ranked(metric: str, found: Grid) -> str:
     best = {column: _best(found.of(column), metric) for column in found.columns}
     body = []
     for row in found.rows:
@@ -94,11 +86,6 @@ def _ranked(metric: str, found: Grid, goals: bool) -> str:
         body.append([row, *(f"**{cell}**" if best[column] == row else cell for column, cell in cells.items())])
     prevalence = [found.whole(column).mean("prevalence") for column in found.columns]
     body.append(["prevalence, also by chance" if metric == "ap" else "prevalence", *map(_number, prevalence)])
-    aims = [PROTOCOLS.get(column) for column in found.columns]  # of data as they come, and not of one's own
-    if goals and any(aims):
-        place = list(RANKING).index(metric)
-        body.append(["*known before, without a network*", *((one and one.known[place]) or "-" for one in aims)])
-        body.append(["*goal*", *(_number(one.goal[place] if one else None) for one in aims)])
     return as_table([RANKING[metric], *found.columns], body)
 
 
@@ -124,8 +111,7 @@ def _plain(metric: str, found: Grid) -> str:
     flagged = [one.mean(metric, flagging_all) for one in every]
     body += [["flag everything", *(told(metric, value) for value in flagged)]] if set(flagged) != {None} else []
     chance = any(one.mean(metric, by_chance) is not None for one in every)
-    table = as_table([f"{metric} (by chance)" if chance else metric, *found.columns], body)
-    return f"{table}\n\n{WHY_NOT}" if metric == MISLEADING else table
+    return as_table([f"{metric} (by chance)" if chance else metric, *found.columns], body)
 
 
 def _beside(one: Summary, metric: str) -> str:

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 
 from tsadc.bench.cell import Record
 from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, told
-from tsadc.bench.points import MISLEADING
 from tsadc.bench.published import SLASH, Published, compared, lead
 from tsadc.bench.records import cell_of
 from tsadc.bench.summary import Grid, Summary
-from tsadc.evaluate.adjusted import WHY_NOT
 from tsadc.show.bench_formats import comma_separated
 from tsadc.show.markup import Html, element, join, name
 from tsadc.show.words import DASH, count
@@ -25,9 +23,7 @@ def matrix(summaries: Sequence[Summary], metric: str) -> Html:
     for row in found.rows:
         cells = [_cell(found.get(row, column), metric, best[column]) for column in found.columns]
         body.append(element("tr", element("td", name(row)), cells, data_filter=row.lower()))
-    everything = _flagging_all(found, metric)
-    why_not = element("p", WHY_NOT, class_="note") if metric == MISLEADING else None
-    return join(_table(["Detector", *found.columns], body, 1), everything, why_not)
+    return join(_table(["Detector", *found.columns], body, 1), _flagging_all(found, metric))
 
 
 def _flagging_all(found: Grid, metric: str) -> Html | None:
