@@ -1,5 +1,6 @@
 """What holds for every detector that trains a network, whatever the network is."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,18 @@ def test_every_part_learns_something(name: str) -> None:
         sum(loss.sum() for loss in losses.values()).backward()
         reached |= {key for key, one in network.named_parameters() if one.grad is not None and one.grad.any()}
     assert {key for key, _ in network.named_parameters()} == reached
+
+
+# The weights of each tiny preset for four variables, as version 0.1 stored them.
+STORED: dict[str, dict[str, list[int]]] = json.loads(
+    (Path(__file__).parents[1] / "golden/stored_weights.json").read_text()
+)
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_weights_keep_the_names_that_stored_models_have(name: str) -> None:
+    state = tiny(name)._build(4).state_dict()
+    assert {key: list(tensor.shape) for key, tensor in state.items()} == STORED[name]
 
 
 @every

@@ -1,5 +1,6 @@
 """ImDiffusion: grating masks, imputation of each half from the other, the vote, and the detector around them."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -8,7 +9,17 @@ import torch
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.imdiffusion import Config, IMDiffusion, Imputer, Network, ballot, grating
+from tsadc.detectors.baselines.imdiffusion import (
+    Config,
+    IMDiffusion,
+    Imputer,
+    Network,
+    ResidualBlock,
+    TransformerLayer,
+    ballot,
+    grating,
+    sinusoidal,
+)
 from tsadc.nn.cells import joined
 
 LENGTH, VARIABLES = 40, 4
@@ -18,7 +29,7 @@ waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
 def network(**settings) -> Network:
     torch.manual_seed(0)
     net = Network(update(Config.tiny(), settings), VARIABLES).eval()
-    torch.nn.init.normal_(net.leave[-1].weight)  # starts at zero, where nothing depends on anything
+    torch.nn.init.normal_(net.output_proj[-1].weight)  # starts at zero, where nothing depends on anything
     return net
 
 
@@ -65,6 +76,46 @@ def test_the_loss_is_the_error_of_what_is_hidden_and_measured(target):
             assert float(found[i]) == pytest.approx(float(torch.cat(errors).mean()), rel=1e-4)
 
 
+def test_attention_is_a_weighted_mean_head_by_head_and_then_dense_layers():
+    torch.manual_seed(0)
+    layer = TransformerLayer(4, 2)
+    x = torch.randn(3, 5, 4)
+    with torch.no_grad():
+        found = layer(x)
+        for sequence in range(3):
+            query, key, value = layer.qkv(layer.attention_norm(x[sequence])).chunk(3, -1)
+            heads = []
+            for part in (slice(0, 2), slice(2, 4)):
+                weights = torch.softmax(query[:, part] @ key[:, part].T / math.sqrt(2), dim=-1)
+                heads.append(weights @ value[:, part])
+            hidden = x[sequence] + layer.out_proj(torch.cat(heads, -1))
+            expected = hidden + layer.mlp(layer.mlp_norm(hidden))
+            torch.testing.assert_close(found[sequence], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_block_attends_time_layer_then_across_variables_and_splits():
+    torch.manual_seed(0)
+    block = ResidualBlock(4, 2)
+    x, step, side = torch.randn(2, 3, 5, 4), torch.randn(2, 8), torch.randn(3, 5, 4)
+    with torch.no_grad():
+        out, skip = block(x, step, side)
+        hidden = x + block.step_proj(step)[:, None, None]
+        for i in range(2):
+            along = torch.stack([block.time_layer(hidden[i, k : k + 1])[0] for k in range(3)])
+            across = torch.stack([block.variable_layer(along[:, t][None])[0] for t in range(5)], dim=1)
+            filtered, gate = (block.gate_in(across) + block.side_proj(side)).chunk(2, -1)
+            residual, expected_skip = block.gate_out(torch.tanh(filtered) * torch.sigmoid(gate)).chunk(2, -1)
+            torch.testing.assert_close(out[i], (x[i] + residual) / math.sqrt(2.0), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(skip[i], expected_skip, rtol=1e-4, atol=1e-5)
+
+
+def test_a_position_is_encoded_by_sines_and_cosines_from_fast_to_slow():
+    found = sinusoidal(torch.tensor([0, 3]), 4)
+    assert found[0].tolist() == [0.0, 0.0, 1.0, 1.0]
+    expected = [math.sin(3.0), math.sin(3e-4), math.cos(3.0), math.cos(3e-4)]
+    torch.testing.assert_close(found[1], torch.tensor(expected))
+
+
 def test_attention_reaches_along_time_and_across_variables():
     net = network()
     x = torch.randn(1, VARIABLES, 15)  # the last patch is not full
@@ -74,8 +125,8 @@ def test_attention_reaches_along_time_and_across_variables():
         assert before.shape == x.shape
         x[0, 2, 14] += 1
         assert ((net(x, step, shown) - before).abs() > 1e-7).all()
-        for layer in (net.blocks[0].along_time, net.blocks[0].along_variables):
-            layer.answer.weight.zero_()
+        for layer in (net.blocks[0].time_layer, net.blocks[0].variable_layer):
+            layer.out_proj.weight.zero_()
         silent = net(x, step, shown)
         x[0, 2, 14] += 1
         changed = (net(x, step, shown) - silent).abs() > 1e-7

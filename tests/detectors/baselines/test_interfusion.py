@@ -10,7 +10,8 @@ from torch.distributions import Normal, kl_divergence
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.interfusion import Config, InterFusion, Network, refined
+from tsadc.detectors.baselines.interfusion import Config, Flow, InterFusion, Network, Squeezer, refined
+from tsadc.nn.gaussian import NARROW
 from tsadc.nn.objective import derive
 
 LENGTH, VARIABLES = 40, 4
@@ -27,6 +28,53 @@ def drawn(net: Network, count: int = 3) -> dict[str, torch.Tensor]:
     x = torch.randn(count, VARIABLES, LENGTH, generator=generator)
     observed = torch.rand(x.shape, generator=generator) < 0.9
     return net.draw(torch.where(observed, x, 0.0), observed, generator)
+
+
+def test_every_second_convolution_halves_time():
+    assert Squeezer(4, 3).lengths(100) == [100, 50, 50, 25, 25, 13]  # 13: InterFusion's published size
+    assert Squeezer(4, 1).lengths(7) == [7, 4]
+
+
+@pytest.mark.parametrize("time", [16, 15, 13])
+def test_a_window_comes_back_at_its_length(time):
+    squeezer = Squeezer(4, 2)
+    encoded = squeezer.encode(torch.randn(2, 4, time))
+    assert encoded.mean.shape == encoded.log_std.shape == (2, 4, 4)
+    assert squeezer.decode(encoded.mean, time).shape == (2, 4, time)
+
+
+def test_the_latent_begins_narrow_around_a_convolution_of_its_own_stretch():
+    torch.manual_seed(0)
+    squeezer = Squeezer(3, 1)
+    x = torch.randn(1, 3, 12)
+    with torch.no_grad():
+        squeezer.latent.weight.zero_()
+        assert (squeezer.encode(x).log_std == NARROW).all()
+        torch.nn.init.normal_(squeezer.latent.weight)
+        before = squeezer.encode(x).mean
+        other = x.clone()
+        other[..., 11] += 1.0
+        changed = (squeezer.encode(other).mean != before).any(1)[0]
+        # Column i reads steps 2 i - 2 .. 2 i + 2, and the window ends at step 11.
+        assert changed.tolist() == [False] * 5 + [True]
+        down, latent = squeezer.down[0], squeezer.latent
+        padded = torch.nn.functional.pad(x[0], (2, 2))
+        hidden = torch.stack([(down.weight * padded[:, 6:11]).sum((1, 2)) + down.bias]).relu()[0]
+        torch.testing.assert_close(before[0, :, 3], latent.weight[:3, :, 0] @ hidden + latent.bias[:3])
+
+
+def test_the_flow_says_by_how_much_it_stretches_space():
+    torch.manual_seed(0)
+    flow = Flow(3, 4, 8)
+    start = torch.randn(5, 3)
+    # Four layers turn three features by four places: at first, that is all.
+    assert torch.equal(flow(start)[0], start.roll(-4, -1))
+    assert torch.equal(flow(start)[1], torch.zeros(5))
+    for layer in flow.layers:
+        torch.nn.init.normal_(layer[-1].weight)
+    for value in start:
+        expected = torch.autograd.functional.jacobian(lambda v: flow(v)[0], value).det().abs().log()
+        torch.testing.assert_close(flow(value)[1], expected)
 
 
 def test_one_latent_is_short_in_time_and_one_is_narrow_in_variables():

@@ -43,11 +43,11 @@ from torch.nn import functional as F
 
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly
-from tsadc.nn.attention import Block, waves
 from tsadc.nn.cells import cell_mean, cells_of, joined, pieces, squash, unsquash
 from tsadc.nn.diffusion import Diffusion, Method
 from tsadc.nn.objective import derive
 from tsadc.nn.runtime.threads import spread
+from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training
 from tsadc.series import Floats, Observations
 from tsadc.subsample import evenly
@@ -107,19 +107,78 @@ class Config(ResidualConfig):
         )
 
 
-class Network(nn.Module):
-    """What noise, or what clean window, is behind a noisy one of which half the stripes are shown, noisy as well."""
+class TransformerLayer(nn.Module):
+    """Self-attention along one axis, then two dense layers, each normalised before and added to its input."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.attention_norm, self.mlp_norm = nn.LayerNorm(channels), nn.LayerNorm(channels)
+        self.qkv, self.out_proj = nn.Linear(channels, 3 * channels), nn.Linear(channels, channels)
+        self.mlp = nn.Sequential(nn.Linear(channels, 2 * channels), nn.GELU(), nn.Linear(2 * channels, channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (sequence, token, channel) -> the same shape."""
+        qkv = self.qkv(self.attention_norm(x)).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        query, key, value = qkv.unbind(0)
+        attended = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+        x = x + self.out_proj(attended)
+        out: Tensor = x + self.mlp(self.mlp_norm(x))
+        return out
+
+
+class ResidualBlock(nn.Module):
+    """Attention over time, then over variables, then a gate; its output goes to the next block and to the skip sum
+    (CSDI, Tashiro et al., NeurIPS 2021)."""
+
+    def __init__(self, channels: int, heads: int) -> None:
+        super().__init__()
+        self.step_proj = nn.Linear(2 * channels, channels)
+        self.time_layer, self.variable_layer = TransformerLayer(channels, heads), TransformerLayer(channels, heads)
+        self.side_proj = nn.Linear(channels, 2 * channels)
+        self.gate_in, self.gate_out = nn.Linear(channels, 2 * channels), nn.Linear(channels, 2 * channels)
+
+    def forward(self, x: Tensor, step: Tensor, side: Tensor) -> tuple[Tensor, Tensor]:
+        """x (batch, variable, token, channel), step (batch, feature), side (variable, token, channel) -> residual
+        output and skip, both like x."""
+        shape = x.shape
+        hidden = (x + self.step_proj(step)[:, None, None]).flatten(0, 1)
+        hidden = self.time_layer(hidden).view(shape).transpose(1, 2).flatten(0, 1)
+        hidden = self.variable_layer(hidden).view(shape[0], shape[2], shape[1], shape[3]).transpose(1, 2)
+        filtered, gate = (self.gate_in(hidden) + self.side_proj(side)).chunk(2, -1)
+        residual, skip = self.gate_out(torch.tanh(filtered) * torch.sigmoid(gate)).chunk(2, -1)
+        return (x + residual) / math.sqrt(2.0), skip
+
+
+def sinusoidal(position: Tensor, channels: int) -> Tensor:
+    """Encode positions (...) by sines and cosines (..., channel) with periods from 2 pi to 2e4 pi."""
+    frequency = 1e4 ** -torch.linspace(0, 1, channels // 2, device=position.device)
+    angle = position[..., None] * frequency
+    return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+class Network(StoredNames):
+    """Predict the noise in a noisy window, or the clean window; half of its stripes are shown, noisy as well."""
+
+    stored_names: ClassVar[Mapping[str, str]] = {
+        "attention_norm": "before", "mlp_norm": "between", "qkv": "ask", "out_proj": "answer", "mlp": "dense",
+        "step_proj": "at_step", "time_layer": "along_time", "variable_layer": "along_variables", "side_proj": "know",
+        "gate_in": "widen", "gate_out": "narrow",
+        "input_proj": "enter", "variable_embedding": "variable", "step_mlp": "step", "output_proj": "leave",
+    }  # fmt: skip
 
     def __init__(self, config: Config, variables: int) -> None:
         super().__init__()
         self.config, channels = config, config.channels
         self.diffusion = Diffusion(config.diffusion)
-        self.enter = nn.Linear(2 * config.patch, channels)
-        self.variable = nn.Parameter(torch.randn(variables, channels))
-        self.step = nn.Sequential(nn.Linear(channels, 2 * channels), nn.SiLU(), nn.Linear(2 * channels, 2 * channels))
-        self.blocks = nn.ModuleList(Block(channels, config.heads) for _ in range(config.blocks))
-        self.leave = nn.Sequential(nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, config.patch))
-        for parameter in self.leave[-1].parameters():
+        self.input_proj = nn.Linear(2 * config.patch, channels)
+        self.variable_embedding = nn.Parameter(torch.randn(variables, channels))
+        self.step_mlp = nn.Sequential(
+            nn.Linear(channels, 2 * channels), nn.SiLU(), nn.Linear(2 * channels, 2 * channels)
+        )
+        self.blocks = nn.ModuleList(ResidualBlock(channels, config.heads) for _ in range(config.blocks))
+        self.output_proj = nn.Sequential(nn.Linear(channels, channels), nn.ReLU(), nn.Linear(channels, config.patch))
+        for parameter in self.output_proj[-1].parameters():
             nn.init.zeros_(parameter)
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -150,15 +209,15 @@ class Network(nn.Module):
         time, patch = noisy.shape[-1], self.config.patch
         lacking = -time % patch
         cells = F.pad(torch.stack([noisy, shown.to(noisy.dtype)], -1), (0, 0, 0, lacking))
-        hidden = self.enter(cells.unflatten(2, (-1, patch)).flatten(3))
-        places = waves(torch.arange(hidden.shape[2], device=noisy.device), self.config.channels)
-        side = places + self.variable[:, None]
-        embedded = self.step(waves(step, self.config.channels))
+        hidden = self.input_proj(cells.unflatten(2, (-1, patch)).flatten(3))
+        places = sinusoidal(torch.arange(hidden.shape[2], device=noisy.device), self.config.channels)
+        side = places + self.variable_embedding[:, None]
+        embedded = self.step_mlp(sinusoidal(step, self.config.channels))
         skips: Tensor | float = 0.0
         for block in self.blocks:
             hidden, skip = block(hidden, embedded, side)
             skips = skips + skip
-        out: Tensor = self.leave(skips / math.sqrt(len(self.blocks))).flatten(2)
+        out: Tensor = self.output_proj(skips / math.sqrt(len(self.blocks))).flatten(2)
         return out[..., :time]
 
 

@@ -42,12 +42,12 @@ from torch.nn import functional as F
 from tsadc.config import require
 from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly
 from tsadc.nn.cells import cells_of, joined, pieces, squash, unsquash
-from tsadc.nn.flow import Flow
 from tsadc.nn.gaussian import HALF_LOG_2PI, Gaussian, begin_narrow
 from tsadc.nn.objective import derive
-from tsadc.nn.squeezer import Squeezer
 from tsadc.nn.train import Training
 from tsadc.series import Floats
+
+KERNEL = 5  # of the convolutions along time
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,68 @@ class Config(ResidualConfig):
         return cls.with_settings(
             window=16, squeeze=2, metrics=2, hidden=16, flows=2, training={"epochs": 5, "learning_rate": 1e-2}
         )
+
+
+class Squeezer(nn.Module):
+    """Convolutions, of which every second one halves time, to a latent that is short in time, and back."""
+
+    def __init__(self, variables: int, squeeze: int) -> None:
+        super().__init__()
+        self.strides = ([2, 1] * squeeze)[:-1]
+        self.down = nn.ModuleList(nn.Conv1d(variables, variables, KERNEL, s, KERNEL // 2) for s in self.strides)
+        self.latent = nn.Conv1d(variables, 2 * variables, 1)
+        self.up = nn.ModuleList(
+            nn.ConvTranspose1d(variables, variables, KERNEL, s, KERNEL // 2) for s in self.strides[::-1]
+        )
+        for layer in (*self.down, *self.up):  # or ten layers would let nothing through
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        begin_narrow(self.latent)
+
+    def lengths(self, time: int) -> list[int]:
+        """Of time before each convolution and after the last."""
+        out = [time]
+        for stride in self.strides:
+            out.append(-(-out[-1] // stride))
+        return out
+
+    def encode(self, x: Tensor) -> Gaussian:
+        """A latent for each few steps: x (window, variable, time) -> (window, variable, few)."""
+        for layer in self.down:
+            x = layer(x).relu()
+        return Gaussian.of(self.latent(x), dim=1)
+
+    def decode(self, temporal: Tensor, time: int) -> Tensor:
+        """What a latent makes of the whole window (window, variable, time)."""
+        view = temporal
+        for layer, length in zip(self.up, self.lengths(time)[-2::-1], strict=True):
+            view = layer(view, output_size=[length]).relu()
+        return view
+
+
+class Flow(nn.Module):
+    """RealNVP (Dinh et al. 2017): each layer scales and shifts one half of the features as the other half says."""
+
+    def __init__(self, features: int, layers: int, hidden: int) -> None:
+        super().__init__()
+        self.kept = features // 2
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Linear(self.kept, hidden), nn.ReLU(), nn.Linear(hidden, 2 * (features - self.kept)))
+            for _ in range(layers)
+        )
+        for layer in self.layers:  # at first nothing changes, however many layers there are
+            nn.init.zeros_(layer[-1].weight)  # type: ignore[index]
+            nn.init.zeros_(layer[-1].bias)  # type: ignore[index]
+
+    def forward(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """value (..., feature) -> the transformed value, and the logarithm of the volume's growth (...)."""
+        growth = torch.zeros(value.shape[:-1], device=value.device)
+        for layer in self.layers:
+            kept, changed = value[..., : self.kept], value[..., self.kept :]
+            shift, log_scale = layer(kept).chunk(2, -1)
+            log_scale = torch.tanh(log_scale)  # no layer may stretch without bound
+            value = torch.cat([changed * log_scale.exp() + shift, kept], -1)
+            growth = growth + log_scale.sum(-1)
+        return value, growth
 
 
 class Network(nn.Module):
