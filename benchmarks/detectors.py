@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from tsadc.atomic import write_file
 from tsadc.bench.machine import circumstances
-from tsadc.bench.records import write
 from tsadc.config import to_mapping, update
 from tsadc.data.plant import Plant
 from tsadc.detectors import REGISTRY, find, names
@@ -95,7 +95,7 @@ def execute(given: argparse.Namespace) -> int:
             failed += 1
             continue
         record = {"asked": wanted, "found": found, **circumstances(), "cores": len(os.sched_getaffinity(0))}
-        write(file, (json.dumps(record, indent=1) + "\n").encode())
+        write_file(file, (json.dumps(record, indent=1) + "\n").encode())
         print(f"{name}: {line(found)}", flush=True)
     return 1 if failed else 0
 

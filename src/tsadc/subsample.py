@@ -1,4 +1,4 @@
-"""Which of many observations are looked at where all of them would say no more."""
+"""Evenly spaced subsampling."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def evenly(count: int, most: int) -> NDArray[np.int64]:
-    """At most `most` of `count` places, evenly spread, the first and the last among them."""
+def evenly_spaced(count: int, most: int) -> NDArray[np.int64]:
+    """Return at most `most` of the indices 0 ... count - 1, evenly spaced and rising, from the first to the last."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))

@@ -333,7 +333,7 @@ def test_a_full_disk_leaves_nothing(
     monkeypatch.setattr(pd.DataFrame, "to_csv", full)
     with untouched(tmp_path):
         answer = tsadc("detect", history[0], "--model", model, "--out", tmp_path / "found")
-    assert answer.refusal == f"{tmp_path / 'found'} cannot be written: No space left on device."
+    assert answer.refusal == f"{tmp_path / 'found'} cannot be written: No space left on device; choose another place."
 
 
 def test_a_model_moves_with_its_folder(history: tuple[Path, Path], model: Path, tmp_path: Path) -> None:

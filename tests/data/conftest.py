@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tsadc.atomic import new_folder
 from tsadc.data.dataset import Piece, Span
 from tsadc.data.prepared import Prepared, load
 from tsadc.data.writer import Writer
-from tsadc.io.folders import new_folder
 
 Kinds = Mapping[str, Sequence[Sequence[str]]]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tsadc.data import Plan, contaminate, load
 from tsadc.data.manifest import describe, rebuild, save
-from tsadc.errors import DataError
+from tsadc.errors import DataError, OutputError
 
 PATIENTS = {f"p{i}": [()] * 6 + [("u",), ("v",)] for i in range(8)}
 PLAN = Plan(eta=0.2, kappa=1, seed=5, shares=(0.5, 0.25, 0.25))
@@ -98,6 +98,7 @@ def test_what_is_no_manifest_is_refused(prepared_of, tmp_path, text, message):
         rebuild(tmp_path / "nothing.json", prepared_of(PATIENTS))
 
 
-def test_a_folder_that_is_not_there_cannot_be_written_to(prepared_of, tmp_path):
-    with pytest.raises(DataError, match=r"split\.json cannot be written"):
-        save(contaminate(prepared_of(PATIENTS), PLAN), tmp_path / "nowhere" / "split.json")
+def test_a_place_that_cannot_be_written_is_named(prepared_of, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match=r"split\.json cannot be written"):
+        save(contaminate(prepared_of(PATIENTS), PLAN), tmp_path / "file" / "split.json")

@@ -3,11 +3,11 @@ import json
 import numpy as np
 import pytest
 
+from tsadc.atomic import new_folder
 from tsadc.data.dataset import Piece, Span
 from tsadc.data.prepared import load
 from tsadc.data.writer import Writer
 from tsadc.errors import DataError
-from tsadc.io.folders import new_folder
 from tsadc.series import Truth
 
 

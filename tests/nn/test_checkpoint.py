@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tsadc.errors import ConfigError, ModelFileError
+from tsadc.errors import ConfigError, ModelFileError, OutputError
 from tsadc.nn import checkpoint
 
 TENSORS = {
@@ -73,8 +73,8 @@ def test_a_place_that_cannot_hold_a_checkpoint_is_refused(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     with pytest.raises(ModelFileError, match="name another place"):
         checkpoint.prepare(tmp_path / "file" / "run.safetensors")
-    with pytest.raises(ModelFileError, match="cannot be written"):
-        checkpoint.write(tmp_path / "absent" / "run.safetensors", TENSORS, RECORD)
+    with pytest.raises(OutputError, match="cannot be written"):
+        checkpoint.write(tmp_path / "file" / "run.safetensors", TENSORS, RECORD)
     checkpoint.prepare(tmp_path / "new" / "folder" / "run.safetensors")
     checkpoint.write(tmp_path / "new" / "folder" / "run.safetensors", TENSORS, RECORD)
 

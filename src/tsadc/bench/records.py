@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from tsadc.atomic import write_file
 from tsadc.bench.cell import Cell, Record, flat, identity
 from tsadc.bench.measure import Arrays
-from tsadc.errors import DataError, OutputError
+from tsadc.errors import DataError
 
 SCORES, TRAINING, PLAN = "scores", ".training", "plan.toml"
 ASKED = {"hash", "data", "detector", "preset", "overrides", "seed", "settings", "tsadc"}
@@ -62,7 +62,7 @@ class Store:
     def keep(self, cell: Cell, record: Record, arrays: Arrays) -> None:
         if self.cache is not None and arrays:
             save_arrays(self.cache / f"{record['hash']}.npz", arrays)
-        write(self.file(cell), (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+        write_file(self.file(cell), (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def load(out: Path) -> list[Record]:
@@ -108,18 +108,4 @@ def save_arrays(file: Path, arrays: Arrays) -> None:
     """Compressed; the file appears whole or not at all."""
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays)
-    write(file, content.getvalue())
-
-
-def write(file: Path, content: bytes) -> None:
-    """The file appears, or changes, whole or not at all."""
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_bytes(content)
-            os.replace(temporary, file)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise OutputError(f"{file} cannot be written: {error.strerror or error}.") from None
+    write_file(file, content.getvalue())

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from tsadc.atomic import write_file
 from tsadc.bench.cell import Cell, Record, identity
 from tsadc.bench.lock import alone_in
 from tsadc.bench.plan import Plan, Seeds, read, require_once
-from tsadc.bench.records import PLAN, SCORES, Store, write
+from tsadc.bench.records import PLAN, SCORES, Store
 from tsadc.bench.run import run_all
 from tsadc.cli.chosen import selected, traits
 from tsadc.cli.console import complain, say
@@ -66,7 +67,7 @@ def run(asked: Asked) -> int:
             there = [(cell, store.current(cell, asked.raw)) for cell in every if cell.data not in absent]
             return _foretell(todo, [(cell, record) for cell, record in there if record is not None], asked.jobs)
         with alone_in(asked.out):
-            write(asked.out / PLAN, asked.plan.read_bytes())
+            write_file(asked.out / PLAN, asked.plan.read_bytes())
             for cell, record in done:
                 store.relabel(cell, record)
             return _execute(todo, done, asked, store, failed)

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tsadc.atomic import new_folder
 from tsadc.bench.demo import EPOCHS, demonstrate
 from tsadc.cli.workflow import facts, verdict
 from tsadc.data.plant import Plant
 from tsadc.errors import OutputError
-from tsadc.io.folders import new_folder
 from tsadc.series import Series
 from tsadc.show import write as write_report
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from tsadc.atomic import write_file
 from tsadc.bench import published
 from tsadc.bench.cell import Cell, Record, digest, specified
 from tsadc.bench.metrics import METRICS
 from tsadc.bench.plan import Plan, read
 from tsadc.bench.published import Published
-from tsadc.bench.records import PLAN, cell_of, load, write
+from tsadc.bench.records import PLAN, cell_of, load
 from tsadc.bench.summary import Grid, summarise
 from tsadc.cli.chosen import selected, traits
 from tsadc.cli.console import complain
@@ -132,7 +133,7 @@ def report(asked: Shown, page: Path) -> str:
     if page.suffix == ".svg":
         summaries = summarise(records, asked.choosing)
         drawn = curves_figure if panels(summaries) else dots_figure
-        write(page, drawn.figure(summaries, metrics).encode())
+        write_file(page, drawn.figure(summaries, metrics).encode())
         return f"The figure of {count(len(records), 'record', 'records')} is {page}."
     shown = render(
         records, title=title, note=note, metrics=metrics, choosing=asked.choosing, others=others, lacking=lacking

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tsadc.atomic import write_file
 from tsadc.bench import approximation, impurity
 from tsadc.bench.machine import circumstances
-from tsadc.bench.records import write
 from tsadc.config import parse_assignments, to_mapping, update
 from tsadc.data import protocols
 from tsadc.detectors.tsadc.detector import Config
@@ -97,4 +97,4 @@ def study_table(file: Path, into: Path | None = None) -> str:
 
 
 def _keep(file: Path, record: dict[str, Any]) -> None:
-    write(file, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    write_file(file, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())

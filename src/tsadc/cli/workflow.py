@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from tsadc.atomic import new_folder
 from tsadc.cli.console import FIRST
 from tsadc.config import merge, parse_assignments, read_toml, update
 from tsadc.detectors import find
@@ -17,7 +18,6 @@ from tsadc.detectors.result import Result, worst
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Contamination, daily, explain, refuse_idle
 from tsadc.errors import ConfigError, OutputError
-from tsadc.io.folders import new_folder
 from tsadc.series import Series
 from tsadc.show import write as write_report
 from tsadc.show.tables import write_tables

@@ -12,6 +12,7 @@ from typing import Any, get_origin, get_type_hints
 
 import numpy as np
 
+from tsadc.atomic import new_folder
 from tsadc.config import build, nearest, to_mapping
 from tsadc.data.cinc import CinC
 from tsadc.data.dataset import DataSet, Record, unique
@@ -24,7 +25,6 @@ from tsadc.data.smd import SMD
 from tsadc.data.tusz import TUSZ
 from tsadc.data.writer import Writer
 from tsadc.errors import ConfigError, DataError, TsadcNotice
-from tsadc.io.folders import new_folder
 
 CATALOGUE: dict[str, type[DataSet]] = {cls.card.name: cls for cls in (SMD, ICBEB, DODH, TUSZ, LUDB, CinC, SleepEDF)}
 

@@ -17,13 +17,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tsadc.atomic import new_folder
 from tsadc.config import nearest, require
 from tsadc.data.dataset import Piece, Span, cut
 from tsadc.data.prepared import Prepared, load
 from tsadc.data.writer import Writer
 from tsadc.errors import DataError, TsadcNotice
 from tsadc.io.files import entity_names
-from tsadc.io.folders import new_folder
 from tsadc.io.frames import as_series
 from tsadc.io.reading import PLAIN, Reading, missing
 from tsadc.io.tables import read_frame

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tsadc.atomic import write_file
 from tsadc.config import build, to_mapping
 from tsadc.data.contaminate import Draw, Plan
 from tsadc.data.prepared import Prepared
@@ -39,15 +39,7 @@ def describe(draw: Draw) -> dict[str, Any]:
 
 def save(draw: Draw, path: str | Path) -> None:
     """Write the manifest; the file appears whole or not at all."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(json.dumps(describe(draw), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}.") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_file(Path(path), (json.dumps(describe(draw), indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def rebuild(path: str | Path, prepared: Prepared) -> Draw:

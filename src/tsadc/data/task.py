@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tsadc.series import Booleans, Clock, Floats, Labelled, Series
+from tsadc.subsample import evenly_spaced
 from tsadc.windows import cut
 
 Data = tuple[Series, ...] | Floats  # entities, or observations (observation, time, variable)
@@ -83,12 +84,12 @@ def evenly(data: Data, length: int, count: int, coverage: float = 1.0) -> Data:
     """About `count` observations of the data, evenly spread; all where it has no more. Of series only those count that
     lie wholly in one and have at least `coverage` of their rows measured."""
     if isinstance(data, np.ndarray):
-        return data[_spread(len(data), count)]
+        return data[evenly_spaced(len(data), count)]
     pieces = cut(data, length, coverage).observations
     whole = [i for i, at in enumerate(pieces.places) if 0 <= at.start <= len(data[at.series]) - length]
     pieces = pieces.take(whole)
     kept: dict[int, list[Floats]] = {}
-    for i in _spread(len(pieces), count):
+    for i in evenly_spaced(len(pieces), count):
         place = pieces.places[i]
         kept.setdefault(place.series, []).append(
             np.asarray(pieces.series[place.series].values[place.start : place.start + length])
@@ -99,7 +100,3 @@ def evenly(data: Data, length: int, count: int, coverage: float = 1.0) -> Data:
 def _joined(series: Series, rows: list[Floats], length: int) -> Series:
     # Rows no longer follow each other, so their dates would be wrong; the time from row to row is still right.
     return replace(series, values=np.concatenate(rows), clock=Clock(pace=series.clock.every), observation=length)
-
-
-def _spread(total: int, count: int) -> list[int]:
-    return [int(i) for i in np.unique(np.linspace(0, total - 1, min(count, total)).round())]

@@ -30,7 +30,7 @@ from tsadc.nn.objective import derive
 from tsadc.nn.runtime.threads import spread
 from tsadc.nn.train import Training, train
 from tsadc.series import Floats, Observations
-from tsadc.subsample import evenly
+from tsadc.subsample import evenly_spaced
 
 WEIGHTS = "network."
 LARGEST = 1e30  # of a score: the square of a wild value would not be finite in single precision
@@ -252,7 +252,7 @@ def some(parts: tuple[Observations, ...], most: int) -> list[tuple[Observations,
     at most `MOST_CELLS` cells, if not fewer than one of each part."""
     cells = len(parts[0].names) * parts[0].length
     most = max(1, min(most, MOST_CELLS // (cells * len(parts))))
-    return [(part, int(i)) for part in parts for i in evenly(len(part), most)]
+    return [(part, int(i)) for part in parts for i in evenly_spaced(len(part), most)]
 
 
 def _mean(scores: Floats) -> float:

@@ -15,12 +15,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
+from tsadc.atomic import new_folder
 from tsadc.config import build, to_mapping
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector
 from tsadc.detectors.threshold import Contamination, Normal
 from tsadc.errors import ConfigError, ModelFileError
-from tsadc.io.folders import new_folder
 from tsadc.scale import Scaler
 from tsadc.series import Clock
 

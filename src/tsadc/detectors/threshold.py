@@ -26,6 +26,7 @@ import numpy as np
 from tsadc.config import require
 from tsadc.errors import ConfigError
 from tsadc.series import Clock, Floats
+from tsadc.subsample import evenly_spaced
 
 DAY = 86_400 * 10**9
 CUSTOMARY = 0.1  # the share of anomalous data that the paper takes where none is known
@@ -56,8 +57,8 @@ class Contamination:
         if stated != "auto":
             return cls(stated, stated, stated, True)
         ordered = np.sort(_even(scores, _positive(scores)))
-        if len(ordered) > LARGEST_SAMPLE:  # as many say as much, and an interval that is too wide does no harm
-            ordered = ordered[np.linspace(0, len(ordered) - 1, LARGEST_SAMPLE).round().astype(int)]
+        # This many scores suffice, and an interval that is too wide does no harm.
+        ordered = ordered[evenly_spaced(len(ordered), LARGEST_SAMPLE)]
         share, generator = _standing_out(ordered), np.random.default_rng(seed)
         draws = generator.integers(0, len(ordered), (RESAMPLES, len(ordered)))
         found = [_standing_out(np.sort(ordered[draw])) for draw in draws]

@@ -5,15 +5,15 @@ header. It is written beside its place and then renamed, so that a kill at any m
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
+from tsadc.atomic import write_file
 from tsadc.errors import ConfigError, ModelFileError
 
 FORMAT = "tsadc training 1"
@@ -44,16 +44,7 @@ def write(path: Path, tensors: Mapping[str, Mapping[str, Tensor]], record: Mappi
         for kind, named in tensors.items()
         for name, tensor in named.items()
     }
-    partial = path.with_name(path.name + ".partial")
-    try:
-        save_file(flat, partial, metadata={"format": FORMAT, "record": json.dumps(record, allow_nan=False)})
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except (OSError, SafetensorError) as error:
-        raise ModelFileError(
-            f"The checkpoint {path} cannot be written ({error}); free space or name another place."
-        ) from error
+    write_file(path, save(flat, metadata={"format": FORMAT, "record": json.dumps(record, allow_nan=False)}))
 
 
 def read(path: Path) -> tuple[Tensors, dict[str, Any]]:

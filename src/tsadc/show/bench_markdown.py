@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tsadc.atomic import write_file
 from tsadc.bench.cell import Record
 from tsadc.bench.markdown import table as as_table
 from tsadc.bench.metrics import by_chance, flagging_all, high_end, low_end, told
 from tsadc.bench.paired import against_best
-from tsadc.bench.records import write
 from tsadc.bench.summary import Grid, Read, Summary, summarise
 from tsadc.errors import DataError
 
@@ -49,7 +49,7 @@ def insert(document: Path, text: str, name: str = "quality") -> None:
     _, found, after = rest.partition(end)
     if not found:
         raise DataError(f"{document} has {begin} without {end} after it; add the line where the tables should end.")
-    write(document, f"{before}{begin}\n\n{text}\n\n{end}{after}".encode())
+    write_file(document, f"{before}{begin}\n\n{text}\n\n{end}{after}".encode())
 
 
 def _preface(found: Grid, metrics: Sequence[str], details: bool) -> str:

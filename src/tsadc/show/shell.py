@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
-import tempfile
 from importlib.resources import files
 from pathlib import Path
 
+from tsadc.atomic import write_file
 from tsadc.errors import OutputError
 from tsadc.show.markup import Html, element
 
@@ -40,19 +39,7 @@ def write_page(text: str, path: str | Path) -> Path:
         raise OutputError(
             f"The report needs the name of a file, but {target} is a folder; add a name such as report.html."
         )
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
-    except OSError as error:
-        raise OutputError(f"The report cannot be written to {target}: {error.strerror}.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", "replace"))
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise OutputError(f"The report cannot be written to {target}: {error.strerror}.") from None
+    write_file(target, text.encode("utf-8", "replace"))
     return target
 
 

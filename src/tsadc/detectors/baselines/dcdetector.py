@@ -48,7 +48,7 @@ from tsadc.nn.cells import Sliding, cell_mean, cells_of, squash
 from tsadc.nn.runtime.threads import spread
 from tsadc.nn.train import Training
 from tsadc.series import Floats, Observations
-from tsadc.subsample import evenly
+from tsadc.subsample import evenly_spaced
 
 STILL = 1e-3  # variance that is added to a window's, in squashed units: less is no movement
 SAMPLE = 64  # observations that tell what is typical
@@ -217,7 +217,7 @@ class DCdetector(ResidualDetector):
             cells = self._apart(train_part.read(i))
             return float(np.median(cells[np.isfinite(cells)])) if np.isfinite(cells).any() else np.nan
 
-        typical = float(np.nanmedian(list(spread(middle, evenly(len(train_part), SAMPLE).tolist()))))
+        typical = float(np.nanmedian(list(spread(middle, evenly_spaced(len(train_part), SAMPLE).tolist()))))
         self.typical_ = typical if typical > 0 else 1.0
 
     def _learnt(self) -> dict[str, NDArray[Any]]:

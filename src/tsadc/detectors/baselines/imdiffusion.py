@@ -50,7 +50,7 @@ from tsadc.nn.runtime.threads import spread
 from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training
 from tsadc.series import Floats, Observations
-from tsadc.subsample import evenly
+from tsadc.subsample import evenly_spaced
 
 SETTLED = 32  # observations that tau is learnt from
 
@@ -273,7 +273,7 @@ class IMDiffusion(ResidualDetector):
         return Imputer(self.network_, self.settings, len(self.variables_), self.settings.length)
 
     def _settle(self, train_part: Observations, validation: Observations) -> None:
-        imputer, some = self._imputer(), evenly(len(train_part), SETTLED)
+        imputer, some = self._imputer(), evenly_spaced(len(train_part), SETTLED)
         found = spread(lambda i: imputer.errors(train_part.read(int(i)))[0], some)
         errors = np.concatenate(list(found), axis=1)
         self.tau_ = ballot(errors[:, np.isfinite(errors[0])], self.settings.share)

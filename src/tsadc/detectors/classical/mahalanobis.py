@@ -22,6 +22,7 @@ from sklearn.covariance import MinCovDet
 from tsadc.detectors.base import Detector, Fitting
 from tsadc.detectors.result import Evidence
 from tsadc.series import Floats, Observations
+from tsadc.subsample import evenly_spaced
 
 LARGEST = 30.0  # z beyond this says no more of the covariance
 BLUR = 0.1  # in z units: noise under which variables that are constant, or sums of others, keep a spread
@@ -72,7 +73,7 @@ def _sample(train: Observations, rng: np.random.Generator) -> Floats:
     wanted = max(SAMPLED, 10 * len(train.names))
     each = -(-wanted // len(train))
     found = []
-    for i in np.unique(np.linspace(0, len(train) - 1, min(wanted, len(train))).round().astype(int)):
+    for i in evenly_spaced(len(train), wanted):
         z = train.read(int(i))
         seen = np.flatnonzero(np.isfinite(z).any(axis=0))
         steps = np.sort(rng.choice(seen, min(each, len(seen)), replace=False))

@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 
 from tsadc.detectors.ensemble.features import Owners
 from tsadc.series import Floats, Observations
+from tsadc.subsample import evenly_spaced
 
 TAPS = 9
 MOST_CHANNELS = 3
@@ -97,7 +98,7 @@ class Convolutions:
     def _sample(self, train: Observations, rng: np.random.Generator) -> Floats:
         """Outputs (kernel, sample) at some measured steps of observations spread over the training part."""
         found = []
-        for i in np.unique(np.linspace(0, len(train) - 1, SAMPLED).round().astype(int)):
+        for i in evenly_spaced(len(train), SAMPLED):
             z = train.read(int(i))
             seen = np.flatnonzero(np.isfinite(z).any(axis=0))
             steps = np.sort(rng.choice(seen, min(STEPS, len(seen)), replace=False))

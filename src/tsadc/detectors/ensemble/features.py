@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.series import Floats, Observations
+from tsadc.subsample import evenly_spaced
 
 BANDS = 6
 LEAST_POWER = 1e-3  # in z units squared: less is silence
@@ -49,7 +50,7 @@ def blame(deviation: Floats, owners: Owners, variables: int) -> Floats:
 def affordable(train: Observations, features: int) -> Observations:
     """Training observations, evenly spread, so many that their features fit into memory."""
     most = max(min(MOST_OBSERVATIONS, MOST_CELLS // max(features, 1)), 1)
-    return train.take(np.unique(np.linspace(0, len(train) - 1, min(most, len(train))).round().astype(int)))
+    return train.take(evenly_spaced(len(train), most))
 
 
 class Energy:

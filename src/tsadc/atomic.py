@@ -1,0 +1,72 @@
+"""Write files and folders that appear whole or not at all, even if the process is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from tsadc.errors import OutputError, TsadcError
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write the file, or replace it; a reader sees the old content or the new one, never a part. Create its folder."""
+    with _output_errors(path):
+        if path.is_dir():
+            raise OutputError(f"{path} is a folder, but a file is to be written there; choose another name.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _temporary_name(path)
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that is renamed to `path` when the block ends, or removed if it fails."""
+    with _output_errors(path):
+        if path.exists():
+            raise OutputError(f"{path} exists already; choose another name or remove it.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _temporary_name(path)
+        temporary.mkdir()
+        try:
+            yield temporary
+            os.rename(temporary, path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        _sync_folder(path.parent)
+
+
+def _temporary_name(path: Path) -> Path:
+    # In the same folder, because a file can only be renamed within its file system.
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a power failure, where the file system can."""
+    with contextlib.suppress(OSError):  # Windows cannot open a folder
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def _output_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except TsadcError:
+        raise
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror or error}; choose another place.") from None
