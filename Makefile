@@ -37,12 +37,12 @@ bench-studies: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/contamination.toml --out benchmarks/results/contamination --jobs 2
 	$(MAKE) results
 
-# Experiments of docs/paper.md with a folder of their own; `heads` is made from the records of `main`.
+# Experiments of docs/paper.md with a folder of their own; `scorings` is made from the records of `main`.
 PAPER := main eta kappa ablation loss masking cost cleaned
 DRAWN := main eta kappa
 
 # What README.md shows of docs/results.md.
-QUOTED := tsadc views convolutions ridge robust-z random
+QUOTED := tsadc ensemble convolutions ridge robust-z random
 
 # The tables of the documents, from plans and records alone.
 results: $(READY)
@@ -55,7 +55,7 @@ results: $(READY)
 		$(VENV)/bin/tsadc bench table benchmarks/results/paper/$$name --plan plans/paper/$$name.toml \
 			--brief --into docs/paper.md > /dev/null || exit 1; \
 	done
-	$(VENV)/bin/tsadc bench table benchmarks/results/paper/main --plan plans/paper/heads.toml \
+	$(VENV)/bin/tsadc bench table benchmarks/results/paper/main --plan plans/paper/scorings.toml \
 		--brief --into docs/paper.md > /dev/null
 	for name in $(DRAWN); do \
 		$(VENV)/bin/tsadc bench report benchmarks/results/paper/$$name --plan plans/paper/$$name.toml \

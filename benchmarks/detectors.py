@@ -193,9 +193,9 @@ def scoring(detector: Detector, new: Mapping[str, Any]) -> Record:
     scaled = [np.asarray(detector.scaler_(entity, values), dtype=np.float32) for entity, values in new.items()]
     each = [one[i : i + length].T.copy() for one in scaled for i in range(0, len(one), length)]
     works: dict[str, Callable[[], object]] = {"score": lambda: detector.decision_function(new)}
-    extra: Record = {"network ms": None, "head": None}
+    extra: Record = {"network ms": None, "scoring": None}
     if isinstance(detector, ResidualDetector):
-        examine, extra = torch.no_grad()(detector._examiner()), {"head": detector.settings.head}
+        examine, extra = torch.no_grad()(detector._examiner()), {"scoring": detector.settings.scoring}
         works["network"] = lambda: list(spread(examine, each))
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(3):
@@ -234,7 +234,7 @@ def line(found: Mapping[str, Any]) -> str:
     spent = f"fit {found['fit wall seconds']:.1f} s ({found['fit cpu seconds']:.1f} s of cpu"
     if found["parameters"] is None:
         return f"{spent}), {found['score ms']:.1f} ms an observation, {found['peak MB']:.0f} MB"
-    scored = f"{found['network ms']:.1f} ms an observation by the network, {found['score ms']:.1f} ms with the head"
+    scored = f"{found['network ms']:.1f} ms an observation by the network, {found['score ms']:.1f} ms in all"
     trained = f"{found['parameters']:,} parameters, {spent}, {found['epochs']} epochs)"
     return f"{trained}, {scored}, {found['peak MB']:.0f} MB"
 

@@ -88,8 +88,8 @@ def scoring() -> dict[str, Any]:
     network.eval()
     plain = reference.published(network, LENGTH)
     z = torch.randn(K, LENGTH, generator=generator()).numpy()
-    exact = Examiner(network, config.scoring, VIEWS, variables=K, length=LENGTH, seed=0)
-    few = Examiner(network, Config().scoring, VIEWS, variables=K, length=LENGTH, seed=0)
+    exact = Examiner(network, config.inference, VIEWS, variables=K, length=LENGTH, seed=0)
+    few = Examiner(network, Config().inference, VIEWS, variables=K, length=LENGTH, seed=0)
     found: dict[str, Any] = {}
 
     def slow() -> None:

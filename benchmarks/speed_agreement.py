@@ -32,7 +32,7 @@ TRAINING = {"epochs": 4, "batch": 8, "micro_batch": 8, "learning_rate": 3e-3}
 def section() -> dict[str, Any]:
     """As published, with a single mask that comes from the seed; and with complementary masks that are the same
     everywhere, so that only steps and noise differ: the harder comparison. The few steps are those of the speed."""
-    masks = Config().scoring.masks
+    masks = Config().inference.masks
     detector, observations = trained(Plant.Config(seed=100))
 
     def s1(seed: int, masks: int, steps: int, masks_of: int | None = None) -> Floats:
@@ -56,7 +56,7 @@ def trained(plant: Plant.Config) -> tuple[TSADC, Observations]:
     """A detector of some units' history, and observations of their test part, evenly spread, as it sees them. Its own
     scores are not used: scored by a single step, `fit` takes seconds for them and not minutes."""
     split = Plant(plant).split()
-    cheap = {"scoring": {"masks": 2, "steps": 1}}
+    cheap = {"inference": {"masks": 2, "steps": 1}}
     config = update(Config.paper(), {"length": plant.length, "training": TRAINING, **WIDTHS, **cheap})
     detector = TSADC(config=config).fit(split.train[:UNITS])
     observations = cut(split.test.series[:UNITS], plant.length).observations.scaled(detector.scaler_)
@@ -70,7 +70,7 @@ def scores(
     """s1 of each observation, with masks and noise of `seed`, or with the masks of another one."""
     examiner = Examiner(
         detector.network_,
-        update(detector.settings.scoring, settings),
+        update(detector.settings.inference, settings),
         VIEWS,
         variables=len(observations.names),
         length=observations.length,

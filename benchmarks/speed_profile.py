@@ -60,7 +60,7 @@ def section() -> dict[str, Any]:
     }
     network.eval(), plain.eval()
     z = torch.randn(K, LENGTH, generator=torch.Generator().manual_seed(1))
-    examiner = Examiner(network, config.scoring, VIEWS, variables=K, length=LENGTH, seed=0)
+    examiner = Examiner(network, config.inference, VIEWS, variables=K, length=LENGTH, seed=0)
 
     def score() -> None:
         noise = torch.Generator().manual_seed(examiner.generator_seed)

@@ -25,10 +25,10 @@ NAMES = ["flow", "speed", "level", "heat", "power"]
 START = pd.Timestamp(LENGTH * 60 * 591_690, unit="s")  # where an observation begins
 FRAMES = ("intervals", "timeline", "variables", "observations", "expected")
 BLIND = ("random", "all-positive")  # whose scores do not hang on what happened
-PAPER = ":paper"  # behind the name of a detector with a network: its own pooling instead of the project's head
+OWN = ":own"  # suffix of a detector with a network: its own pooling instead of the ensemble
 
 every = pytest.mark.parametrize("name", list(REGISTRY))
-every_head = pytest.mark.parametrize("name", [*REGISTRY, *(name + PAPER for name in TRAINED)])
+every_scoring = pytest.mark.parametrize("name", [*REGISTRY, *(name + OWN for name in TRAINED)])
 every_that_looks = pytest.mark.parametrize("name", [name for name in REGISTRY if name not in BLIND])
 
 
@@ -55,10 +55,10 @@ def fresh(rows: int = 6 * LENGTH, seed: int = 9) -> dict[str, pd.DataFrame]:
 
 
 def make(name: str, **settings: object) -> Detector:
-    plain, head = name.removesuffix(PAPER), "paper" if name.endswith(PAPER) else "tsadc"
+    plain, scoring = name.removesuffix(OWN), "own" if name.endswith(OWN) else "fused"
     config = None
     if plain in TRAINED:
-        config = update(find(plain).Config.tiny(), {"head": head, "training": {"epochs": 2}})
+        config = update(find(plain).Config.tiny(), {"scoring": scoring, "training": {"epochs": 2}})
     return find(plain)(**{"length": LENGTH, "contamination": 0.2, "config": config, **settings})
 
 

@@ -1,5 +1,5 @@
 """What `tsadc.detectors.base` promises of scores, checked for every registered detector, and for those with a network
-with either head. The other promises: `test_contract_*.py`."""
+with either scoring. The other promises: `test_contract_*.py`."""
 
 import copy
 import pickle
@@ -9,12 +9,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contract import BLIND, LENGTH, NAMES, PAPER, assert_same, every, every_head, every_that_looks, fitted, fresh, waves
+from contract import (
+    BLIND,
+    LENGTH,
+    NAMES,
+    OWN,
+    assert_same,
+    every,
+    every_scoring,
+    every_that_looks,
+    fitted,
+    fresh,
+    waves,
+)
 from tsadc.detectors.store import load
 from tsadc.errors import DataError, TsadcNotice
 
 
-@every_head
+@every_scoring
 def test_scores_are_finite_and_contributions_lie_where_something_was_measured(name):
     data = fresh()
     result = fitted(name).detect(data)
@@ -43,7 +55,7 @@ def test_a_planted_anomaly_ranks_highest_and_is_found_where_it_is(name, place):
     assert next(iter(worst["variables"])) == "level"
 
 
-@every_head
+@every_scoring
 def test_a_saved_model_gives_the_same_numbers(name, tmp_path):
     detector = copy.deepcopy(fitted(name)).adapt({"three": waves(3 * LENGTH, 4, offset=-7.0)})
     detector.save(tmp_path / "model")
@@ -54,14 +66,14 @@ def test_a_saved_model_gives_the_same_numbers(name, tmp_path):
     assert_same(again.detect(data), detector.detect(data))
 
 
-@every_head
+@every_scoring
 def test_a_copy_gives_the_same_numbers(name):
     expected = fitted(name).detect(fresh())
     assert_same(copy.deepcopy(fitted(name)).detect(fresh()), expected)
     assert_same(pickle.loads(pickle.dumps(fitted(name))).detect(fresh()), expected)
 
 
-@every_head
+@every_scoring
 def test_a_score_does_not_depend_on_what_else_is_asked_for(name):
     data = {"one": waves(5 * LENGTH, 7), "two": waves(4 * LENGTH, 8, offset=40.0)}
     together = fitted(name).detect(data)
@@ -95,7 +107,7 @@ def test_a_request_may_begin_amid_an_observation(name):
             assert np.isfinite(partial["score"])
 
 
-@every_head
+@every_scoring
 def test_a_partial_observation_at_the_end(name):
     frame = waves(3 * LENGTH, 11)
     found = fitted(name).detect({"one": frame.iloc[: 2 * LENGTH + 24]})
@@ -110,7 +122,7 @@ def test_a_partial_observation_at_the_end(name):
         fitted(name).detect({"one": frame.iloc[:23]})
 
 
-@every_head
+@every_scoring
 def test_what_is_stored_under_a_gap_does_not_matter(name):
     data = fresh()
     values = data["one"].to_numpy().copy()
@@ -120,7 +132,7 @@ def test_what_is_stored_under_a_gap_does_not_matter(name):
     assert_same(fitted(name).detect(other), fitted(name).detect(data))
 
 
-@every_head
+@every_scoring
 def test_an_observation_of_which_little_was_measured(name):
     rng = np.random.default_rng(14)
     frame = waves(4 * LENGTH, 14)
@@ -134,13 +146,13 @@ def test_an_observation_of_which_little_was_measured(name):
     np.testing.assert_array_equal(np.isnan(result.variables.to_numpy()), frame.isna().to_numpy())
 
 
-@every_head
+@every_scoring
 @pytest.mark.parametrize("wild", [1e12, -1e80, 1e300])
 def test_a_wild_value_gives_a_finite_score(name, wild):
     frame = waves(3 * LENGTH, 15)
     frame.iloc[60, 3] = wild
     result = fitted(name).detect({"one": frame})
     assert np.isfinite(result.observations["score"]).all()
-    if name not in BLIND and not name.endswith(PAPER):  # a mean over an observation need not tell
+    if name not in BLIND and not name.endswith(OWN):  # a mean over an observation need not tell
         assert result.observations["score"].argmax() == 1
         assert result.variables.iloc[60].argmax() == 3

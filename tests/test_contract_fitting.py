@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from contract import LENGTH, assert_same, every, every_head, fitted, fresh, history, make, refitted, waves
+from contract import LENGTH, assert_same, every, every_scoring, fitted, fresh, history, make, refitted, waves
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector
 from tsadc.detectors.settings import Common
@@ -79,7 +79,7 @@ def test_what_is_set_after_a_fit_waits_for_the_next_one(name):
     assert len(detector.decision_scores_) == 2 * len(fitted(name).decision_scores_)
 
 
-@every_head
+@every_scoring
 def test_data_that_is_refused_leaves_the_model_as_it_was(name):
     detector = copy.deepcopy(fitted(name))
     with pytest.raises(DataError, match="Training needs at least 5 observations of 48 rows"):

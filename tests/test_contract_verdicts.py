@@ -6,7 +6,7 @@ import copy
 import numpy as np
 import pytest
 
-from contract import BLIND, LENGTH, NAMES, assert_same, every, every_head, fitted, fresh, history, remembering, waves
+from contract import BLIND, LENGTH, NAMES, assert_same, every, every_scoring, fitted, fresh, history, remembering, waves
 from tsadc.detectors.threshold import Contamination
 from tsadc.errors import DataError, TsadcNotice
 from tsadc.series import Series
@@ -61,7 +61,7 @@ def test_an_entity_it_has_not_met(name):
         assert own.max() < pooled.min()
 
 
-@every_head
+@every_scoring
 def test_it_follows_the_pyod_convention(name):
     detector, data = remembering(name), fresh()
     result = detector.detect(data)

@@ -55,14 +55,14 @@ def test_a_detector_is_measured(bench):
     # Two layers of 8 and 4 numbers and back on windows of 12 steps, and two embeddings of 4 numbers for 4 variables.
     assert found["parameters"] == 13 * 8 + 9 * 4 + 5 * 8 + 9 * 12 + 2 * 4 * 4
     # Of 12 observations, 2 are set aside.
-    assert (found["trained on"], found["epochs"], found["threads"], found["head"]) == (10, 1, 1, "tsadc")
+    assert (found["trained on"], found["epochs"], found["threads"], found["scoring"]) == (10, 1, 1, "fused")
     assert all(found[name] > 0 for name in ("fit wall seconds", "fit cpu seconds", "network ms", "score ms"))
     assert found["peak MB"] >= found["before fit MB"] > 10
 
 
 def test_a_detector_without_a_network_is_measured(bench):
     found = bench.measure("robust-z", bench._parser().parse_args([*SMALL[4:]]))
-    nothing = [found[name] for name in ("parameters", "epochs", "network ms", "head")]
+    nothing = [found[name] for name in ("parameters", "epochs", "network ms", "scoring")]
     assert nothing == [None] * 4
     assert found["trained on"] == 10
     assert all(found[name] > 0 for name in ("fit wall seconds", "fit cpu seconds", "score ms", "peak MB"))

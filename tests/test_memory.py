@@ -22,7 +22,7 @@ MORE = (MANY - FEW) * LENGTH * VARIABLES * 8  # bytes of values
 # The smallest network there is: memory is watched, not learning.
 SETTINGS = [
     "decontaminator.channels=1", "decontaminator.state=2", "dependencies.features=1", "dependencies.state=2",
-    "dependencies.graphs=1", "dependencies.gin_layers=1", "scoring.masks=2", "training.batch=4",
+    "dependencies.graphs=1", "dependencies.gin_layers=1", "inference.masks=2", "training.batch=4",
     "training.micro_batch=1", "validation=0.5", "squash=false",
 ]  # fmt: skip
 CHILD = """

@@ -178,7 +178,7 @@ def test_gradients_agree_in_single_precision(kernel: str) -> None:
 def test_exact_scores_agree(kernel: str, length: int, masks: int, steps: int) -> None:
     """Every ancestral step on the same noise, with one random mask as in the paper, or with complementary ones."""
     net = network(kernel, length, steps).eval()
-    scoring = replace(Config.paper().scoring, masks=masks)
+    scoring = replace(Config.paper().inference, masks=masks)
     examiner = Examiner(net, scoring, VIEWS, variables=VARIABLES, length=length, seed=3)
     values, measured = observations(1, length)
     z = torch.where(measured, values, torch.nan)[0]

@@ -122,8 +122,8 @@ def scored(variables: int = VARIABLES, length: int = LENGTH, masks: int = MASKS)
 
 @cache
 def _scored(variables: int, length: int, masks: int) -> tuple[Cost, Cost]:
-    network, config = build(variables, length=length, scoring={"masks": masks})
-    examiner = Examiner(network.eval(), config.scoring, VIEWS, variables=variables, length=length, seed=0)
+    network, config = build(variables, length=length, inference={"masks": masks})
+    examiner = Examiner(network.eval(), config.inference, VIEWS, variables=variables, length=length, seed=0)
     observations = np.random.default_rng(0).standard_normal((2, variables, length))
     first, second = (cost(lambda one=one: examine(examiner, one)) for one in observations)
     return first, second
@@ -237,14 +237,14 @@ def test_the_papers_chain_takes_the_condition_in_once() -> None:
     }
     network, config = build(5, "paper", **small)
     steps, blocks = config.decontaminator.diffusion.steps, network.decontaminator.network.blocks
-    assert (steps, len(blocks), config.scoring.steps) == (50, 3, 0)
+    assert (steps, len(blocks), config.inference.steps) == (50, 3, 0)
     called: Counter[str] = Counter()
     for block in blocks:
         for name in ("know", "at_step"):
             part = getattr(block, name)
             assert isinstance(part, nn.Module)
             part.register_forward_hook(lambda *_, name=name: called.update([name]))
-    examiner = Examiner(network.eval(), config.scoring, VIEWS, variables=5, length=40, seed=0)
+    examiner = Examiner(network.eval(), config.inference, VIEWS, variables=5, length=40, seed=0)
     observation = np.random.default_rng(0).standard_normal((5, 40))
     first, second = (cost(lambda: examine(examiner, observation)) for _ in range(2))
     assert called == {"know": 2 * 3, "at_step": 2 * 3 * 50}

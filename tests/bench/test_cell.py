@@ -58,9 +58,9 @@ def test_the_source_is_known_by_its_content(tmp_path: Path) -> None:
 def test_a_network_is_trained_alike_whatever_is_made_of_its_residuals() -> None:
     plain = Cell("tiny", "tsadc", 0)
     same = (
-        {"head": "paper"},
-        {"scoring": {"masks": 3}},
-        {"views": {"kernels": 8}},
+        {"scoring": "own"},
+        {"inference": {"masks": 3}},
+        {"ensemble": {"kernels": 8}},
         {"threshold": {"method": "alarms"}},
     )
     assert {Cell("tiny", "tsadc", 0, overrides=settings).training for settings in same} == {plain.training}
@@ -77,7 +77,7 @@ def test_a_network_is_trained_alike_whatever_is_made_of_its_residuals() -> None:
 @pytest.mark.usefixtures("tiny")
 def test_views_matter_where_they_choose_what_a_network_learns_from() -> None:
     names = [set(essential("usad", find("usad").Config.with_settings(selected=share))) for share in (1.0, 0.5)]
-    assert names[1] - names[0] == {"views"}
+    assert names[1] - names[0] == {"ensemble"}
 
 
 def test_columns_tell_splits_apart() -> None:

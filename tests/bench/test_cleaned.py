@@ -84,7 +84,7 @@ def test_a_share_of_nothing_replaces_nothing(fitted: TSADC) -> None:
 
 def test_arrays_of_observations_keep_their_shape() -> None:
     values = spiked()[1][1].values.reshape(-1, LENGTH, 4)
-    shorter = update(CONFIG, {"training": {"epochs": 1}, "scoring": {"masks": 0}})
+    shorter = update(CONFIG, {"training": {"epochs": 1}, "inference": {"masks": 0}})
     found = cleaned(values, shorter, 0)
     assert found.data.shape == values.shape
     assert found.share == 0.01

@@ -98,7 +98,7 @@ def test_an_interruption_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("tiny")
 def test_both_heads_are_those_of_detectors_trained_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = [Cell("tiny", "tsadc", 0, "tiny", {**QUICK, "head": head}) for head in ("paper", "tsadc")]
-    cells.append(Cell("tiny", "tsadc", 0, "tiny", {**QUICK, "scoring": {"residuals": ["imputation"]}}))
+    cells.append(Cell("tiny", "tsadc", 0, "tiny", {**QUICK, "inference": {"residuals": ["imputation"]}}))
     alone = [found for cell in cells for found in run([cell], HERE)]
     before = []
     plain = fitting.fit

@@ -38,7 +38,7 @@ def test_every_network_has_the_same_budget(name: str) -> None:
 def test_the_twelve_are_trained_on_data_as_they_come_and_on_cleaned_data() -> None:
     cells = read(PLANS["cleaned"]).cells()
     assert {cell.detector for cell in cells} == TWELVE
-    assert all(cell.config().head == "paper" for cell in cells)  # type: ignore[attr-defined]
+    assert all(cell.config().scoring == "own" for cell in cells)  # type: ignore[attr-defined]
     plain, cleaned = ([cell for cell in cells if cell.split == split] for split in ({}, {"cleaned": 1}))
     assert len(plain) == len(cleaned) == 12 * 3
     assert trainings(plain) <= trainings(read(PLANS["main"]).cells())
@@ -49,7 +49,7 @@ def test_the_twelve_are_trained_on_data_as_they_come_and_on_cleaned_data() -> No
 def test_both_presets_appear_and_the_label_names_the_width(name: str) -> None:
     cells = [cell for cell in read(PLANS[name]).cells() if cell.detector == "tsadc"]
     papers = [cell for cell in cells if cell.preset == "paper"]
-    assert bool(papers) == (name != "heads")
+    assert bool(papers) == (name != "scorings")
     assert len(papers) < len(cells)
     plan: Plan = read(PLANS[name])
     for cell in papers:
@@ -58,13 +58,13 @@ def test_both_presets_appear_and_the_label_names_the_width(name: str) -> None:
 
 
 def test_the_main_comparison_has_all_methods_by_both_heads() -> None:
-    found = {(cell.detector, cell.config().head) for cell in rows("main").values() if cell.network}  # type: ignore[attr-defined]
-    assert found == {(name, head) for name in {*TWELVE, "tsadc"} for head in ("tsadc", "paper")}
+    found = {(cell.detector, cell.config().scoring) for cell in rows("main").values() if cell.network}  # type: ignore[attr-defined]
+    assert found == {(name, scoring) for name in {*TWELVE, "tsadc"} for scoring in ("fused", "own")}
 
 
 def test_network_and_head_are_compared_on_cells_of_the_main_comparison() -> None:
     every = read(PLANS["main"]).cells()
-    assert {(c.column, c.row, c.seed) for c in read(PLANS["heads"]).cells()} <= {
+    assert {(c.column, c.row, c.seed) for c in read(PLANS["scorings"]).cells()} <= {
         (c.column, c.row, c.seed) for c in every
     }
 
@@ -103,7 +103,7 @@ def test_there_are_enough_records_of_ecg_for_what_is_asked(name: str, shared_dat
 
 def test_what_the_paper_says_stands_beside_what_differs() -> None:
     found = {name: plan.published for name, plan in ((name, read(file)) for name, file in PLANS.items())}
-    assert {name for name, published in found.items() if published is None} == {"heads", "cleaned"}
+    assert {name for name, published in found.items() if published is None} == {"scorings", "cleaned"}
     assert {name for name, published in found.items() if published and not published.rows} == {"eta", "kappa"}
     main = found["main"]
     assert main is not None

@@ -25,7 +25,7 @@ seeds = [3]
 [[detectors]]
 name = "tsadc"
 preset = "tiny"
-heads = ["tsadc", "paper"]
+scoring = ["fused", "own"]
 label = "ours"
 [[detectors]]
 name = "ridge"
@@ -68,13 +68,13 @@ def test_a_plan_is_all_combinations(plan) -> None:
         {"training": {"epochs": 2}},
         {"eta": 0.0},
         9,
-        label="ours head=tsadc",
+        label="ours scoring=fused",
         by_row=("vus_pr",),
     )
     assert {cell.seed for cell in cells if cell.data == "tiny-adapted"} == {3}
     assert {cell.column for cell in cells} == {"tiny eta=0", "tiny eta=0.2", "tiny-adapted"}
-    heads = [cell.config().head for cell in cells if cell.network]
-    assert sorted(heads) == ["paper"] * 5 + ["tsadc"] * 5
+    heads = [cell.config().scoring for cell in cells if cell.network]
+    assert sorted(heads) == ["fused"] * 5 + ["own"] * 5
     lags = [cell.config().lags for cell in cells if not cell.network]
     assert sorted(lags) == [1] * 5 + [3] * 5
     assert {cell.observations for cell in cells if not cell.network} == {None}
@@ -82,9 +82,9 @@ def test_a_plan_is_all_combinations(plan) -> None:
 
 
 def test_rows_are_called_without_the_budget(plan) -> None:
-    cells = plan("[budget]\nepochs = 1\n" + ONE + '[[detectors]]\nname = "usad"\nset.head = "paper"\n').cells()
-    assert [cell.label for cell in cells[:2]] == ["", "usad head=paper"]
-    assert cells[1].row == "usad head=paper training.epochs=1"
+    cells = plan("[budget]\nepochs = 1\n" + ONE + '[[detectors]]\nname = "usad"\nset.scoring = "own"\n').cells()
+    assert [cell.label for cell in cells[:2]] == ["", "usad scoring=own"]
+    assert cells[1].row == "usad scoring=own training.epochs=1"
 
 
 def test_epochs_of_a_data_set_come_before_those_of_the_budget(plan) -> None:
@@ -113,8 +113,8 @@ def test_seeds_are_those_of_the_data_set_by_default(plan) -> None:
 
 def test_what_the_preset_has_anyway_is_dropped(plan) -> None:
     settings = find("tsadc").Config()
-    given = {"decontaminate": True, "scoring": {"masks": 3, "residuals": ["reconstruction"]}}
-    assert differing(settings, given) == {"scoring": {"masks": 3}}
+    given = {"decontaminate": True, "inference": {"masks": 3, "residuals": ["reconstruction"]}}
+    assert differing(settings, given) == {"inference": {"masks": 3}}
     cells = plan(ONE.replace("ridge", "tsadc") + "grid.decontaminate = [true, false]\n").cells()
     assert [cell.row for cell in cells if cell.seed == 0] == ["tsadc", "tsadc decontaminate=False"]
     assert identity(cells[0], Path())["hash"] == identity(Cell("tiny", "tsadc", 0), Path())["hash"]
@@ -142,7 +142,7 @@ def test_equal_cells_are_one(plan) -> None:
         (ONE + "set.lag = 1\n", "There is no setting `lag`; did you mean `lags`"),
         (ONE + "set = 1\n", r"`detectors\[0\].set` must be a table, but got 1"),
         (ONE + "grid.lags = 1\n", "`grid.lags` of ridge must be a list of values, but got 1"),
-        (ONE + "heads = ['paper']\n", "`heads` of ridge must be left out: a detector without a network has none"),
+        (ONE + "scoring = ['own']\n", "`scoring` of ridge must be left out: a detector without a network has none"),
         (ONE.replace('"tiny"', '"tiny"\nsplit.eta = 0.6'), "`eta` of the data set tiny must be a number from 0 to 0.4"),
         (
             ONE.replace('"tiny"', '"tiny"\nsplit.etta = 0.1'),
@@ -161,16 +161,19 @@ def test_equal_cells_are_one(plan) -> None:
             "Two detectors are called 'a'; give each a label of its own",
         ),
         (ONE + "[[detectors]]\nname = 'random'\nlabel = 'ridge'\n", "Two detectors are called 'ridge'"),
-        (ONE + "set.head = 'paper'\n", "`set.head` of ridge must be left out: a detector without a network has none"),
-        (ONE + "grid.head = ['paper']\n", "`grid.head` of ridge must be left out: a detector without a network"),
-        (ONE + "heads = []\n", r"`detectors\[0\].heads` must not be empty, but got \[\]; leave it out instead"),
+        (
+            ONE + "set.scoring = 'own'\n",
+            "`set.scoring` of ridge must be left out: a detector without a network has none",
+        ),
+        (ONE + "grid.scoring = ['own']\n", "`grid.scoring` of ridge must be left out: a detector without a network"),
+        (ONE + "scoring = []\n", r"`detectors\[0\].scoring` must not be empty, but got \[\]; leave it out instead"),
         (ONE + "label = ' '\n", r"`detectors\[0\].label` must not be empty, but got ' '; leave it out instead"),
         (ONE.replace('"tiny"', '""'), r"`data\[0\].name` must not be empty"),
         ("seeds = [0, 1, 0]\n" + ONE, "`seeds` must name each value once, but has 0 twice; leave one out"),
         (ONE.replace('"tiny"', '"tiny"\nseeds = [3, 3]'), "`seeds` must name each value once, but has 3 twice"),
         ("metrics = ['ap', 'ap']\n" + ONE, "`metrics` must name each value once, but has 'ap' twice"),
         (ONE + "grid.lags = [1, 1]\n", "`grid.lags` must name each value once, but has 1 twice"),
-        (ONE.replace("ridge", "usad") + "heads = ['paper', 'paper']\n", "`heads` must name each value once"),
+        (ONE.replace("ridge", "usad") + "scoring = ['own', 'own']\n", "`scoring` must name each value once"),
         (ONE.replace('"tiny"', '"tiny"\nsplit.eta = [0.1, 0.1]'), "`split.eta` must name each value once"),
         (ONE + "set.threshold.per_day = 2\n", "`threshold.per_day` is heeded by the method alarms alone"),
         ("seeds = []\n" + ONE, "`seeds` must be report, choose or numbers from 0"),
@@ -238,7 +241,7 @@ def test_the_plan_of_the_guide_can_be_run(tmp_path: Path) -> None:
     cells = read(tmp_path / "plan.toml").cells()
     assert len(cells) == 2 * 3 * (1 + 4)
     assert {cell.label for cell in cells if cell.network} == {
-        f"small decontaminate={on} head={head}" for on in (True, False) for head in ("tsadc", "paper")
+        f"small decontaminate={on} scoring={scoring}" for on in (True, False) for scoring in ("fused", "own")
     }
 
 

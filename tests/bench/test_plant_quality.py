@@ -13,8 +13,8 @@ KINDS = {"decoupled": 0.90, "level shift": 0.99, "quiet": 0.91, "spike": 0.99, "
 
 @pytest.mark.parametrize(
     ("cell", "auroc", "ap"),
-    [(Cell("plant", "tsadc", 100, "tiny"), 0.935, 0.91), (Cell("plant", "views", 100), 0.94, 0.92)],
-    ids=["tsadc", "views"],
+    [(Cell("plant", "tsadc", 100, "tiny"), 0.935, 0.91), (Cell("plant", "ensemble", 100), 0.94, 0.92)],
+    ids=["tsadc", "ensemble"],
 )
 def test_quality_on_the_plant(tmp_path: Path, cell: Cell, auroc: float, ap: float) -> None:
     ((_, record, _),) = run([cell], tmp_path)

@@ -29,7 +29,7 @@ def test_the_document_holds_the_tables_of_the_committed_records(study: str) -> N
 
 @pytest.mark.parametrize("plan", sorted((ROOT / "plans" / "paper").glob("*.toml")), ids=lambda file: file.stem)
 def test_the_paper_document_holds_what_plans_and_records_say(plan: Path) -> None:
-    folder = RECORDS / "paper" / ("main" if plan.stem == "heads" else plan.stem)
+    folder = RECORDS / "paper" / ("main" if plan.stem == "scorings" else plan.stem)
     _, _, rest = (ROOT / "docs" / "paper.md").read_text().partition(f"<!-- {plan.stem}: begin -->")
     block, _, _ = rest.partition(f"<!-- {plan.stem}: end -->")
     text = shown.table(shown.Shown(folder, plan), "markdown", into=None, brief=True)

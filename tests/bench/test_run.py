@@ -99,12 +99,15 @@ class Deadly(Store):
 def test_what_a_killed_process_leaves_gets_a_failure_and_the_others_go_on(tmp_path: Path) -> None:
     # Those of one training: heads of one network. The second is what the process did not come to.
     quick = {"training": {"epochs": 1}}
-    heads = [Cell("plant", "usad", 0, overrides={**quick, "head": head}, observations=8) for head in ("tsadc", "paper")]
+    heads = [
+        Cell("plant", "usad", 0, overrides={**quick, "scoring": scoring}, observations=8)
+        for scoring in ("fused", "own")
+    ]
     store = Deadly(tmp_path)
     running = run_all([*heads, Cell("plant", "robust-z", 0)], HERE, store, jobs=2)
     other, first, second = (one for _, one in sorted(running, key=lambda pair: pair[0].detector))
-    assert (first["settings"]["head"], "error" in first) == ("tsadc", False)
-    assert (second["settings"]["head"], second["error"]) == ("paper", run.KILLED)
+    assert (first["settings"]["scoring"], "error" in first) == ("fused", False)
+    assert (second["settings"]["scoring"], second["error"]) == ("own", run.KILLED)
     assert "auroc" in other
     assert sorted("error" in one for one in load(tmp_path)) == [False, False, True]
     assert store.current(heads[1], HERE, retry=True) is None

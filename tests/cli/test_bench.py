@@ -67,7 +67,7 @@ def test_a_dry_run_says_what_would_be_run_and_writes_nothing(plan: Path, done: P
 
 
 def test_an_estimate_counts_a_training_once_and_every_scoring(plan: Path) -> None:
-    heads = '"usad"\nheads = ["tsadc", "paper"]\n[budget]\nepochs = 1'
+    heads = '"usad"\nscoring = ["fused", "own"]\n[budget]\nepochs = 1'
     plan.write_text(PLAN.replace('"random"', heads))
     assert run(plan, "--seeds", "0", "--only", "detector=usad").code == 0
     for file in (plan.parent / "out").glob("mine/usad*/*.json"):

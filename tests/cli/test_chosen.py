@@ -34,7 +34,7 @@ def test_what_is_not_there_is_refused(only: str, words: str) -> None:
 
 
 def test_a_cell_is_known_by_all_its_names() -> None:
-    found = traits(Cell("plant", "usad", 3, overrides={"head": "paper"}, split={"eta": 0.1}, label="mine"))
-    assert found["detector"] == {"usad", "usad head=paper", "mine"}
-    assert (found["data"], found["seed"], found["eta"], found["head"]) == ({"plant"}, {"3"}, {"0.1"}, {"paper"})
-    assert "head" not in traits(Cell("plant", "random", 0))
+    found = traits(Cell("plant", "usad", 3, overrides={"scoring": "own"}, split={"eta": 0.1}, label="mine"))
+    assert found["detector"] == {"usad", "usad scoring=own", "mine"}
+    assert (found["data"], found["seed"], found["eta"], found["scoring"]) == ({"plant"}, {"3"}, {"0.1"}, {"own"})
+    assert "scoring" not in traits(Cell("plant", "random", 0))

@@ -56,10 +56,10 @@ def test_options_reach_the_model(history: tuple[Path, Path], tmp_path: Path) -> 
     assert tsadc("fit", *history, "--out", tmp_path / "model", "--preset", "tiny", "--epochs", "1", *words).code == 0
     made = json.loads((tmp_path / "model" / "config.json").read_text())["settings"]
     assert (made["seed"], made["contamination"], made["length"]) == (3, 0.2, 50)
-    assert (made["scoring"]["masks"], made["training"]["batch"], made["training"]["epochs"]) == (3, 8, 1)
+    assert (made["inference"]["masks"], made["training"]["batch"], made["training"]["epochs"]) == (3, 8, 1)
 
 
-@pytest.mark.parametrize("name", ["ridge", "views"])
+@pytest.mark.parametrize("name", ["ridge", "ensemble"])
 def test_any_detector_can_be_fitted_by_name(history: tuple[Path, Path], tmp_path: Path, name: str) -> None:
     faulty().to_csv(tmp_path / "left.csv", index=False)
     model = tmp_path / "model"
@@ -87,7 +87,7 @@ def test_any_detector_can_be_fitted_by_name(history: tuple[Path, Path], tmp_path
             "--detector ridge --epochs 3",
             "ridge has no network to train; leave out --epochs and the settings of `training`.",
         ),
-        ("--detector ridge --set head=paper", "`head` must be left out with ridge: a detector without a network"),
+        ("--detector ridge --set scoring=own", "`scoring` does not apply to ridge, which has no network"),
     ],
 )
 def test_what_a_detector_does_not_have_is_told(

@@ -55,7 +55,7 @@ TRAINING: dict[str, tuple[float, ...]] = {
 
 # What only scoring reads, other than the tiny preset has it.
 LATER: dict[str, dict[str, Any]] = {
-    "tsadc": {"scoring": {"masks": 3}},
+    "tsadc": {"inference": {"masks": 3}},
     "usad": {"alpha": 0.1},
     "interfusion": {"samples": 2, "refine": 1, "suspect": 0.3},
     "dvgcrn": {"hop": 2, "forecast": 0.5},
@@ -226,7 +226,7 @@ def test_presets(name: str) -> None:
     assert config.preset("tiny") == config.tiny()
     published = config.preset("paper" if name == "tsadc" else "published")
     assert published != config()
-    assert published.head == "paper"
+    assert published.scoring == "own"
     for setting, value in PUBLISHED[name].items():
         assert getattr(published, setting) == value, setting
     found = published.training
@@ -237,7 +237,7 @@ def test_presets(name: str) -> None:
 
 def unfitted(name: str, variables: int = 4) -> ResidualDetector:
     """With a network as it begins, which some at zero do not."""
-    detector = tiny(name, head="paper")
+    detector = tiny(name, scoring="own")
     detector.variables_ = tuple("abcd"[:variables])
     detector.network_ = built(name).eval()
     detector.scale_, detector.tau_ = np.array([[0.0, 1.0], [0.0, 1.0]]), np.array([0.5])
@@ -278,7 +278,7 @@ def test_a_residual_is_missing_exactly_where_nothing_was_measured(name: str) -> 
 def test_what_only_scoring_reads_leaves_a_finished_run_usable(name: str, tmp_path: Path) -> None:
     data, file = coupled(14, 0), tmp_path / "run"
     assert set(LATER[name]) == set(find(name).after_training)
-    settings = {"head": "paper", "training": {"epochs": 1}}
+    settings = {"scoring": "own", "training": {"epochs": 1}}
     first = tiny(name, **settings).fit(data, checkpoint=file)
     epochs: list[int] = []
     second = tiny(name, **settings, **LATER[name]).fit(

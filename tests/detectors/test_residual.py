@@ -84,15 +84,15 @@ def history(count: int = 40, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, LENGTH, VARIABLES))
 
 
-@pytest.mark.parametrize("head", ["tsadc", "paper"])
-def test_residuals_become_scores_by_either_head(head):
-    detector = Levels(length=LENGTH, config=update(Config(), {"head": head})).fit(history())
+@pytest.mark.parametrize("scoring", ["fused", "own"])
+def test_residuals_become_scores_by_either_scoring(scoring):
+    detector = Levels(length=LENGTH, config=update(Config(), {"scoring": scoring})).fit(history())
     new = history(6, 1)
     new[4, 10:14, 2] += 40
     result = detector.detect(new)
     assert result.observations["score"].argmax() == 4
     assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_2"
-    if head == "paper":
+    if scoring == "own":
         z = detector.scaler_("series", new[1]).T
         expected = np.mean(np.square(z - detector.network_.level.detach().numpy()))
         assert result.observations["score"][1] == pytest.approx(expected, rel=1e-5)
@@ -117,7 +117,7 @@ class Kinds(Levels):
 
 
 def test_each_kind_has_its_own_score_and_the_larger_part_is_to_blame():
-    detector = Kinds(length=LENGTH, config=update(Config(), {"head": "paper"}))
+    detector = Kinds(length=LENGTH, config=update(Config(), {"scoring": "own"}))
     z = np.array([[1.0, np.nan, 3.0], [2.0, np.nan, np.nan]])
     parts = (np.array([2.0, np.nan, 4.0]), np.array([0.0, np.nan, 10.0]))
     cells = (np.full((2, 3), 0.5), np.array([[0.25, 0.0, np.nan], [1.0, 0.0, 0.0]]))
@@ -136,7 +136,7 @@ def test_each_kind_has_its_own_score_and_the_larger_part_is_to_blame():
 
 
 def test_a_wild_value_has_a_finite_score_by_the_papers_pooling():
-    detector = Levels(length=LENGTH, config=update(Config(), {"head": "paper"})).fit(history())
+    detector = Levels(length=LENGTH, config=update(Config(), {"scoring": "own"})).fit(history())
     new = history(2, 1)
     new[1, 3, 2] = 1e200
     scores = detector.decision_function(new)
@@ -225,7 +225,7 @@ def test_what_matters_after_training_only_leaves_a_checkpoint_usable(tmp_path) -
     file = tmp_path / "run"
     first = Levels(length=LENGTH).fit(history(), checkpoint=file)
     seen: list[object] = []
-    changed = {"head": "paper", "views": {"neighbours": 3}}
+    changed = {"scoring": "own", "ensemble": {"neighbours": 3}}
     second = Levels(config=update(Config(length=LENGTH), changed)).fit(
         history(), checkpoint=file, resume=True, progress=lambda now: seen.append(getattr(now, "epoch", None))
     )

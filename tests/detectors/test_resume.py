@@ -16,7 +16,7 @@ LENGTH = 32
 def make(name: str) -> ResidualDetector:
     cls = find(name)
     assert issubclass(cls, ResidualDetector)
-    return cls(length=LENGTH, config=update(cls.Config.tiny(), {"head": "paper", "training": {"epochs": 3}}))
+    return cls(length=LENGTH, config=update(cls.Config.tiny(), {"scoring": "own", "training": {"epochs": 3}}))
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -22,7 +22,7 @@ def test_the_same_scores_to_the_bit_whatever_the_threads(masks: int) -> None:
         "length": 24,
         "decontaminator": {"channels": 4, "blocks": 1, "state": 4, "dropout": 0.2},
         "dependencies": {"features": 4, "state": 4, "graphs": 2, "dropout": 0.2},
-        "scoring": {"masks": masks, "steps": 1 if masks else 3},
+        "inference": {"masks": masks, "steps": 1 if masks else 3},
         "training": {"epochs": 1, "batch": 5},
     }
     series, found = machine(240), []

@@ -27,9 +27,9 @@ def dots(tree: ElementTree.Element) -> dict[str, tuple[str | None, float, float]
 
 
 def test_a_row_by_both_heads_is_one_line_of_two_dots() -> None:
-    own = {"settings": {**NETWORK, "head": "paper"}, "overrides": {"head": "paper"}}
+    own = {"settings": {**NETWORK, "scoring": "own"}, "overrides": {"scoring": "own"}}
     some = [
-        record("usad", "plant", 0, 0.9, settings={**NETWORK, "head": "tsadc"}),
+        record("usad", "plant", 0, 0.9, settings={**NETWORK, "scoring": "fused"}),
         record("usad", "plant", 0, 0.6, **own),
         record("ridge", "plant", 0, 0.7),
         record("ridge", "plant", 1, 0.8),
@@ -43,7 +43,7 @@ def test_a_row_by_both_heads_is_one_line_of_two_dots() -> None:
         return pytest.approx(WIDE * (value - low) / (high - low), abs=0.06)
 
     assert found["usad: 0.900"] == ("", x(0.9), LINE / 2)
-    assert found["usad head=paper: 0.600"] == ("own", x(0.6), LINE / 2)
+    assert found["usad scoring=own: 0.600"] == ("own", x(0.6), LINE / 2)
     assert found["ridge: 0.750"] == ("cheap", x(0.75), LINE * 1.5)
     lines = {one.get("class"): (float(one.get("x1", "")), float(one.get("x2", ""))) for one in tree.iter(f"{SVG}line")}
     assert lines["way"] == (x(0.6), x(0.9))
@@ -71,10 +71,10 @@ def test_what_is_absent_or_hostile_breaks_nothing() -> None:
 
 
 def test_heads_are_paired_wherever_their_word_stands() -> None:
-    more = {"head": "paper", "latent": 20}
+    more = {"scoring": "own", "latent": 20}
     some = [
-        record("usad", "plant", 0, 0.9, settings={**NETWORK, "head": "tsadc"}, overrides={"latent": 20}),
-        record("usad", "plant", 0, 0.6, settings={**NETWORK, "head": "paper"}, overrides=more),
+        record("usad", "plant", 0, 0.9, settings={**NETWORK, "scoring": "fused"}, overrides={"latent": 20}),
+        record("usad", "plant", 0, 0.6, settings={**NETWORK, "scoring": "own"}, overrides=more),
     ]
     tree = drawn(some)
     assert [one.text for one in tree.findall(f"{SVG}text")] == ["usad latent=20"]

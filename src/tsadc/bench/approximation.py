@@ -28,7 +28,7 @@ GROUPS = ("normal", "abnormal", "abnormal within the window")
 MODULES = ("decontaminated", "reconstruction")
 HEAD = ("observations", "how many", *MODULES)
 SHOWN = 3  # variables in a figure
-BLACKOUT = {"decontaminator": {"masking": "BoM"}, "scoring": {"masks": 0}}
+BLACKOUT = {"decontaminator": {"masking": "BoM"}, "inference": {"masks": 0}}
 Record = dict[str, Any]
 
 

@@ -42,7 +42,7 @@ class Cleaned:
 
 def cleaned(train: Data, config: Config, seed: int) -> Cleaned:
     """Entities, names, clocks and lengths stay, and so do cells that were not measured."""
-    masks = {} if config.scoring.masks else {"scoring": {"masks": MASKS}}
+    masks = {} if config.inference.masks else {"inference": {"masks": MASKS}}
     detector = TSADC(config=update(config, {"seed": seed, **masks})).fit(train)
     return replaced(train, detector, detector.contamination_.share)
 

@@ -1,11 +1,11 @@
-"""A plan says what to compare with what: data sets with their splits, detectors with their settings and heads, seeds.
+"""A plan says what to compare with what: data sets with their splits, detectors with their settings, seeds.
 
     title, note      what it is about
     seeds            "report" or "choose": those of each data set; or numbers
     metrics          what its tables show
     [budget]         epochs and observations for every detector with a network
     [[data]]         name of a protocol and its `split`, or `folder` and `manifest` of data of one's own; `epochs`
-    [[detectors]]    name, preset, heads, label, `set`: settings, `grid`: settings with lists of values
+    [[detectors]]    name, preset, scoring, label, `set`: settings, `grid`: settings with lists of values
     [published]      what others published of it: see `published`
 
 A list in `split` or `grid` makes a variant of each of its values, several lists all their combinations. A setting that
@@ -83,12 +83,12 @@ class Data:
 
 @dataclass(frozen=True)
 class Entry:
-    """One detector, of which `heads` and `grid` make variants."""
+    """One detector, of which `scoring` and `grid` make variants."""
 
     name: str = ""
     preset: str = "default"
     label: str = ""
-    heads: tuple[Literal["tsadc", "paper"], ...] = ()
+    scoring: tuple[Literal["fused", "own"], ...] = ()
     set: Mapping[str, Any] = field(default_factory=dict)
     grid: Mapping[str, Any] = field(default_factory=dict)
 
@@ -99,16 +99,16 @@ class Entry:
     def variants(self, budget: Budget) -> list[tuple[dict[str, Any], str]]:
         """Settings that differ from the preset's, and what the row is called. A budget, which all have, is not said."""
         asked = [
-            *(["heads"] if self.heads else []),
-            *(f"{key}.head" for key in ("set", "grid") if "head" in vars(self)[key]),
+            *(["scoring"] if self.scoring else []),
+            *(f"{key}.scoring" for key in ("set", "grid") if "scoring" in vars(self)[key]),
         ]
         if asked and not self.network:
             raise ConfigError(f"`{asked[0]}` of {self.name} must be left out: a detector without a network has none.")
-        lists = dict(flat(self.grid)) | ({"head": list(self.heads)} if self.heads else {})
+        lists = dict(flat(self.grid)) | ({"scoring": list(self.scoring)} if self.scoring else {})
         for name, values in lists.items():
             if not isinstance(values, list) or not values:
                 raise ConfigError(f"`grid.{name}` of {self.name} must be a list of values, but got {values!r}.")
-            require_once("heads" if name == "head" and self.heads else f"grid.{name}", values)
+            require_once("scoring" if name == "scoring" and self.scoring else f"grid.{name}", values)
         base = find(self.name).Config.preset(self.preset)
         shorter = {"training": {"epochs": budget.epochs}} if self.network and budget.epochs else {}
         varied = [name for name, values in lists.items() if len(values) > 1]

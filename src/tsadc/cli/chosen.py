@@ -45,12 +45,12 @@ def _spelt(value: str) -> str:
         return value
 
 
-def traits(cell: Cell, head: str | None = None) -> dict[str, set[str]]:
+def traits(cell: Cell, scoring: str | None = None) -> dict[str, set[str]]:
     """What a cell can be chosen by. A detector goes by its name, its row and its label."""
     split = {name: {f"{value:g}"} for name, value in flat(cell.split)}
-    if head is None and cell.network:
-        head = cell.config().head  # type: ignore[attr-defined]
+    if scoring is None and cell.network:
+        scoring = cell.config().scoring  # type: ignore[attr-defined]
     names = {cell.detector, cell.row, cell.label} - {""}
-    more = {"head": {head}} if head else {}
+    more = {"scoring": {scoring}} if scoring else {}
     more |= {"label": {cell.label}} if cell.label else {}
     return {"data": {cell.data}, "detector": names, "preset": {cell.preset}, "seed": {str(cell.seed)}, **more, **split}

@@ -58,7 +58,7 @@ class Shown:
         there = {_place(cell_of(one)) for one in every}
         wanted = self._only([(cell, traits(cell)) for cell in cells.values()]) if cells else []
         # A record of data of one's own does not say where that lies, which a cell needs to have its settings.
-        known = [(one, traits(cell_of(one), one["settings"].get("head", ""))) for one in every]
+        known = [(one, traits(cell_of(one), one["settings"].get("scoring", ""))) for one in every]
         shown = self._only(known) if known else []
         return shown, " ".join(filter(None, [_lacking(wanted, there), _outdated(wanted, shown)]))
 

@@ -55,7 +55,7 @@ def approximation_to(asked: Pictured) -> str:
     if not protocols.present(protocol, asked.raw):
         raise DataError(f"{asked.raw} has no {protocol.source}; set TSADC_DATA to the folder that holds it.")
     # The imputation is wanted, and neither the other views nor the threshold are.
-    given = {"length": protocol.length, "seed": asked.seed, "head": "paper"}
+    given = {"length": protocol.length, "seed": asked.seed, "scoring": "own"}
     config = update(update(Config.preset(asked.preset), given), parse_assignments(asked.settings))
     found = approximation.approximations(protocols.draw(asked.data, asked.raw, asked.seed), config)
     kept = approximation.record(found, asked.seed)

@@ -34,8 +34,8 @@ def settings(
     base = find(detector).Config.preset(preset)
     if "training" in chosen and not hasattr(base, "training"):
         raise ConfigError(f"{detector} has no network to train; leave out --epochs and the settings of `training`.")
-    if "head" in chosen and not hasattr(base, "head"):
-        raise ConfigError(f"`head` must be left out with {detector}: a detector without a network has none.")
+    if "scoring" in chosen and not hasattr(base, "scoring"):
+        raise ConfigError(f"`scoring` does not apply to {detector}, which has no network; leave it out.")
     config: Common = update(base, chosen)
     refuse_idle(config.threshold, config.contamination != "auto", chosen.get("threshold", {}))
     return config

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from tsadc.config import nearest
-from tsadc.errors import ConfigError
+from tsadc.errors import ConfigError, TsadcNotice
 
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
@@ -26,7 +27,7 @@ REGISTRY = {
     "gdn": "tsadc.detectors.baselines.gdn:GDN",
     "gru-gnn": "tsadc.detectors.baselines.gru_gnn:GRUGNN",
     "eeg-cgs": "tsadc.detectors.baselines.eeg_cgs:EEGCGS",
-    "views": "tsadc.detectors.ensemble.detector:Views",
+    "ensemble": "tsadc.detectors.ensemble.detector:Ensemble",
     "robust-z": "tsadc.detectors.classical.robust_z:RobustZ",
     "robust-z-rmse": "tsadc.detectors.classical.robust_z:RobustZRMSE",
     "ridge": "tsadc.detectors.classical.ridge:Ridge",
@@ -41,7 +42,8 @@ REGISTRY = {
 }
 
 
-GROUP = "tsadc.detectors"  # of entry points: what other packages add
+RENAMED = {"views": "ensemble"}  # old name: new name
+GROUP = "tsadc.detectors"  # the entry point group under which other packages add detectors
 
 
 def names() -> list[str]:
@@ -50,9 +52,12 @@ def names() -> list[str]:
 
 
 def find(name: str) -> type[Detector]:
-    """The detector class called `name`."""
+    """Return the detector class called `name`; an old name gives a notice."""
     from tsadc.detectors.base import Detector
 
+    if name in RENAMED:
+        warnings.warn(f"The detector `{name}` is now called `{RENAMED[name]}`.", TsadcNotice, stacklevel=2)
+        name = RENAMED[name]
     places = [REGISTRY[name]] if name in REGISTRY else _others().get(name, [])
     if not places:
         raise ConfigError(f"There is no detector {name!r}{nearest(name, names())}")

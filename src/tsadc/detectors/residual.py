@@ -21,8 +21,7 @@ from torch import Tensor
 from tsadc.config import require, to_mapping
 from tsadc.detectors.base import Detector, Fitting, Scored
 from tsadc.detectors.ensemble.neighbours import lowest
-from tsadc.detectors.ensemble.scorer import Config as HeadConfig
-from tsadc.detectors.ensemble.scorer import Head, Model, Residuals, described, names_of
+from tsadc.detectors.ensemble.scorer import FusedScorer, Model, Residuals, described, names_of
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.nn.cells import cells_of, unsquash
@@ -35,7 +34,7 @@ from tsadc.subsample import evenly_spaced
 WEIGHTS = "network."
 LARGEST = 1e30  # of a score: the square of a wild value would not be finite in single precision
 MOST_CELLS = 2**22  # that are looked at together to learn what is usual
-LATER = ("threshold", "head")  # settings without which the weights would be the same
+LATER = ("threshold", "scoring")  # settings without which the weights would be the same
 WATCHED = ("training", "seed")  # by the training loop itself
 
 
@@ -66,12 +65,12 @@ class Examined:
 
 @dataclass(frozen=True)
 class ResidualConfig(Common):
-    """`head`: the project's, over the views of the observation and of what the network leaves unexplained, or the
-    method's own `paper` pooling. `views`: settings of the former. `selected`: the share of the training part, the most
-    ordinary by the head without a network, that the network learns from."""
+    """`scoring`: "fused" lets the ensemble score the observation together with the residuals of the network, "own" is
+    the pooling of the method's paper. `ensemble`: settings of the former. `selected`: the share of the training part,
+    the most ordinary by the ensemble without a network, that the network learns from."""
 
-    head: Literal["tsadc", "paper"] = "tsadc"
-    views: HeadConfig = field(default_factory=HeadConfig)
+    scoring: Literal["fused", "own"] = "fused"
+    ensemble: FusedScorer.Config = field(default_factory=FusedScorer.Config)
     selected: float = 1.0
     training: Training = field(default_factory=Training)
 
@@ -92,7 +91,7 @@ class ResidualDetector(Detector, ABC):
     def essential(cls, settings: ResidualConfig) -> dict[str, Any]:
         """The settings that the weights depend on; all others are about what is made of them."""
         # The views choose what a network learns from, where it does not learn from all.
-        later = {*LATER, *cls.after_training, *(("views",) if settings.selected == 1 else ())}
+        later = {*LATER, *cls.after_training, *(("ensemble",) if settings.selected == 1 else ())}
         return {name: value for name, value in to_mapping(settings).items() if name not in later}
 
     @abstractmethod
@@ -119,7 +118,7 @@ class ResidualDetector(Detector, ABC):
         return ("residual",)
 
     def _view_names(self) -> tuple[str, ...]:
-        return names_of(self._names()) if self.settings.head == "tsadc" else self._names()
+        return names_of(self._names()) if self.settings.scoring == "fused" else self._names()
 
     def _fit(self, train_part: Observations, validation: Observations, fitting: Fitting) -> None:
         settings = self.settings
@@ -141,15 +140,17 @@ class ResidualDetector(Detector, ABC):
         self.network_ = network
         self.provenance_["training"] = self.history_.as_dict()
         self._settle(train_part, validation)
-        if settings.head == "tsadc":
-            told = _Counted(fitting.progress, sum(len(part) for part in described(parts, settings.views)))
-            self.head_ = Head.fit(parts, settings.views, settings.seed, self._names(), told.over(self._residuals))
+        if settings.scoring == "fused":
+            told = _Counted(fitting.progress, sum(len(part) for part in described(parts, settings.ensemble)))
+            self.scorer_ = FusedScorer.fit(
+                parts, settings.ensemble, settings.seed, self._names(), told.over(self._residuals)
+            )
 
     def _ordinary(self, parts: tuple[Observations, ...]) -> tuple[Observations, ...]:
         """Of each part the observations that the network learns from."""
         if self.settings.selected == 1:
             return parts
-        known = Head.fit(parts, self.settings.views, self.settings.seed)
+        known = FusedScorer.fit(parts, self.settings.ensemble, self.settings.seed)
         scores = [known.scores(part) for part in parts]
         kept = np.split(
             lowest(np.concatenate(scores), self.settings.selected), np.cumsum([len(one) for one in scores[:-1]])
@@ -157,8 +158,8 @@ class ResidualDetector(Detector, ABC):
         return tuple(part.take(np.flatnonzero(chosen)) for part, chosen in zip(parts, kept, strict=True))
 
     def _adapt(self, history: Observations) -> None:
-        if self.settings.head == "tsadc":
-            self.head_.adapt(history, self._residuals)
+        if self.settings.scoring == "fused":
+            self.scorer_.adapt(history, self._residuals)
 
     def _residuals(self, observations: Iterable[Floats]) -> Iterator[Residuals]:
         return (found.residuals for found in spread(_quietly(self._examiner()), observations))
@@ -169,9 +170,9 @@ class ResidualDetector(Detector, ABC):
         def judge(i: int) -> Evidence:
             z = observations.read(i)
             found = examine(z)
-            if self.settings.head == "paper":
+            if self.settings.scoring == "own":
                 return self._pooled(z, found)
-            return self.head_.evidence(observations.entity(i), z, found.residuals, found.expected)
+            return self.scorer_.evidence(observations.entity(i), z, found.residuals, found.expected)
 
         yield from spread(judge, range(len(observations)))
 
@@ -190,7 +191,7 @@ class ResidualDetector(Detector, ABC):
 
     def _state(self) -> dict[str, NDArray[Any]]:
         weights = {f"{WEIGHTS}{name}": tensor.numpy() for name, tensor in self.network_.state_dict().items()}
-        return weights | self._learnt() | (self.head_.state() if self.settings.head == "tsadc" else {})
+        return weights | self._learnt() | (self.scorer_.state() if self.settings.scoring == "fused" else {})
 
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         settings, variables = self.settings, len(self.variables_)
@@ -199,8 +200,8 @@ class ResidualDetector(Detector, ABC):
         self.network_.load_state_dict({name.removeprefix(WEIGHTS): tensor for name, tensor in weights.items()})
         self.network_.eval()
         self._relearn(state)
-        if settings.head == "tsadc":
-            self.head_ = Head.restore(state, settings.views, variables, settings.length, self._names())
+        if settings.scoring == "fused":
+            self.scorer_ = FusedScorer.restore(state, settings.ensemble, variables, settings.length, self._names())
 
 
 def pooled(

@@ -24,7 +24,10 @@ from tsadc.errors import ConfigError, ModelFileError
 from tsadc.scale import Scaler
 from tsadc.series import Clock
 
-FORMAT = 1
+FORMAT = 2
+# Settings that format 1 called differently: old name -> new name, and old value -> new value.
+RENAMED_SETTINGS = {"scoring": "inference", "head": "scoring", "views": "ensemble"}
+RENAMED_VALUES = {"head": {"tsadc": "fused", "paper": "own"}}
 SETTINGS, ARRAYS = "config.json", "model.safetensors"
 
 
@@ -126,7 +129,10 @@ def _check(settings: Mapping[str, Any]) -> None:
 def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Detector:
     _check(settings)
     cls = find(settings["detector"])
-    detector = cls(config=build(cls.Config, settings["settings"]))
+    stored = (
+        settings["settings"] if settings["format"] == FORMAT else _renamed(settings["detector"], settings["settings"])
+    )
+    detector = cls(config=build(cls.Config, stored))
     detector.settings_ = detector.settings
     detector.variables_ = tuple(settings["variables"])
     detector.clock_ = Clock(**settings["clock"])
@@ -139,3 +145,13 @@ def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) 
     detector._restore(arrays)
     detector.threshold_ = float(settings["threshold"])
     return detector
+
+
+def _renamed(detector: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a format 1 model under their present names."""
+    if detector == "views":  # its section `views` is now the top level of `ensemble`
+        return {**{name: value for name, value in settings.items() if name != "views"}, **settings["views"]}
+    return {
+        RENAMED_SETTINGS.get(name, name): RENAMED_VALUES[name][value] if name in RENAMED_VALUES else value
+        for name, value in settings.items()
+    }

@@ -1,5 +1,5 @@
 """What every row got on every data set as one SVG file, for a document: rows down, data sets across. A row by its own
-pooling shares the line of the same row by the project's head: what the head adds is the way between two dots."""
+pooling shares the line of the same row fused by the ensemble: what the head adds is the way between two dots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tsadc.show.axes import plain, value_ticks
 from tsadc.show.bench_markdown import RANKING
 from tsadc.show.markup import Html, element, join
 
-OWN = " head=paper"  # in a row's name
+OWN = " scoring=own"  # in a row's name
 WIDE, LINE = 150, 18  # a panel, a line of it
 LEFT, TOP, GAP, BELOW = 270, 34, 24, 62
 STYLE = (
@@ -21,7 +21,7 @@ STYLE = (
     ".cheap .span{stroke:#009e73}.dot{fill:#0072b2}.own .dot{fill:#d55e00}.cheap .dot{fill:#009e73}"
     "@media(prefers-color-scheme:dark){text{fill:#cbd5e1}.grid{stroke:#475569}.way{stroke:#64748b}}"
 )
-MEANING = {"": "by the project's head", "own": "by its own pooling", "cheap": "without a network"}
+MEANING = {"": "fused by the ensemble", "own": "by its own pooling", "cheap": "without a network"}
 
 
 def figure(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
@@ -65,7 +65,7 @@ def figure(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
 def _kind(one: Summary) -> str:
     if not one.network:
         return "cheap"
-    return "own" if any(record["settings"].get("head") == "paper" for record in one.records) else ""
+    return "own" if any(record["settings"].get("scoring") == "own" for record in one.records) else ""
 
 
 def _places(one: Summary, metric: str) -> list[float]:

@@ -99,10 +99,10 @@ def test_a_window_is_as_long_as_the_observation_allows():
         update(Config.published(), {"length": 9})  # a single patch, whose attention is always uniform
 
 
-@pytest.mark.parametrize("head", ["paper", "tsadc"])
-def test_it_learns_and_finds_a_planted_anomaly(head):
+@pytest.mark.parametrize("scoring", ["own", "fused"])
+def test_it_learns_and_finds_a_planted_anomaly(scoring):
     training = {"epochs": 6, "learning_rate": 3e-3}
-    detector = DCdetector(length=LENGTH, config=update(Config.tiny(), {"head": head, "training": training}))
+    detector = DCdetector(length=LENGTH, config=update(Config.tiny(), {"scoring": scoring, "training": training}))
     detector.fit(waves(30, 0))
     history = detector.history_.epochs
     assert history[-1].loss < 0.5 * history[0].loss
@@ -114,7 +114,7 @@ def test_it_learns_and_finds_a_planted_anomaly(head):
 
 
 def test_a_cell_is_its_divergence_over_the_typical_one():
-    detector = DCdetector(length=LENGTH, config=update(Config.tiny(), {"head": "paper"})).fit(waves(30, 0))
+    detector = DCdetector(length=LENGTH, config=update(Config.tiny(), {"scoring": "own"})).fit(waves(30, 0))
     z = waves(1, 7)[0].T.astype(np.float32)
     z[1, 3:6] = np.nan
     with torch.no_grad():

@@ -124,9 +124,9 @@ def test_the_weight_of_the_latents_rises_in_training_and_is_one_in_validation():
         torch.testing.assert_close(net.eval().losses(given)["latents"], full)
 
 
-@pytest.mark.parametrize("head", ["tsadc", "paper"])
-def test_it_learns_and_finds_a_planted_anomaly(head):
-    config = update(Config.tiny(), {"head": head, "training": {"epochs": 8}})
+@pytest.mark.parametrize("scoring", ["fused", "own"])
+def test_it_learns_and_finds_a_planted_anomaly(scoring):
+    config = update(Config.tiny(), {"scoring": scoring, "training": {"epochs": 8}})
     detector = DVGCRN(length=LENGTH, config=config).fit(waves(40, 0))
     losses = [epoch.parts for epoch in detector.history_.epochs]
     assert losses[-1]["forecast"] < 0.6 * losses[0]["forecast"]
@@ -140,7 +140,7 @@ def test_it_learns_and_finds_a_planted_anomaly(head):
 
 
 def test_the_papers_score_weighs_reconstruction_and_forecast():
-    config = update(Config.tiny(), {"head": "paper", "forecast": 3.0, "training": {"epochs": 1}})
+    config = update(Config.tiny(), {"scoring": "own", "forecast": 3.0, "training": {"epochs": 1}})
     detector = DVGCRN(length=LENGTH, config=config).fit(waves(10, 0))
     z = np.random.default_rng(0).normal(size=(VARIABLES, LENGTH)).astype(np.float32)
     z[1:, 7] = np.nan

@@ -151,10 +151,10 @@ def test_the_losses_are_cross_entropy_and_square_of_what_was_measured():
     torch.testing.assert_close(together["generation"][1], 0.3 * sum(squares) / 2)
 
 
-@pytest.mark.parametrize("head", ["tsadc", "paper"])
-def test_it_learns_and_finds_what_does_not_fit(head):
+@pytest.mark.parametrize("scoring", ["fused", "own"])
+def test_it_learns_and_finds_what_does_not_fit(scoring):
     training = {"epochs": 15, "learning_rate": 0.01, "batch": 6}
-    config = update(Config.tiny(), {"head": head, "training": training})
+    config = update(Config.tiny(), {"scoring": scoring, "training": training})
     detector = EEGCGS(length=LENGTH, contamination=0.1, config=config).fit(coupled(60, 0))
     for part in ("contrast", "generation"):
         losses = [epoch.parts[part] for epoch in detector.history_.epochs]
@@ -163,7 +163,7 @@ def test_it_learns_and_finds_what_does_not_fit(head):
     new[3, 8:36, 1] = np.random.default_rng(0).normal(size=28)
     result = detector.detect(new)
     assert result.observations["score"].argmax() == 3
-    if head == "tsadc":
+    if scoring == "fused":
         assert {"contrast_score", "generation_score"} <= set(result.observations)
 
 
@@ -177,7 +177,7 @@ def test_two_variables_are_each_others_only_neighbour():
 
 
 def test_both_scores_are_scaled_by_the_training_data():
-    config = update(Config.tiny(), {"head": "paper", "share": 0.25})
+    config = update(Config.tiny(), {"scoring": "own", "share": 0.25})
     detector = EEGCGS(length=LENGTH, contamination=0.1, config=config).fit(coupled(30, 0))
     z = detector.scaler_("series", coupled(1, 3)[0]).T
     with torch.no_grad():

@@ -73,9 +73,9 @@ def test_the_loss_is_the_mean_square_over_what_was_measured():
     torch.testing.assert_close(together[1], apart.square().mean())
 
 
-@pytest.mark.parametrize("head", ["tsadc", "paper"])
-def test_it_learns_and_finds_what_is_out_of_step(head):
-    config = update(Config.tiny(), {"head": head, "training": {"epochs": 25, "learning_rate": 0.01}})
+@pytest.mark.parametrize("scoring", ["fused", "own"])
+def test_it_learns_and_finds_what_is_out_of_step(scoring):
+    config = update(Config.tiny(), {"scoring": scoring, "training": {"epochs": 25, "learning_rate": 0.01}})
     detector = GAE(length=LENGTH, contamination=0.1, config=config).fit(coupled(60, 0))
     losses = [epoch.loss for epoch in detector.history_.epochs]
     assert losses[-1] < 0.5 * losses[0]
@@ -83,7 +83,7 @@ def test_it_learns_and_finds_what_is_out_of_step(head):
     new[3, 10:30, 1] *= -1  # as large as ever, but against the others
     result = detector.detect(new)
     assert result.observations["score"].argmax() == 3
-    if head == "tsadc":  # its other views know the variable; a bottleneck lets its neighbours suffer too
+    if scoring == "fused":  # its other views know the variable; a bottleneck lets its neighbours suffer too
         assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_1"
 
 

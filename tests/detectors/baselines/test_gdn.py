@@ -96,10 +96,10 @@ def test_the_loss_is_the_mean_square_over_what_was_measured():
     torch.testing.assert_close(together[1], apart.square().mean())
 
 
-@pytest.mark.parametrize("head", ["tsadc", "paper"])
-def test_it_learns_and_finds_what_the_past_did_not_announce(head):
+@pytest.mark.parametrize("scoring", ["fused", "own"])
+def test_it_learns_and_finds_what_the_past_did_not_announce(scoring):
     training = {"epochs": 15, "learning_rate": 0.02, "batch": 4}
-    config = update(Config.tiny(), {"head": head, "features": 16, "training": training})
+    config = update(Config.tiny(), {"scoring": scoring, "features": 16, "training": training})
     detector = GDN(length=LENGTH, contamination=0.1, config=config).fit(coupled(60, 0))
     losses = [epoch.loss for epoch in detector.history_.epochs]
     assert losses[-1] < 0.1 * losses[0]
@@ -107,12 +107,12 @@ def test_it_learns_and_finds_what_the_past_did_not_announce(head):
     new[3, 20:28, 1] *= -1  # as large as ever, but against its past
     result = detector.detect(new)
     assert result.observations["score"].argmax() == 3
-    if head == "tsadc":  # its other views know the variable; forecasts of those that listen to it suffer too
+    if scoring == "fused":  # its other views know the variable; forecasts of those that listen to it suffer too
         assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_1"
 
 
 def test_errors_are_normalised_by_those_of_the_training_data():
-    config = update(Config.tiny(), {"head": "paper", "training": {"epochs": 2}})
+    config = update(Config.tiny(), {"scoring": "own", "training": {"epochs": 2}})
     data = coupled(30, 0)
     data[:, :, 2] += 2 * np.random.default_rng(1).normal(size=data.shape[:2])  # which nothing can forecast
     detector = GDN(length=LENGTH, contamination=0.1, config=config).fit(data)
@@ -126,7 +126,7 @@ def test_errors_are_normalised_by_those_of_the_training_data():
 
 def test_only_so_many_observations_as_fit_tell_what_errors_are_usual(monkeypatch):
     monkeypatch.setattr("tsadc.detectors.residual.MOST_CELLS", 4 * LENGTH * VARIABLES)
-    config = update(Config.tiny(), {"head": "paper", "training": {"epochs": 1}})
+    config = update(Config.tiny(), {"scoring": "own", "training": {"epochs": 1}})
     detector = GDN(length=LENGTH, contamination=0.1, config=config)
     seen: list[np.ndarray] = []
     inner = detector._errors

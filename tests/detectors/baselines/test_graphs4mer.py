@@ -123,9 +123,9 @@ def test_variables_talk_through_the_graph_alone():
         torch.testing.assert_close(net(x)[0][:, :3], net(other)[0][:, :3])
 
 
-@pytest.mark.parametrize("head", ["tsadc", "paper"])
-def test_it_learns_and_finds_a_planted_anomaly(head):
-    config = update(Config.tiny(), {"head": head, "training": {"epochs": 8}})
+@pytest.mark.parametrize("scoring", ["fused", "own"])
+def test_it_learns_and_finds_a_planted_anomaly(scoring):
+    config = update(Config.tiny(), {"scoring": scoring, "training": {"epochs": 8}})
     detector = GraphS4mer(length=LENGTH, config=config).fit(waves(40, 0))
     losses = [epoch.parts["reconstruction"] for epoch in detector.history_.epochs]
     assert losses[-1] < 0.6 * losses[0]

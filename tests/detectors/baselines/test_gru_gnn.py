@@ -85,9 +85,9 @@ def test_the_loss_is_the_mean_square_over_what_was_measured():
     torch.testing.assert_close(together["reconstruction"][1], apart.square().mean())
 
 
-@pytest.mark.parametrize("head", ["tsadc", "paper"])
-def test_it_learns_and_finds_what_is_out_of_step(head):
-    config = update(Config.tiny(), {"head": head, "training": {"epochs": 15, "learning_rate": 0.02, "batch": 6}})
+@pytest.mark.parametrize("scoring", ["fused", "own"])
+def test_it_learns_and_finds_what_is_out_of_step(scoring):
+    config = update(Config.tiny(), {"scoring": scoring, "training": {"epochs": 15, "learning_rate": 0.02, "batch": 6}})
     detector = GRUGNN(length=LENGTH, contamination=0.1, config=config).fit(coupled(60, 0))
     losses = [epoch.parts["reconstruction"] for epoch in detector.history_.epochs]
     assert losses[-1] < 0.5 * losses[0]
@@ -95,5 +95,5 @@ def test_it_learns_and_finds_what_is_out_of_step(head):
     new[3, 10:30, 1] *= -1  # as large as ever, but against the others
     result = detector.detect(new)
     assert result.observations["score"].argmax() == 3
-    if head == "tsadc":  # its other views know the variable; the neighbours that listen to it suffer too
+    if scoring == "fused":  # its other views know the variable; the neighbours that listen to it suffer too
         assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_1"

@@ -178,9 +178,9 @@ def test_the_last_samples_of_the_denoising_vote_the_very_last_first(settings, st
         np.testing.assert_allclose(spread, [one / first * began for one in left], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("head", ["tsadc", "paper"])
-def test_it_learns_and_finds_a_planted_anomaly(head):
-    config = update(Config.tiny(), {"head": head, "training": {"epochs": 8, "batch": 4}})
+@pytest.mark.parametrize("scoring", ["fused", "own"])
+def test_it_learns_and_finds_a_planted_anomaly(scoring):
+    config = update(Config.tiny(), {"scoring": scoring, "training": {"epochs": 8, "batch": 4}})
     detector = IMDiffusion(length=LENGTH, config=config).fit(waves(40, 0))
     losses = [epoch.loss for epoch in detector.history_.epochs]
     assert losses[-1] < 0.7 * losses[0]  # at the noisiest steps there is nothing to tell the hidden cells from
@@ -193,7 +193,7 @@ def test_it_learns_and_finds_a_planted_anomaly(head):
 
 
 def test_the_papers_score_is_the_share_of_votes():
-    config = update(Config.tiny(), {"head": "paper", "training": {"epochs": 1}})
+    config = update(Config.tiny(), {"scoring": "own", "training": {"epochs": 1}})
     detector = IMDiffusion(length=LENGTH, config=config).fit(waves(10, 0))
     z = np.random.default_rng(0).normal(size=(VARIABLES, LENGTH)).astype(np.float32)
     z[1:, 7] = np.nan

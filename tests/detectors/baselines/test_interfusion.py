@@ -200,9 +200,9 @@ def test_refinement_replaces_the_least_probable_cells_by_what_is_expected():
     assert improbable.flatten().tolist() == x.flatten().tolist()
 
 
-@pytest.mark.parametrize("head", ["tsadc", "paper"])
-def test_it_learns_and_finds_a_planted_anomaly(head):
-    config = update(Config.tiny(), {"head": head, "refine": 1, "training": {"epochs": 10}})
+@pytest.mark.parametrize("scoring", ["fused", "own"])
+def test_it_learns_and_finds_a_planted_anomaly(scoring):
+    config = update(Config.tiny(), {"scoring": scoring, "refine": 1, "training": {"epochs": 10}})
     detector = InterFusion(length=LENGTH, config=config).fit(waves(40, 0))
     losses = [epoch.validation for epoch in detector.history_.epochs]
     assert losses[-1] < losses[0] - 0.3
@@ -215,7 +215,7 @@ def test_it_learns_and_finds_a_planted_anomaly(head):
 
 
 def test_the_papers_score_is_the_mean_improbability_of_the_steps():
-    config = update(Config.tiny(), {"head": "paper", "samples": 1, "training": {"epochs": 1}})
+    config = update(Config.tiny(), {"scoring": "own", "samples": 1, "training": {"epochs": 1}})
     detector = InterFusion(length=LENGTH, config=config).fit(waves(10, 0))
     z = np.random.default_rng(0).normal(size=(VARIABLES, LENGTH)).astype(np.float32)
     z[1:, 7] = np.nan
@@ -232,7 +232,7 @@ def test_the_papers_score_is_the_mean_improbability_of_the_steps():
 
 @pytest.mark.parametrize("samples", [1, 3])
 def test_a_cell_is_as_improbable_as_the_normal_distributions_of_the_samples_say(samples):
-    config = update(Config.tiny(), {"head": "paper", "samples": samples, "training": {"epochs": 1}})
+    config = update(Config.tiny(), {"scoring": "own", "samples": samples, "training": {"epochs": 1}})
     detector = InterFusion(length=LENGTH, config=config).fit(waves(10, 0))
     z = np.random.default_rng(0).normal(size=(VARIABLES, LENGTH)).astype(np.float32)
     z[1:, 7] = np.nan

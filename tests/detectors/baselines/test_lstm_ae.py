@@ -55,7 +55,7 @@ def test_the_decoder_has_the_truth_in_training_alone():
 
 
 def test_residuals_are_the_error_in_z_units():
-    detector = LSTMAE(length=LENGTH, config=update(Config.tiny(), {"head": "paper"})).fit(waves(30, 0))
+    detector = LSTMAE(length=LENGTH, config=update(Config.tiny(), {"scoring": "own"})).fit(waves(30, 0))
     z = waves(1, 7)[0].T.astype(np.float32)
     z[1, 3:6] = np.nan
     with torch.no_grad():
@@ -67,10 +67,10 @@ def test_residuals_are_the_error_in_z_units():
     np.testing.assert_allclose(found.own, np.nanmean(np.square(z - told), axis=0), rtol=1e-4)
 
 
-@pytest.mark.parametrize("head", ["paper", "tsadc"])
-def test_it_learns_and_finds_a_planted_anomaly(head):
+@pytest.mark.parametrize("scoring", ["own", "fused"])
+def test_it_learns_and_finds_a_planted_anomaly(scoring):
     training = {"epochs": 12, "learning_rate": 1e-2}
-    detector = LSTMAE(length=LENGTH, config=update(Config.tiny(), {"head": head, "training": training}))
+    detector = LSTMAE(length=LENGTH, config=update(Config.tiny(), {"scoring": scoring, "training": training}))
     detector.fit(waves(30, 0))
     history = detector.history_
     assert history.best.loss < 0.7 * history.epochs[0].loss

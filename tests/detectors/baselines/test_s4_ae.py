@@ -62,10 +62,10 @@ def test_dynamics_do_not_decay():
     assert len(slow["params"]) == 4 * 4  # log dt, decay, frequency and B of four layers
 
 
-@pytest.mark.parametrize("head", ["paper", "tsadc"])
-def test_it_learns_and_finds_a_planted_anomaly(head):
+@pytest.mark.parametrize("scoring", ["own", "fused"])
+def test_it_learns_and_finds_a_planted_anomaly(scoring):
     training = {"epochs": 10, "learning_rate": 1e-2}
-    detector = S4AE(length=LENGTH, config=update(Config.tiny(), {"head": head, "training": training}))
+    detector = S4AE(length=LENGTH, config=update(Config.tiny(), {"scoring": scoring, "training": training}))
     detector.fit(waves(30, 0))
     history = detector.history_
     assert history.best.loss < 0.6 * history.epochs[0].loss

@@ -76,7 +76,7 @@ def test_each_loss_trains_its_own_decoder_and_both_train_the_encoder():
 
 def test_the_score_mixes_both_errors():
     """alpha |W - AE_1(W)|^2 + beta |W - AE_2(AE_1(W))|^2, window by window, and the mean over those a cell is in."""
-    detector = USAD(length=LENGTH, config=update(Config.tiny(), {"head": "paper", "alpha": 0.3})).fit(waves(30, 0))
+    detector = USAD(length=LENGTH, config=update(Config.tiny(), {"scoring": "own", "alpha": 0.3})).fit(waves(30, 0))
     net, z = detector.network_, waves(1, 7)[0].T.astype(np.float32)
     z[1, 3:6] = np.nan
     total, made, count = np.zeros(z.shape), np.zeros(z.shape), np.zeros(LENGTH)
@@ -99,10 +99,10 @@ def test_the_score_mixes_both_errors():
     np.testing.assert_allclose(found.expected, made / count, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("head", ["paper", "tsadc"])
-def test_it_learns_and_finds_a_planted_anomaly(head):
+@pytest.mark.parametrize("scoring", ["own", "fused"])
+def test_it_learns_and_finds_a_planted_anomaly(scoring):
     training = {"epochs": 12, "learning_rate": 3e-3}
-    detector = USAD(length=LENGTH, config=update(Config.tiny(), {"head": head, "pace": 6, "training": training}))
+    detector = USAD(length=LENGTH, config=update(Config.tiny(), {"scoring": scoring, "pace": 6, "training": training}))
     detector.fit(waves(30, 0))
     history = detector.history_.epochs
     assert history[5].loss < 0.6 * history[0].loss
@@ -122,7 +122,7 @@ def test_a_resumed_run_weighs_its_losses_as_if_it_had_not_stopped(tmp_path):
         if getattr(report, "epoch_ended", False) and report.epoch == 2:
             raise Killed
 
-    config = update(Config.tiny(), {"head": "paper", "pace": 1, "training": {"epochs": 4}})
+    config = update(Config.tiny(), {"scoring": "own", "pace": 1, "training": {"epochs": 4}})
     whole = USAD(length=LENGTH, config=config).fit(waves(30, 0))
     checkpoint = tmp_path / "run.safetensors"
     with pytest.raises(Killed):

@@ -123,8 +123,8 @@ def test_the_paper_preset_is_the_last_column_of_the_table():
     assert (two.graphs, two.neighbours, two.zeta, two.gin_layers) == (6, 3, 0.6, 2)
     assert (two.weights.smooth, two.weights.sparse, two.weights.connect) == (1.0, 0.05, 0.5)
     assert (two.symmetric, two.own, two.identity) == (False, True, False)
-    scoring, training = config.scoring, config.training
-    assert (config.head, scoring.masks, scoring.steps, scoring.weights) == ("paper", 0, 0, (0.01, 1.2))
+    scoring, training = config.inference, config.training
+    assert (config.scoring, scoring.masks, scoring.steps, scoring.weights) == ("own", 0, 0, (0.01, 1.2))
     assert (config.decontaminate, config.selected) == (True, 1.0)
     assert (training.learning_rate, training.batch, training.epochs, training.patience) == (8e-4, 4, 100, 20)
     assert (training.weight_decay, training.warmup_epochs, training.ema) == (5e-3, 5, 0.0)
@@ -138,7 +138,7 @@ def test_the_paper_preset_does_not_hang_on_the_defaults(monkeypatch):
     changed = {
         "decontaminator": {"masking": "BoM", "start": "masked", "loss": "entire", "at": "last"},
         "dependencies": {"graphs": 9, "neighbours": 1, "gin_layers": 5, "weights": {"smooth": 0.0, "sparse": 9.0}},
-        "scoring": {"weights": [1.0, 1.0]},
+        "inference": {"weights": [1.0, 1.0]},
         "training": {"epochs": 1, "ema": 0.9, "clip": 0.1, "ssm_learning_rate": 1e-5},
     }
 
@@ -201,8 +201,8 @@ BOTH = ["imputation", "reconstruction"]
         {"decontaminator": {"start": "masked"}},
         {"decontaminator": {"loss": "entire", "masking": "BoM"}},
         {"decontaminator": {"masking": "RandM"}, "dependencies": {"layers": 0, "symmetric": True}},
-        {"head": "tsadc", "selected": 0.8, "scoring": {"residuals": BOTH, "masks": 3, "steps": 2}},
-        {"head": "tsadc", "decontaminate": False, "scoring": {"residuals": BOTH, "masks": 0, "steps": 1}},
+        {"scoring": "fused", "selected": 0.8, "inference": {"residuals": BOTH, "masks": 3, "steps": 2}},
+        {"scoring": "fused", "decontaminate": False, "inference": {"residuals": BOTH, "masks": 0, "steps": 1}},
     ],
 )
 def test_every_option_of_the_papers_method_gives_finite_scores(history, new, settings):
@@ -222,9 +222,9 @@ def test_hidden_is_the_contamination_where_the_paper_says_so(history):
 def test_settings_that_do_not_go_together():
     with pytest.raises(ConfigError, match="`hidden` must be between 0 and 1, or none"):
         tiny(hidden=1.5)
-    with pytest.raises(ConfigError, match=r"`scoring.steps` must be at most the 5 of decontaminator.diffusion.steps"):
-        small_paper(scoring={"steps": 6})
-    assert small_paper(scoring={"steps": 5}).scoring.steps == 5
+    with pytest.raises(ConfigError, match=r"`inference.steps` must be at most the 5 of decontaminator.diffusion.steps"):
+        small_paper(inference={"steps": 6})
+    assert small_paper(inference={"steps": 5}).inference.steps == 5
     with pytest.raises(ConfigError, match="hides all 8 steps"):
         TSADC(length=8, config=tiny(hidden=0.99)).fit(np.random.default_rng(0).normal(size=(80, 3)))
 
@@ -273,7 +273,7 @@ def test_a_changed_cell_changes_nothing_that_came_from_other_observations(uninte
 
 def test_an_approximation_is_in_the_units_of_the_data(new, history) -> None:
     """With one mask, cells outside of it come back as they were, at the offsets and gains of each entity."""
-    detector = TSADC(config=tiny(1, length=LENGTH, scoring={"masks": 0})).fit(history)
+    detector = TSADC(config=tiny(1, length=LENGTH, inference={"masks": 0})).fit(history)
     found = list(detector.approximate(new))
     assert len(found) == 20
     x = np.concatenate([one.values.reshape(-1, LENGTH, 4).transpose(0, 2, 1) for one in new])

@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from tsadc.detectors.base import Detector
 from tsadc.detectors.classical.robust_z import RobustZ
-from tsadc.detectors.ensemble.detector import Views
+from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.nn.runtime import blas
 from tsadc.nn.runtime.blas import each_within, without_threads
 
@@ -63,7 +63,7 @@ def test_items_are_made_within_and_given_away_outside() -> None:
         assert list(each_within(without_threads, [])) == []
 
 
-@pytest.mark.parametrize("kind", [Views, RobustZ])
+@pytest.mark.parametrize("kind", [Ensemble, RobustZ])
 def test_parts_that_are_read_in_turn_leave_the_threads_as_they_were(kind: type[Detector]) -> None:
     data = np.random.default_rng(0).normal(size=(10 * 16, 3))
     with threadpool_limits(2, user_api="blas"):
@@ -81,24 +81,24 @@ def test_parts_that_are_read_in_turn_leave_the_threads_as_they_were(kind: type[D
 def test_detectors_fit_score_and_adapt_within(monkeypatch, count) -> None:
     seen: list[set[int]] = []
     for name in ("_fit", "_adapt"):
-        inner = getattr(Views, name)
+        inner = getattr(Ensemble, name)
 
         def noting(self, *given, inner=inner):
             seen.append(products())
             return inner(self, *given)
 
-        monkeypatch.setattr(Views, name, noting)
-    score = Views._score
+        monkeypatch.setattr(Ensemble, name, noting)
+    score = Ensemble._score
 
     def scoring(self, observations):
         for found in score(self, observations):
             seen.append(products())
             yield found
 
-    monkeypatch.setattr(Views, "_score", scoring)
+    monkeypatch.setattr(Ensemble, "_score", scoring)
     data = np.random.default_rng(0).normal(size=(10, 16, 3))
     with cores(count), threadpool_limits(2, user_api="blas"):
-        detector = Views(length=16).fit(data)
+        detector = Ensemble(length=16).fit(data)
         detector.decision_function(data[:3])
         detector.adapt(data)
         assert products() == {2}

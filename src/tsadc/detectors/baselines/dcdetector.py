@@ -97,7 +97,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """A batch of 256 windows is about 43 observations of 600 steps."""
         return cls.with_settings(
-            head="paper",
+            scoring="own",
             window=100,
             patches=(5,),
             features=256,

@@ -82,7 +82,7 @@ class Config(ResidualConfig):
         """512 windows are 17 observations of 600 steps."""
         model = {"window": 20, "latents": (15, 10, 5), "units": (20, 15, 10), "embedding": 256, "anneal": 0.2}
         training = plainly(epochs=60, batch=17, learning_rate=2e-4)
-        return cls.with_settings(head="paper", hop=1, **model, training=training)
+        return cls.with_settings(scoring="own", hop=1, **model, training=training)
 
     @classmethod
     def tiny(cls) -> Self:

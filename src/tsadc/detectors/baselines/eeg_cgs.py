@@ -91,7 +91,7 @@ class Config(ResidualConfig):
         """A recording of 60 s is an observation; 285 channels in a batch are those of 15 recordings."""
         model = {"window": 600, "features": 256, "neighbours": 3, "subgraph": 4, "share": 0.6, "turned": False}
         training = plainly(epochs=55, batch=15, learning_rate=1e-3)
-        return cls.with_settings(head="paper", **model, rounds=80, training=training)
+        return cls.with_settings(scoring="own", **model, rounds=80, training=training)
 
     @classmethod
     def tiny(cls) -> Self:

@@ -89,7 +89,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """An update sees the windows of one observation."""
         return cls.with_settings(
-            head="paper",
+            scoring="own",
             features=64,
             top=15,
             hidden=64,

@@ -79,7 +79,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """Graphs are 2000 of 12000 steps long there, and so are these: a sixth of an observation of 600."""
         return cls.with_settings(
-            head="paper",
+            scoring="own",
             scaler={"method": "standard", "scope": "pooled"},
             features=128,
             layers=4,

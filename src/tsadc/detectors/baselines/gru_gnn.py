@@ -78,7 +78,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """GraphS4mer's for the EEG of TUSZ."""
         return cls.with_settings(
-            head="paper",
+            scoring="own",
             features=128,
             layers=4,
             dropout=0.1,

@@ -97,7 +97,7 @@ class Config(ResidualConfig):
         """12 windows are 2 observations of 600 steps."""
         model = {"patch": 1, "channels": 64, "blocks": 4, "heads": 8, "diffusion": {"target": "noise"}, "chain": 0}
         training = plainly(epochs=100, batch=2, learning_rate=1e-3, weight_decay=1e-6, patience=6)
-        return cls.with_settings(head="paper", **model, stride=3, training=training)
+        return cls.with_settings(scoring="own", **model, stride=3, training=training)
 
     @classmethod
     def tiny(cls) -> Self:

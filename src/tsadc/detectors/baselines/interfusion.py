@@ -93,7 +93,7 @@ class Config(ResidualConfig):
         """20 epochs of pretraining and 20 of the whole; 100 windows are 17 observations of 600 steps."""
         model = {"window": 100, "squeeze": 3, "metrics": 3, "hidden": 500, "flows": 20}
         training = plainly(epochs=40, batch=17, learning_rate=1e-3, weight_decay=1e-4, clip=10.0)
-        scoring = {"head": "paper", "samples": 100, "refine": 10}
+        scoring = {"scoring": "own", "samples": 100, "refine": 10}
         return cls.with_settings(**model, **scoring, pretrain=0.5, anneal=0.0, training=training)
 
     @classmethod

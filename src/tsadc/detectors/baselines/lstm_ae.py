@@ -60,7 +60,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """As Malhotra et al. for electrocardiograms."""
         training = plainly(epochs=100, batch=8, learning_rate=1e-3, patience=10)
-        return cls.with_settings(head="paper", window=208, hidden=45, forcing=True, training=training)
+        return cls.with_settings(scoring="own", window=208, hidden=45, forcing=True, training=training)
 
     @classmethod
     def tiny(cls) -> Self:

@@ -64,7 +64,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """S4 as in its first paper, at the width and depth of GraphS4mer."""
         return cls.with_settings(
-            head="paper",
+            scoring="own",
             channels=128,
             layers=4,
             state=64,

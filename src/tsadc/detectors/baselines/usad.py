@@ -83,7 +83,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """7919 windows are 13 observations of 600 steps."""
         training = plainly(epochs=70, batch=13, learning_rate=1e-3)
-        return cls.with_settings(head="paper", window=12, stride=1, latent=40, alpha=0.5, pace=1, training=training)
+        return cls.with_settings(scoring="own", window=12, stride=1, latent=40, alpha=0.5, pace=1, training=training)
 
     @classmethod
     def tiny(cls) -> Self:

@@ -1,48 +1,48 @@
-"""The scoring head without a network: what can be told of an observation from its values alone. It is what every
-network has to beat."""
+"""The ensemble as a detector of its own: many cheap views of an observation, fused, without a network."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
 from tsadc.detectors.base import Detector, Fitting
-from tsadc.detectors.ensemble import scorer as head
-from tsadc.detectors.ensemble.scorer import Head
+from tsadc.detectors.ensemble.scorer import FusedScorer, names_of
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.series import Observations
 
 
 @dataclass(frozen=True)
-class Config(Common):
-    """`views`: settings of the scoring head."""
+class Config(FusedScorer.Config, Common):
+    """The settings of the ensemble beside those of every detector."""
 
-    views: head.Config = field(default_factory=head.Config)
+    def __post_init__(self) -> None:
+        Common.__post_init__(self)
+        FusedScorer.Config.__post_init__(self)
 
 
-class Views(Detector):
-    """Extreme values, or variables out of step, or unusual shapes, or stretches that are too loud or too quiet."""
+class Ensemble(Detector):
+    """Extreme values, broken correlations, unusual shapes, or stretches that vary more or less than usual."""
 
-    name: ClassVar[str] = "views"
-    views: ClassVar[tuple[str, ...]] = head.names_of(())
+    name: ClassVar[str] = "ensemble"
+    views: ClassVar[tuple[str, ...]] = names_of(())
     Config: ClassVar[type[Config]] = Config
 
     def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
-        self.head_ = Head.fit((train, validation), self.settings.views, self.settings.seed)
+        self.scorer_ = FusedScorer.fit((train, validation), self.settings, self.settings.seed)
 
     def _adapt(self, history: Observations) -> None:
-        self.head_.adapt(history)
+        self.scorer_.adapt(history)
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
         for i in range(len(observations)):
-            yield self.head_.evidence(observations.entity(i), observations.read(i))
+            yield self.scorer_.evidence(observations.entity(i), observations.read(i))
 
     def _state(self) -> dict[str, NDArray[Any]]:
-        return self.head_.state()
+        return self.scorer_.state()
 
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self.head_ = Head.restore(state, self.settings.views, len(self.variables_), self.settings.length)
+        self.scorer_ = FusedScorer.restore(state, self.settings, len(self.variables_), self.settings.length)

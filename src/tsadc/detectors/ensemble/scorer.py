@@ -48,23 +48,8 @@ Model = Callable[[Iterable[Floats]], Iterator[Residuals]]  # of observations (va
 
 
 def names_of(residuals: Sequence[str]) -> tuple[str, ...]:
-    """Of the views of a head whose model gives these residuals."""
+    """Return the names of all views when a model adds these residuals."""
     return (*STEPWISE, *residuals, *WHOLE)
-
-
-@dataclass(frozen=True)
-class Config:
-    """`kernels`: random convolutions of each dilation. `neighbours`: how many of the nearest count. `keep`: the share
-    of the training part that counts as normal."""
-
-    kernels: int = 128
-    neighbours: int = 5
-    keep: float = 0.8
-
-    def __post_init__(self) -> None:
-        require(self.kernels >= 1, "kernels", "at least 1", self.kernels)
-        require(self.neighbours >= 1, "neighbours", "at least 1", self.neighbours)
-        require(0 < self.keep <= 1, "keep", "above 0 and at most 1", self.keep)
 
 
 @dataclass(frozen=True)
@@ -88,7 +73,7 @@ class Described:
     summary: Summary
 
 
-class Ruler:
+class FeatureExtractor:
     """Describes observations."""
 
     def __init__(self, kernels: Convolutions, linear: Linear, correlations: Correlations, length: int) -> None:
@@ -115,7 +100,7 @@ class Ruler:
 
 
 @dataclass(frozen=True)
-class Known:
+class FittedViews:
     """What was learnt from one selection of training observations."""
 
     extremes: tuple[Extremes, ...]
@@ -151,17 +136,31 @@ class Known:
         return np.array([*extremes, *np.log(NEAR + np.array(whole)), *stretches])
 
 
-class Head:
+class FusedScorer:
     """Extreme values, or variables out of step, or unusual shapes, or stretches that are too loud or too quiet."""
 
-    def __init__(self, ruler: Ruler, known: Known, fusion: Fusion, names: Sequence[str]) -> None:
+    @dataclass(frozen=True)
+    class Config:
+        """`kernels`: random convolutions of each dilation. `neighbours`: how many of the nearest count. `keep`: the
+        share of the training part that counts as normal."""
+
+        kernels: int = 128
+        neighbours: int = 5
+        keep: float = 0.8
+
+        def __post_init__(self) -> None:
+            require(self.kernels >= 1, "kernels", "at least 1", self.kernels)
+            require(self.neighbours >= 1, "neighbours", "at least 1", self.neighbours)
+            require(0 < self.keep <= 1, "keep", "above 0 and at most 1", self.keep)
+
+    def __init__(self, ruler: FeatureExtractor, known: FittedViews, fusion: Fusion, names: Sequence[str]) -> None:
         self.ruler, self.known, self.fusion, self.names = ruler, known, fusion, tuple(names)
 
     @classmethod
     def fit(
         cls,
         parts: Sequence[Observations],
-        config: Config,
+        config: FusedScorer.Config,
         seed: int,
         names: Sequence[str] = (),
         model: Model | None = None,
@@ -169,14 +168,14 @@ class Head:
         """From normalised observations, contaminated as they are, and the residuals that `model` leaves of them, which
         are called `names`."""
         some = described(parts, config)
-        ruler = Ruler.fit(some, config.kernels, seed)
+        ruler = FeatureExtractor.fit(some, config.kernels, seed)
         found = list(chain.from_iterable(_summaries(ruler, part, model) for part in some))
         entities = [part.entity(i) for part in some for i in range(len(part))]
         kept = np.ones(len(found), dtype=bool)
         # The tails of few scores tell little of the views. Shapes are compared as a whole, and need fewest to be known.
         trust = np.where(np.array(names_of(names)) == "shape", 1 + FEW / len(found), 1.0)
         for _ in range(2):
-            known = Known.fit(found, entities, kept, config.neighbours)
+            known = FittedViews.fit(found, entities, kept, config.neighbours)
             scores = np.stack([known.score(name, one) for name, one in zip(entities, found, strict=True)])
             fusion = Fusion.fit(scores, trust)
             kept = lowest(fusion(scores), config.keep)
@@ -241,11 +240,16 @@ class Head:
 
     @classmethod
     def restore(
-        cls, state: Mapping[str, NDArray[Any]], config: Config, variables: int, length: int, names: Sequence[str] = ()
+        cls,
+        state: Mapping[str, NDArray[Any]],
+        config: FusedScorer.Config,
+        variables: int,
+        length: int,
+        names: Sequence[str] = (),
     ) -> Self:
         correlations = Correlations.restore(state, variables)
-        ruler = Ruler(Convolutions.restore(state, variables), Linear.restore(state), correlations, length)
-        known = Known(
+        ruler = FeatureExtractor(Convolutions.restore(state, variables), Linear.restore(state), correlations, length)
+        known = FittedViews(
             tuple(Extremes.restore(state, f"extremes.{name}") for name in (*STEPWISE, *names)),
             Neighbours.restore(state, "correlations", config.neighbours),
             Neighbours.restore(state, "shapes", config.neighbours),
@@ -254,15 +258,15 @@ class Head:
         return cls(ruler, known, Fusion.restore(state), names)
 
 
-def described(parts: Sequence[Observations], config: Config) -> list[Observations]:
-    """What `Head.fit` looks at of each part."""
+def described(parts: Sequence[Observations], config: FusedScorer.Config) -> list[Observations]:
+    """What `FusedScorer.fit` looks at of each part."""
     variables, windows = len(parts[0].names), len(Windows(parts[0].length))
     pairs = min(variables * (variables - 1) // 2, MOST_PAIRS)
     features = max(pairs, 6 * config.kernels, 3 * variables * windows)
     return [affordable(part, 2 * features) for part in parts]
 
 
-def _summaries(ruler: Ruler, part: Observations, model: Model | None) -> Iterator[Summary]:
+def _summaries(ruler: FeatureExtractor, part: Observations, model: Model | None) -> Iterator[Summary]:
     """One by one, so that no two observations and their residuals are held."""
     residuals: Iterable[Residuals] = repeat(()) if model is None else model(part.read(i) for i in range(len(part)))
     for i, cells in zip(range(len(part)), residuals, strict=False):

@@ -51,7 +51,7 @@ def estimate(
     memory += COPIES * _size(network.parameters())
     per_batch = _timed(lambda: sum_losses(network, drawn, size, World(), backward=True), clock)
     network.eval()
-    examiner = Examiner(network, config.scoring, scoring.VIEWS, variables=variables, length=config.length, seed=0)
+    examiner = Examiner(network, config.inference, scoring.VIEWS, variables=variables, length=config.length, seed=0)
     per_score = _timed(score, clock)
     # A validation pass has no backward half, which takes about two thirds of an update.
     epoch = per_batch / batch * (trained + (observations - trained) / 3)

@@ -34,7 +34,7 @@ class Config(ResidualConfig):
     joint: bool = False
     decontaminator: Decontaminator.Config = field(default_factory=Decontaminator.Config)
     dependencies: Dependencies.Config = field(default_factory=Dependencies.Config)
-    scoring: scoring.Config = field(default_factory=scoring.Config)
+    inference: scoring.Config = field(default_factory=scoring.Config)
     training: Training = field(
         default_factory=lambda: Training(
             epochs=12, batch=16, learning_rate=3e-3, warmup_epochs=1, patience=8, ema=0.99, weight_decay=1e-2
@@ -44,8 +44,8 @@ class Config(ResidualConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.hidden is None or 0 < self.hidden < 1, "hidden", "between 0 and 1, or none", self.hidden)
-        chain, most = self.scoring.steps, self.decontaminator.diffusion.steps
-        require(chain <= most, "scoring.steps", f"at most the {most} of decontaminator.diffusion.steps", chain)
+        chain, most = self.inference.steps, self.decontaminator.diffusion.steps
+        require(chain <= most, "inference.steps", f"at most the {most} of decontaminator.diffusion.steps", chain)
 
     @classmethod
     def paper(cls) -> Self:
@@ -83,9 +83,9 @@ class Config(ResidualConfig):
                 "identity": False,
                 "weights": {"smooth": 1.0, "sparse": 0.05, "connect": 0.5},
             },
-            head="paper",
+            scoring="own",
             selected=1.0,
-            scoring={"masks": 0, "steps": 0, "weights": (0.01, 1.2)},
+            inference={"masks": 0, "steps": 0, "weights": (0.01, 1.2)},
             training=asdict(Training(micro_batch=1)),
         )
 
@@ -108,10 +108,10 @@ class TSADC(ResidualDetector):
 
     name: ClassVar[str] = "tsadc"
     Config: ClassVar[type[Config]] = Config
-    after_training: ClassVar[tuple[str, ...]] = ("scoring",)
+    after_training: ClassVar[tuple[str, ...]] = ("inference",)
 
     def _names(self) -> tuple[str, ...]:
-        return scoring.VIEWS if self.settings.head == "paper" else self.settings.scoring.residuals
+        return scoring.VIEWS if self.settings.scoring == "own" else self.settings.inference.residuals
 
     def _network(self, variables: int) -> Network:
         settings = self.settings
@@ -128,7 +128,7 @@ class TSADC(ResidualDetector):
 
     def approximate(self, X: Any) -> Iterator[scoring.Approximation]:
         """What the modules make of each observation, in the units of `X`: the cells that the masks of `scoring` hide as
-        the others tell them, and the reconstruction. Nothing of it depends on `scoring.residuals`."""
+        the others tell them, and the reconstruction. Nothing of it depends on `inference.residuals`."""
         observations = self._cut(X).observations
         scaled, undo = observations.scaled(self.scaler_), self.scaler_.undo
         for i, found in enumerate(
@@ -145,7 +145,7 @@ class TSADC(ResidualDetector):
         settings = self.settings
         return scoring.Examiner(
             self.network_,
-            settings.scoring,
+            settings.inference,
             names,
             variables=len(self.variables_),
             length=settings.length,
@@ -153,4 +153,4 @@ class TSADC(ResidualDetector):
         )
 
     def _pooled(self, z: Floats, found: Examined) -> Evidence:
-        return scoring.papers(self.settings.scoring.weights, z, found)
+        return scoring.papers(self.settings.inference.weights, z, found)
