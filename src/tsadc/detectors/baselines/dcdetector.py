@@ -1,33 +1,39 @@
-"""DCdetector: two ways of attending to a window, between its patches and inside them, that agree on what is normal.
+"""DCdetector: attention between patches and attention inside patches agree on normal data and disagree on anomalies.
 
-Y. Yang, C. Zhang, T. Zhou, Q. Wen, L. Sun: "DCdetector: Dual Attention Contrastive Representation Learning for Time
-Series Anomaly Detection", KDD 2023.
+Y. Yang, C. Zhang, T. Zhou, Q. Wen, L. Sun: DCdetector: Dual Attention Contrastive Representation Learning for Time
+Series Anomaly Detection. KDD 2023. Implemented: both attention branches with shared queries and keys, the contrastive
+loss, and the score by symmetric Kullback-Leibler (KL) divergence.
 
     name         paper        meaning
     window       T            steps per window; each variable of a window is a sequence of its own
-    patches      P            patch sizes, one pair of views for each
-    between      N            patch-wise view: attention (count, count) among the patches of a window
-    inside       P            in-patch view: attention (size, size) among the places in a patch
-    apart        KL + KL      symmetric Kullback-Leibler divergence of the two, of every step
+    patches      P            patch sizes; each size has a pair of branches
+    patch_wise   N            attention (count, count) among the patches of a window
+    in_patch     P            attention (size, size) among the positions inside a patch
+    divergence   KL + KL      symmetric KL divergence of the two branches at every step
 
-Both views have the same queries and keys. Upsampled to (window, window), the row of a step at place `c` of patch `a` is
-N[a, b] / size in the one view and P[c, d] / count in the other, over the steps at place `d` of patch `b`. One varies
-with `b` and the other with `d` alone, so that with U uniform
+Upsampled to (window, window), the row of a step at position `c` of patch `a` is N[a, b] / size in one branch and P[c,
+d] / count in the other, over the steps at position `d` of patch `b`. One depends on `b` alone and the other on `d`
+alone. With U uniform, therefore,
 
     KL(N, P) + KL(P, N) = KL(N_a, U) + KL(U, N_a) + KL(P_c, U) + KL(U, P_c)
 
-and nothing of the size of a window squared is ever made. In each loss one view is held: L_N trains the patch-wise and
-L_P the in-patch view. The published loss is L_P - L_N, which is always 0 and is trained for a few epochs only, since
-it drives the patch-wise view away without end (`opposed`); by default it is the sum, and each view learns to agree.
+and no array of the size window x window is needed. Each loss keeps one branch fixed: L_N trains the patch-wise branch
+and L_P the in-patch branch.
 
-Deviations. There is no residual in z units: a cell has its divergence over the typical one of the training part, which
-is what the head takes. Divergences are taken for every variable and averaged over layers, heads and patch sizes; the
-authors average the attention over variables first. A place in a patch is embedded from its value in every patch; in
-the authors' code, from as many successive values. The score is the divergence, as in the paper; in their code a
-softmax over the window that falls with it. The network sees asinh(z) with mean 0 and variance 1 in every window.
+Deviations (see also docs/detectors.md, "Deviations from the papers"):
+
+- The loss is L_P + L_N, which makes both branches agree. The published loss L_P - L_N (`opposed`) is always 0 and
+  drives the patch-wise branch away without end; the authors train it for a few epochs only.
+- Residuals are not in z units: a cell's residual is its divergence divided by the median of the training part.
+- Divergences are computed per variable and averaged over layers, heads and patch sizes. The authors average the
+  attention over variables first.
+- A position inside a patch is embedded from its value in every patch; in the authors' code, from as many successive
+  values.
+- The score is the divergence, as in the paper; in the authors' code, a softmax over the window that decreases with it.
+- Inputs are asinh(z), standardised per window.
 
 Published settings, all read in the authors' repository (DAMO-DI-ML/KDD2023-DCdetector: main.py, solver.py,
-scripts/SMD.sh): Adam, of which the rate is halved after every epoch there.
+scripts/SMD.sh). There the learning rate is halved after every epoch.
 """
 
 from __future__ import annotations
@@ -56,8 +62,25 @@ SAMPLE = 64  # observations that tell what is typical
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
-    """`window` steps in patches of each of the sizes `patches`, of which it is a multiple. `opposed`: the published
-    loss, whose two parts oppose each other."""
+    """Settings of DCdetector; all others are those of `ResidualConfig`.
+
+    Parameters
+    ----------
+    window
+        Steps per window: a multiple of every patch size, with at least two patches of the largest.
+    patches
+        Patch sizes, each at least 2.
+    features
+        Width of the embeddings, a multiple of twice the heads.
+    layers
+        Attention layers, at least 1.
+    heads
+        Attention heads, at least 1.
+    opposed
+        Use the published loss, whose two parts cancel in value.
+    training
+        Settings of the training loop.
+    """
 
     presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
@@ -199,7 +222,7 @@ def positions(count: int, features: int) -> Tensor:
 
 
 class DCdetector(ResidualDetector):
-    """Two ways of attending, across patches and within them, that agree on what is normal and not on an anomaly."""
+    """Detect steps at which attention between patches and attention inside patches disagree."""
 
     name: ClassVar[str] = "dcdetector"
     Config: ClassVar[type[Config]] = Config

@@ -1,30 +1,35 @@
-"""DVGCRN: layers of latents over a recurrent network whose graph comes from embeddings of variables and latents; both
-what it cannot reconstruct and what it did not foresee is anomalous.
+"""DVGCRN: layered latents over a recurrent network whose graph comes from embeddings of variables and latents.
 
-Chen, Tian, Chen, Dai, Duan, Zhou: Deep Variational Graph Convolutional Recurrent Network for Multivariate Time Series
-Anomaly Detection, ICML 2022.
+W. Chen, L. Tian, B. Chen, L. Dai, Z. Duan, M. Zhou: Deep Variational Graph Convolutional Recurrent Network for
+Multivariate Time Series Anomaly Detection. ICML 2022. Implemented: the generative model, its inference, and the score
+by reconstruction and forecast.
 
-    name         paper       meaning
-    nodes[l]     alpha^l     (node, embedding): of the variables (l = 0) and of the latents of layer l
-    units[l]     beta^l      (unit, embedding): of the recurrent units of layer l
-    adjacency    A^l         softmax(relu(cosine)) among nodes[l - 1] and nodes[l]: whom a node listens to
-    mixing       Phi^l       softmax(nodes . units), softmax(nodes . nodes above): how means are made from above
-    latent       z^l_t       (batch, node) of layer l at time t
-    state        h^l_t       (batch, unit) of layer l after time t; it has heard A^l [z^{l-1}_t, z^l_t], z^0 = x
+    name                 paper       meaning
+    node_embeddings[l]   alpha^l     (node, embedding): of the variables (l = 0) and of the latents of layer l
+    unit_embeddings[l]   beta^l      (unit, embedding): of the recurrent units of layer l
+    adjacency            A^l         softmax(relu(cosine)) among node_embeddings[l - 1] and node_embeddings[l]
+    mix                  Phi^l       means from above: by softmax(nodes . units) and softmax(nodes . nodes above)
+    latent               z^l_t       (batch, node) of layer l at time t
+    state                h^l_t       (batch, unit) of layer l after time t; its input is A^l [z^{l-1}_t, z^l_t], z^0 = x
 
-    p(z^l_t) = N(mixed h^l_{t-1} + mixed z^{l+1}_t, .)     p(x_t) = N(mixed h^1_{t-1} + mixed z^1_t, .)
-    q(z^l_t) upward from x_t through h_{t-1} of layers 1 .. l, then downward through z^{l+1}_t
-    forecast of x_t: the mean of p(x_t) when every latent is at the mean of its prior, which only knows the past
+    p(z^l_t) = N(mix of h^l_{t-1} and z^{l+1}_t, .)     p(x_t) = N(mix of h^1_{t-1} and z^1_t, .)
+    q(z^l_t): upward from x_t through h_{t-1} of layers 1 .. l, then downward through z^{l+1}_t
+    forecast of x_t: the mean of p(x_t) with every latent at the mean of its prior, which depends on the past only
 
-Deviations. The mixed means reach a variable through a gain and an offset of its own, since values are not scaled to
-[-1, 1]; they enter as asinh(z), where probabilities and forecasts are taken. Standard deviations are told by one linear
-layer, in the authors' code by two. The weight of the KL terms rises linearly. The first step of an observation has no
-forecast, and is scored by its reconstruction alone. Scores take latents at their posterior means. Windows overlap in
-scoring, and each judges its last `hop` steps, so that every step has a past; with `hop` = 1 that is the paper's sliding
-window.
+Deviations (see also docs/detectors.md, "Deviations from the papers"):
+
+- The mixed means reach each variable through a gain and an offset, because values are not scaled to [-1, 1]; inputs,
+  likelihoods and forecasts are in asinh(z).
+- One linear layer gives the standard deviations; the authors' code has two.
+- The weight of the KL terms rises linearly.
+- The first step of an observation has no forecast and is scored by its reconstruction alone.
+- Scoring sets latents to their posterior means.
+- Windows overlap in scoring, and each window scores its last `hop` steps, so that every step has a past; `hop` = 1 is
+  the paper's sliding window.
 
 Published settings, read in the authors' repository (SigmaLab01/DVGCRN: methods/trainer.py): window, sizes, epochs,
-batch, rate, and a weight of KL that reaches 1 after about a fifth of the epochs. The forecast's in the score is ours.
+batch, learning rate, and a KL weight that reaches 1 after about a fifth of the epochs. The weight of the forecast in
+the score is ours.
 """
 
 from __future__ import annotations
@@ -47,9 +52,27 @@ from tsadc.series import Floats
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
-    """`window`: steps of a window. `hop`: the last steps of a window that it is asked about when scoring. `latents`,
-    `units`: sizes of the layers, from the lowest. `embedding`: size of a node's embedding. `anneal`: the share of
-    epochs over which the weight of the KL terms rises to 1. `forecast`: weight of the forecast in the paper's score."""
+    """Settings of DVGCRN; all others are those of `ResidualConfig`.
+
+    Parameters
+    ----------
+    window
+        Steps per window, at least 2.
+    hop
+        Steps at the end of each window that it scores, from 1 to below `window`.
+    latents
+        Number of latents of each layer, lowest first.
+    units
+        Number of recurrent units of each layer, lowest first; as many layers as `latents`.
+    embedding
+        Size of the embeddings of nodes and units, at least 1.
+    anneal
+        Share of the epochs over which the weight of the KL terms rises to 1, from 0 to 1.
+    forecast
+        Weight of the forecast error in the method's own score, at least 0.
+    training
+        Settings of the training loop.
+    """
 
     presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
@@ -218,7 +241,7 @@ class Network(nn.Module):
 
 
 class DVGCRN(ResidualDetector):
-    """Judges an observation by what its latents cannot reconstruct and by what they did not foresee."""
+    """Detect values that layered latents over a recurrent graph network neither reconstruct nor forecast."""
 
     name: ClassVar[str] = "dvgcrn"
     Config: ClassVar[type[Config]] = Config

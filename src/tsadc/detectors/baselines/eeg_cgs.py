@@ -1,36 +1,42 @@
-"""EEG-CGS: does a variable belong where it is in the graph of correlations, and do its neighbours tell what it does?
-
-    name         paper       meaning
-    x            X           (batch, piece, variable, window): pieces of an observation, values as features
-    adjacency    A           |correlation| in a piece, if one is among the other's `neighbours`; 1 with itself
-    signs        -           of the correlation; 1 throughout where variables are not `turned`
-    members      subgraph    whom a random walk with restart meets first; with its variable, `subgraph` together
-    view         -           each variable has two subgraphs
-    masked       target      the variable itself, of which its subgraph knows nothing
-    alone        h           embedding of a variable by itself
-    summary      g           mean embedding of a subgraph
-    contrast     s_con       sigma(D(h_i, g_other)) - sigma(D(h_i, g_i)): D is to tell an own subgraph from others
-    generation   s_gen       distance of a variable from what its subgraph makes of it
-    share        lambda      of the contrastive part in loss and score
+"""EEG-CGS: does a variable fit into the graph of correlations, and can its neighbours reconstruct it?
 
 T. K. K. Ho, N. Armanfard: Self-supervised learning for anomalous channel detection in EEG graphs: application to
-seizure analysis. AAAI 2023. One graph convolution encodes subgraphs, another one decodes the masked variable, a
-bilinear form per view compares; the two losses and the two scores are weighed by lambda.
+seizure analysis. AAAI 2023. Implemented: random-walk subgraphs, contrastive and generative learning on them, and the
+weighted score. One graph convolution encodes subgraphs, another decodes the masked variable, a bilinear form compares.
 
-Deviations. Features are values under asinh, not spectra. The graph convolution of a subgraph averages (rows sum to 1)
-where the authors' code adds up, and the decoder is linear: z has both signs. A negative subgraph is that of another
-variable of the same piece. By default members that run against their subgraph's variable are turned over (`turned`; not
-in the preset `published`): electrodes mostly move together, other sensors need not. Reconstructions are averaged, not
-their distances. The two scores are brought to one scale by quantiles of the training data (1 % -> 0, 99 % -> 1), not by
-the extremes of the data that is judged.
+    name          paper       meaning
+    x             X           (batch, window, variable, step): windows of an observation, values as features
+    adjacency     A           |correlation| in a window if one is among the other's `neighbours`; 1 with itself
+    signs         -           sign of the correlation; 1 throughout unless `turned`
+    members       subgraph    the first distinct variables that a random walk with restart visits
+    sample axis   -           `SAMPLES` subgraphs are drawn for each variable
+    target        target      the variable itself, which is masked in its own subgraph
+    target_embedding   h      embedding of a variable by itself
+    summary       g           mean embedding of a subgraph
+    contrast      s_con       sigma(D(h_i, g_other)) - sigma(D(h_i, g_i)); D discriminates own subgraphs from others
+    generation    s_gen       distance between a variable and its reconstruction from its subgraph
+    share         lambda      weight of the contrastive part in loss and score
+
+Deviations (see also docs/detectors.md, "Deviations from the papers"):
+
+- Features are asinh(z), not spectra.
+- The graph convolution of a subgraph averages (rows sum to 1) where the authors' code sums, and the decoder is linear,
+  because z has both signs.
+- A negative subgraph is that of another variable in the same window.
+- By default, members that are negatively correlated with the target are multiplied by -1 (`turned`; off in
+  `published`): electrodes mostly move together, other sensors need not.
+- Reconstructions are averaged, not their distances.
+- The two scores are scaled by quantiles of the training data (1 % -> 0, 99 % -> 1), not by the extremes of the test
+  data.
+- `RESTART` and the length of a walk are ours: the authors' code returns after every step and, if that visits too few
+  variables, with probability 0.9.
 
 Published settings, read in the authors' repository (Armanfard-Lab/EEG-CGS: codes/train.py, test_anomalies.py): 3 edges,
-subgraphs of 4, 256 features, lambda 0.6, 80 rounds, 55 epochs, batch, rate, no decay. `RESTART` and the length of a
-walk are ours: their code returns after every step, and, where that meets too few, with probability 0.9.
+subgraphs of 4, 256 features, lambda 0.6, 80 rounds, 55 epochs, batch, learning rate, no decay.
 
-Two residuals: `contrast` + 1, from 0 to 2, the same for all steps of a piece and not in z units (the project's head
-takes logarithms of its largest values), and `generation`, in z units. By the method's own pooling a cell contributes
-the two scores on their common scale, as they are weighed, where they are above 0.
+There are two residuals: `contrast` + 1, from 0 to 2, the same for all steps of a window and not in z units (the fused
+scoring takes logarithms of its largest values), and `generation`, in z units. With the method's own pooling a cell
+contributes the two weighted scores on their common scale, if they are positive.
 """
 
 from __future__ import annotations
@@ -61,9 +67,27 @@ MOST_OBSERVATIONS = 128  # of either part of the training data tell what scores 
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
-    """`window`: steps of a piece, with a graph of its own. `features`: of an embedding. `neighbours`: edges of a
-    variable. `subgraph`: its variables. `share`: of the contrastive part. `rounds`: subgraphs that a score is over.
-    `turned`: what a variable's subgraph knows of one that is correlated with it negatively is its negative."""
+    """Settings of EEG-CGS; all others are those of `ResidualConfig`.
+
+    Parameters
+    ----------
+    window
+        Steps per window, each with a graph of its own, at least 2.
+    features
+        Size of the embeddings, at least 1.
+    neighbours
+        Edges of each variable, at least 1.
+    subgraph
+        Variables of a subgraph, the target included, at least 2.
+    share
+        Weight of the contrastive part in loss and score, from 0 to 1.
+    rounds
+        Draws of subgraphs that a score averages, at least 1.
+    turned
+        Multiply variables that are negatively correlated with the target by -1 in its subgraph.
+    training
+        Settings of the training loop.
+    """
 
     presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
@@ -221,7 +245,7 @@ def subgraphs(adjacency: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class EEGCGS(ResidualDetector):
-    """Variables that do not fit the subgraphs they are in."""
+    """Detect variables that do not fit the subgraphs of correlated variables they belong to."""
 
     name: ClassVar[str] = "eeg-cgs"
     Config: ClassVar[type[Config]] = Config

@@ -1,25 +1,28 @@
-"""GAE: an autoencoder of graph convolutions, over a graph of the variables that is learnt with it.
-
-    name         paper    meaning
-    nodes        X        (batch, piece, variable, feature): what is known of each variable; at first its `window`
-                          values in a piece of the observation, at the bottleneck `widths[-1]` numbers
-    adjacency    A        (variable, variable), rows sum to 1: half of it the variable itself, half the learnt graph
-    listens,     -        (variable, feature): learnt; A = (I + softmax(listens heard^T)) / 2
-    heard
-    convolve     -        f(A X W + b): each variable's features mixed with those of the variables it listens to
+"""GAE: an autoencoder of graph convolutions over a learnt graph of the variables.
 
 X. Du, J. Yu, Z. Chu, L. Jin, J. Chen: Graph autoencoder-based unsupervised outlier detection. Information Sciences 608,
-2022. An encoder and a decoder of graph convolutions reconstruct what each node is like; the error is the score.
+2022. Implemented: an encoder and a decoder of graph convolutions that reconstruct the features of each node; the error
+is the score.
 
-Deviations. The paper's nodes are the rows of a table, in a graph of nearest neighbours that is given; here they are the
-variables of a window, as in the comparison that the TSAD-C paper makes, and the graph is learnt. The target is the
-window itself and not what the graph makes of it, so that an error belongs to a variable and a step. AdamW instead of
-gradient descent with its own step rule. The network sees asinh(z). The score of a step is the mean square over the
-variables.
+    name                paper    meaning
+    nodes               X        (batch, window, variable, feature): first the `window` values of each variable, at the
+                                 bottleneck `widths[-1]` numbers
+    adjacency           A        (variable, variable), rows sum to 1: (I + softmax(target . source embeddings)) / 2
+    target_embedding    -        (variable, feature): learnt, of a variable as the target of an edge
+    source_embedding    -        (variable, feature): learnt, of a variable as the source of an edge
+    graph_convolution   -        f(A X W + b): mix the features of each variable with those of its neighbours
+
+Deviations (see also docs/detectors.md, "Deviations from the papers"):
+
+- Nodes are the variables of a window and the graph is learnt, as in the comparison of the TSAD-C paper. The paper's
+  nodes are the rows of a table, in a given graph of nearest neighbours.
+- The target is the window itself, not its graph convolution, so that an error belongs to one variable and step.
+- AdamW instead of gradient descent with its own step rule.
+- Inputs are asinh(z). The score of a step is the mean squared error over the variables.
 
 Published settings, read in a copy of the authors' code (GAE_DXS_LeakyReLU__XZ.m, for the data set WBC) in a repository
-of others: one hidden layer of 2 units, 100 passes, slope 0.25. Their tables have no windows and their rate belongs to
-another optimiser: window, rate, batch and the embedding of the learnt graph are the default's.
+of others: one hidden layer of 2 units, 100 epochs, slope 0.25. Their tables have no windows and their learning rate
+belongs to another optimiser: window, learning rate, batch and embedding size are the default's.
 """
 
 from __future__ import annotations
@@ -44,8 +47,19 @@ SLOPE = 0.25  # of the leaky ReLU below 0, as in the published code
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
-    """`window`: steps of a piece of the observation. `widths`: features of a variable after each layer of the encoder;
-    the decoder has them in reverse. `embedding`: numbers by which a variable finds those it listens to."""
+    """Settings of GAE; all others are those of `ResidualConfig`.
+
+    Parameters
+    ----------
+    window
+        Steps per window, at least 2.
+    widths
+        Features per variable after each layer of the encoder; the decoder has them in reverse.
+    embedding
+        Size of the two embeddings of each variable that define the learnt graph, at least 1.
+    training
+        Settings of the training loop.
+    """
 
     presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
@@ -116,7 +130,7 @@ def convolve(adjacency: Tensor, nodes: Tensor, layer: nn.Module) -> Tensor:
 
 
 class GAE(ResidualDetector):
-    """What a bottleneck of graph convolutions over a learnt graph cannot reconstruct."""
+    """Detect values that differ from their reconstruction by a graph-convolutional autoencoder over a learnt graph."""
 
     name: ClassVar[str] = "gae"
     Config: ClassVar[type[Config]] = Config

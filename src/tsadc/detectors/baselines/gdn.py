@@ -1,34 +1,39 @@
-"""GDN, the graph deviation network: each variable is forecast from its own recent past and that of the variables most
-like it.
+"""GDN, the graph deviation network: forecast each variable from its recent past and that of the most similar variables.
 
-    name         paper       meaning
-    embedding    v_i         (variable, feature): what each variable is like, learnt
-    neighbours   A, TopK     the `top` variables whose embeddings have the highest cosine with that of variable i
-    history      x_i(t)      the `window` values of variable i before step t
-    lifted       W x_i
-    attention    alpha_ij    softmax over i and its neighbours of LeakyReLU(a . (v_i + W x_i, v_j + W x_j)), + joining
-    gathered     z_i         ReLU(sum_j alpha_ij W x_j)
-    forecast     s-hat(t)    f(v_1 * z_1, ..., v_K * z_K): fully connected layers from all variables to all
-    error        Err_i(t)    |s_i(t) - s-hat_i(t)|, here in z units
-    deviation    a_i(t)      (Err_i - its median) / (its interquartile range + LEAST_RANGE), 0 where below
-    LEAST_RANGE  -           a range that every variable has: without it one that never errs would rule all
-    steps        A_s(t)      moving average of max_i a_i(t)
+A. Deng, B. Hooi: Graph neural network-based anomaly detection in multivariate time series. AAAI 2021. Implemented:
+sensor embeddings, the top-k graph, graph attention, the forecast, and the graph deviation score.
 
-A. Deng, B. Hooi: Graph neural network-based anomaly detection in multivariate time series. AAAI 2021.
+    name               paper       meaning
+    embedding          v_i         (variable, feature): learnt
+    edges              A, TopK     each variable and the `top` variables with the most similar embeddings (cosine)
+    history            x_i(t)      the `window` values of variable i before step t
+    projected          W x_i       the history as features
+    attention          alpha_ij    softmax over j of LeakyReLU(a . (v_i + W x_i, v_j + W x_j)), + is concatenation
+    attention_vector   a           its four parts: for v_i, W x_i, v_j and W x_j
+    aggregated         z_i         ReLU(sum_j alpha_ij W x_j)
+    forecast           s-hat(t)    f(v_1 * z_1, ..., v_K * z_K): dense layers from all variables to all
+    error              Err_i(t)    |s_i(t) - s-hat_i(t)|, here in z units
+    deviation          a_i(t)      (Err_i - median) / (interquartile range + LEAST_RANGE), at least 0
+    step_scores        A_s(t)      moving average of max_i a_i(t)
 
-Deviations. Median and range of the errors are those of the training data, not of the data that is judged: no score may
-depend on what else is asked for. A deviation below 0 counts as 0. f is the paper's; in the authors' code all variables
-share one that reads each by itself. There is none of the batch normalisation of that code: an observation's loss must
-not depend on others. As there, the choice of neighbours has no gradient. The network sees asinh(z), and a value that
-was not measured is the last one that was. The first `window` steps of an observation have no error.
+Deviations (see also docs/detectors.md, "Deviations from the papers"):
 
-Published settings, for SWaT (51 sensors). From memory of the paper, unchecked: 64 features, 15 neighbours, 64 hidden
-units, rate, 50 epochs, patience 10, slope 0.2. Read in the authors' repository (d-ailin/GDN): the window of 5 and 64
-features (run.sh), dropout 0.2 (models/GDN.py), no decay; but run.sh, which names no data set, has 5 neighbours, 128
-hidden units, batches of 32 windows and 30 epochs, and train.py a patience of 15.
+- Median and interquartile range of the errors come from the training data, not from the test data: a score must not
+  depend on the other observations. `LEAST_RANGE` is added, or a variable that is always forecast well would dominate.
+- A negative deviation counts as 0.
+- f is the paper's; in the authors' code all variables share one that reads each variable separately.
+- No batch normalisation, unlike the authors' code: the loss of an observation must not depend on others.
+- Inputs are asinh(z); a missing value is replaced by the last measured one.
+- The first `window` steps of an observation have no error.
+- Residuals are deviations, in interquartile ranges of the errors and not in z units. The fused scoring takes logarithms
+  of their largest values, so the unit does not matter.
 
-The residual is the deviation: in interquartile ranges of a variable's errors, not in z units. The project's head takes
-logarithms of its largest values, for which the unit does not matter.
+As in the authors' code, the choice of neighbours has no gradient.
+
+Published settings, for SWaT (51 sensors). From memory of the paper, not checked: 64 features, 15 neighbours, 64 hidden
+units, learning rate, 50 epochs, patience 10, slope 0.2. Read in the authors' repository (d-ailin/GDN): the window of 5
+and 64 features (run.sh), dropout 0.2 (models/GDN.py), no decay; but run.sh, which names no data set, has 5 neighbours,
+128 hidden units, batches of 32 windows and 30 epochs, and train.py a patience of 15.
 """
 
 from __future__ import annotations
@@ -61,8 +66,25 @@ MOST_SCORES = 2**20  # of attention at a time
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
-    """`window`: steps of the past. `features`: of an embedding. `top`: neighbours of a variable. `hidden`: width of the
-    layer between z and the forecast, 0 = none. Training forecasts every `stride`-th step."""
+    """Settings of GDN; all others are those of `ResidualConfig`.
+
+    Parameters
+    ----------
+    window
+        Steps of history that a forecast sees, at least 1.
+    features
+        Size of the embeddings, at least 1.
+    top
+        Neighbours of each variable, at least 1.
+    hidden
+        Width of the layer between the aggregated features and the forecast; 0 for none.
+    dropout
+        Dropout rate before the forecast, from 0 to below 1.
+    stride
+        Training forecasts every `stride`-th step, at least 1.
+    training
+        Settings of the training loop.
+    """
 
     presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
@@ -179,7 +201,7 @@ def smoothed(cells: Floats) -> Floats:
 
 
 class GDN(ResidualDetector):
-    """What its own past and its neighbours did not let one expect of a variable."""
+    """Detect values that differ more than usual from the forecast by their own past and their neighbours."""
 
     name: ClassVar[str] = "gdn"
     Config: ClassVar[type[Config]] = Config

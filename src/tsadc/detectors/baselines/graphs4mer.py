@@ -1,25 +1,28 @@
-"""GraphS4mer: S4 along time for each variable, a learned graph between the variables of each window, a GNN over it.
+"""GraphS4mer: S4 along time for each variable, a learnt graph per window, and a graph network over its nodes.
 
-Tang, Dunnmon, Qu, Saab, Baykaner, Lee-Messer, Rubin: Modeling Multivariate Biosignals With Graph Neural
-Networks and Structured State Space Models, CHIL 2023.
+S. Tang, J. A. Dunnmon, L. Qu, K. K. Saab, T. Baykaner, C. Lee-Messer, D. L. Rubin: Modeling multivariate biosignals
+with graph neural networks and structured state space models. CHIL 2023. Implemented: the network and the graph
+regularisers, with a reconstruction in place of the classifier.
 
     name        paper        meaning
-    embedding   H            (batch, variable, feature, time): S4's view of each variable, weights shared
-    window      r            time steps of a graph (its resolution)
+    embedding   H            (batch, variable, feature, time): output of S4 for each variable, with shared weights
+    window      r            steps per graph (its resolution)
     nodes       h^(t)        (batch, variable, feature, window): mean of the embedding over each window
-    adjacency   W^(t)        zeta kNN + (1 - zeta) attention, made symmetric, weak edges cut
-    zeta        epsilon      share of the kNN graph, the prior
-    prune       kappa        weights below this are no edges
+    adjacency   W^(t)        zeta kNN + (1 - zeta) attention, made symmetric, weak edges pruned
+    zeta        epsilon      weight of the kNN graph
+    prune       kappa        edges with a smaller weight are removed
     weights     alpha, beta, gamma   of the regularisers: smoothness, degree, sparsity
 
-Deviations. The paper classifies: its GNN reads a window's pooled nodes, which are pooled once more over variables and
-windows for a label. Here a linear layer reads each window's steps from its nodes instead, so that pooling is the
-bottleneck of a reconstruction. Values enter as asinh(z), so that an extreme one is large but not huge, and the
-reconstruction error is taken there too. A node takes no place among its own neighbours (see `tsadc.nn.graph`).
+Deviations (see also docs/detectors.md, "Deviations from the papers"):
+
+- A linear layer reconstructs the steps of each window from its nodes, so that pooling is the bottleneck. The paper
+  pools once more over variables and windows and classifies.
+- Inputs and reconstruction errors are in asinh(z).
+- A node is not among its own neighbours (see `tsadc.nn.graph`).
 
 Published settings, read in the authors' repository (tsy935/graphs4mer: scripts/run_tuh.sh, for the TUSZ corpus): sizes,
-graph, regularisers, AdamW with its rate, decay, warm-up and cosine; the patience in args.py. The scale of the data is
-not in that script.
+graph, regularisers, AdamW with its learning rate, decay, warm-up and cosine schedule; the patience in args.py. The
+scaling of the data is not in that script.
 """
 
 from __future__ import annotations
@@ -44,7 +47,37 @@ from tsadc.series import Floats
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
-    """`window`: steps of a graph, at most: an observation is cut into windows that are equal but for one step."""
+    """Settings of GraphS4mer; all others are those of `ResidualConfig`.
+
+    Parameters
+    ----------
+    features
+        Features per step and node, at least 1.
+    layers
+        S4 layers, at least 1.
+    state
+        State size of S4, an even number of at least 2.
+    kernel
+        Parametrisation of S4: "diagonal" (S4D) or "dplr" (diagonal plus low rank, as first published).
+    bidirectional
+        Run S4 forwards and backwards.
+    dropout
+        Dropout rate, from 0 to below 1.
+    window
+        Most steps per graph: an observation is cut into windows of equal length, up to one step.
+    neighbours
+        Edges of each variable in the kNN graph, at least 1.
+    zeta
+        Weight of the kNN graph against the learnt attention graph, from 0 to below 1.
+    prune
+        Edges with a smaller weight are removed, from 0 to below 1.
+    gin_layers
+        Layers of the graph network, at least 1.
+    weights
+        Weights of the three terms of the graph loss.
+    training
+        Settings of the training loop.
+    """
 
     presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
@@ -176,7 +209,7 @@ class Network(nn.Module):
 
 
 class GraphS4mer(ResidualDetector):
-    """Judges an observation by what cannot be told of its windows from their nodes and their graphs."""
+    """Detect values that differ from the reconstruction of their window by its pooled nodes and their graph."""
 
     name: ClassVar[str] = "graphs4mer"
     Config: ClassVar[type[Config]] = Config

@@ -1,27 +1,31 @@
-"""GRU-GNN: a recurrent network reads each variable by itself, a graph network reconstructs it from the others.
+"""GRU-GNN: a GRU embeds each variable, and a graph network over the variables reconstructs it from its neighbours.
+
+S. Tang, J. A. Dunnmon, L. Qu, K. K. Saab, T. Baykaner, C. Lee-Messer, D. L. Rubin: Modeling multivariate biosignals
+with graph neural networks and structured state space models. CHIL 2023. Implemented: the paper's GraphS4mer with a GRU
+in place of S4, one of its baselines.
 
     name             paper     meaning
     embedding        H         (batch, variable, feature, time): states of a GRU that all variables share
-    graphs           n_d       windows of the observation, one graph each
+    graphs           n_d       windows of the observation, each with one graph
     nodes            -         mean of the embedding over a window
     adjacency        W         zeta kNN(nodes) + (1 - zeta) softmax(Q K^T / sqrt(feature)), made symmetric
     graph loss       L_reg     smoothness, sparsity and connectivity of the graphs (`tsadc.nn.graph`)
-    reconstruction   x-hat     graph isomorphism layers over the embedding, one graph per window, and a linear layer
+    reconstruction   x-hat     GIN layers (graph isomorphism network) over the embedding, then a linear layer
 
-S. Tang, J. A. Dunnmon, L. Qu, K. K. Saab, T. Baykaner, C. Lee-Messer, D. L. Rubin: Modeling multivariate biosignals
-with graph neural networks and structured state space models. CHIL 2023. It is GraphS4mer with a GRU where that has S4.
+Deviations (see also docs/detectors.md, "Deviations from the papers"):
 
-Deviations. The paper classifies recordings; here the graph network's output is read as a reconstruction, step by step,
-as in the comparison that the TSAD-C paper makes. Weak edges are not cut off. By default a variable is reconstructed
-from its neighbours alone (`own`), so that copying the input is no way out, and known by name (`identity`): its features
-are weighed before others hear them, and what it hears is read, with weights of its own. The preset `published` has
-neither. The network sees asinh(z). The score of a step is the mean square over the variables.
+- The output is a reconstruction of every step, as in the comparison of the TSAD-C paper; the paper classifies
+  recordings.
+- Weak edges are not pruned.
+- By default a variable is reconstructed from its neighbours only (`own`), so that the network cannot copy its input.
+- By default each variable has weights of its own (`identity`) before and after the graph network.
+- Inputs are asinh(z). The score of a step is the mean squared error over the variables.
 
 Published settings, read in the authors' repository (tsy935/graphs4mer): model/graphs4mer.py has the GRU in the place of
 S4, with as many layers and features; the values are those of scripts/run_tuh.sh for GraphS4mer on the TUSZ corpus (128
-features, 4 layers, dropout, graph, rate, decay, warm-up, epochs) and of args.py (patience). That script is not of the
-GRU: its own values are not known to us. Six graphs are those of that script (12000 steps by 2000) and of the TSAD-C
-paper.
+features, 4 layers, dropout, graph, learning rate, decay, warm-up, epochs) and of args.py (patience). That script is not
+for the GRU, whose own values are unknown to us. Six graphs are those of that script (12000 steps by 2000) and of the
+TSAD-C paper.
 """
 
 from __future__ import annotations
@@ -46,8 +50,33 @@ LOUDNESS = 3.0  # of a variable among others: the states of a GRU are small at f
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
-    """`features`, `layers`: of the GRU. `graphs`: windows with a graph each. `neighbours`, `zeta`: of the kNN graph,
-    and its share. `own`: a variable may be reconstructed from itself. `identity`: the network knows which one it is."""
+    """Settings of GRU-GNN; all others are those of `ResidualConfig`.
+
+    Parameters
+    ----------
+    features
+        Size of the GRU states, at least 1.
+    layers
+        GRU layers, at least 1.
+    dropout
+        Dropout rate, from 0 to below 1.
+    graphs
+        Windows of the observation, each with one graph, at least 1.
+    neighbours
+        Edges of each variable in the kNN graph, at least 1.
+    zeta
+        Weight of the kNN graph against the learnt attention graph, from 0 to below 1.
+    gin_layers
+        Layers of the graph network, at least 1.
+    own
+        Let a variable be reconstructed from itself too; if False, from its neighbours only.
+    identity
+        Give each variable weights of its own before and after the graph network.
+    weights
+        Weights of the three terms of the graph loss.
+    training
+        Settings of the training loop.
+    """
 
     presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
@@ -148,7 +177,7 @@ class Network(nn.Module):
 
 
 class GRUGNN(ResidualDetector):
-    """What a variable's neighbours, each with its own past, do not tell of it."""
+    """Detect values that differ from their reconstruction by the embedded past of the neighbouring variables."""
 
     name: ClassVar[str] = "gru-gnn"
     Config: ClassVar[type[Config]] = Config

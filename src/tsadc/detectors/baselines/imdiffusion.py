@@ -1,30 +1,36 @@
-"""ImDiffusion: hides every other stripe of a window, imputes it by diffusion from the rest, and lets the steps of the
-denoising vote on what came out wrong.
+"""ImDiffusion: hide every other stripe of a window, impute it by diffusion from the rest, and let denoising steps vote.
 
-Chen, Zhang, Ma, Liu, Ding, Li, He, Rajmohan, Lin, Zhang: ImDiffusion: Imputed Diffusion Models for Multivariate Time
-Series Anomaly Detection, PVLDB 17(3), 2023.
+Y. Chen, C. Zhang, M. Ma, Y. Liu, R. Ding, B. Li, S. He, S. Rajmohan, Q. Lin, D. Zhang: ImDiffusion: Imputed Diffusion
+Models for Multivariate Time Series Anomaly Detection. PVLDB 17(3), 2023. Implemented: grating masks, unconditional
+imputed diffusion with a CSDI network (Tashiro et al., NeurIPS 2021), and the ensemble vote of denoising steps.
 
     name        paper      meaning
     hidden      M_0, M_1   grating masks: policy p hides the stripes of a window whose number is p modulo 2
-    noisy       X_t        the window at diffusion step t, cells that are shown included ("unconditional")
-    errors      E_t        (voter, time): mean |sample at step t - x| over the variables
-    tau         tau_t      a step of the series is voted for if E_t is above it
+    noisy       X_t        the window at diffusion step t, shown cells included ("unconditional")
+    errors      E_t        (voter, time): mean over the variables of |sample at diffusion step t - x|
+    tau         tau_t      the sample at diffusion step t votes for a time step if E_t is above it
     share       tau_T      share of the last denoising step's errors, the highest, that are votes
 
     share_t = share * mean E_0 / mean E_t        tau_t: quantile 1 - share_t of E_t        score: mean of E_t > tau_t
 
-Deviations. tau is learnt from training data, not from the data under test. E is the mean over the variables, in the
-authors' code for SMD the largest of them; share_t goes by means of E, in their code by those of the squared errors; and
-the cells that are shown have the same noise at every step and in every observation, theirs is drawn anew. The score of
-a step is the share of votes, and not whether they exceed a number. A token is a patch of steps of a variable, in the
-published preset one step. The mask is told cell by cell, so that it can also say what was not measured, in place of an
-embedding of the policy. The noise schedule is linear, and ends with as little signal as the published quadratic one. By
-default the network predicts the clean window and the chain takes a few steps by DDIM; published: the noise, and all
-steps. No dropout. Values enter as asinh(z).
+Deviations (see also docs/detectors.md, "Deviations from the papers"):
+
+- tau comes from training data, not from the test data.
+- E is the mean over the variables; in the authors' code for SMD, the largest. share_t uses means of E; in their code,
+  of squared errors.
+- Shown cells have the same noise at every diffusion step and in every observation; the authors draw it anew.
+- The score of a time step is the share of votes, not whether they exceed a number.
+- A token is a patch of steps of one variable; in the published preset, one step.
+- The mask is an input per cell, so that it also marks missing values; the authors embed the policy.
+- The noise schedule is linear and ends with as little signal as the published quadratic one.
+- By default the network predicts the clean window and sampling takes a few DDIM steps; published: the noise, and all
+  steps.
+- No dropout. Inputs are asinh(z).
 
 Published settings, read in the authors' repository (17000cyh/IMDiffusion): blocks, channels, heads, diffusion steps and
-rate in config/base.yaml, epochs, batch and stripes in exe_machine.py, decay and patience in utils.py, the vote of every
-third of the last 30 steps and the share of 2 % in ensemble_proper.py. From memory, unchecked: the window of 100 steps.
+learning rate in config/base.yaml; epochs, batch and stripes in exe_machine.py; decay and patience in utils.py; the vote
+of every third of the last 30 steps and the share of 2 % in ensemble_proper.py. From memory, not checked: the window of
+100 steps.
 """
 
 from __future__ import annotations
@@ -57,8 +63,35 @@ SETTLED = 32  # observations that tau is learnt from
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
-    """`window`: steps of a window, in `stripes`. `chain`: steps of the denoising by DDIM, 0: all of them, ancestral.
-    Every `stride`-th sample of the last share `voting` of the denoising votes."""
+    """Settings of ImDiffusion; all others are those of `ResidualConfig`.
+
+    Parameters
+    ----------
+    window
+        Steps per window, at least 2.
+    stripes
+        Stripes per window, of which every other one is hidden, at least 2.
+    patch
+        Steps per token, at least 1.
+    channels
+        Width of the network, an even multiple of `heads`.
+    blocks
+        Residual blocks, at least 1.
+    heads
+        Attention heads, at least 1.
+    diffusion
+        Noise schedule and target of the diffusion.
+    chain
+        Denoising steps by DDIM; 0 for all diffusion steps, by ancestral sampling.
+    voting
+        Share of the denoising, its end, whose samples vote, above 0 and at most 1.
+    stride
+        Every `stride`-th of these samples votes, at least 1.
+    share
+        Share of training steps that the last sample votes for, between 0 and 1.
+    training
+        Settings of the training loop.
+    """
 
     presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
@@ -259,7 +292,7 @@ class Imputer:
 
 
 class IMDiffusion(ResidualDetector):
-    """Judges an observation by how far it is from what each half of its stripes tells of the other half."""
+    """Detect values that differ from their imputation by diffusion from the other half of their window."""
 
     name: ClassVar[str] = "imdiffusion"
     Config: ClassVar[type[Config]] = Config

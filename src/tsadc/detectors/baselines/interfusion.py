@@ -1,32 +1,35 @@
-"""InterFusion: a hierarchical variational autoencoder with one latent that is short in time and one that is narrow in
-variables; what it finds improbable is anomalous.
+"""InterFusion: a hierarchical variational autoencoder, one latent short in time and one narrow in variables.
 
-Li, Zhao, Han, Su, Jiao, Wen, Pei: Multivariate Time Series Anomaly Detection and Interpretation using Hierarchical
-Inter-Metric and Temporal Embedding, KDD 2021.
+Z. Li, Y. Zhao, J. Han, Y. Su, R. Jiao, X. Wen, D. Pei: Multivariate Time Series Anomaly Detection and Interpretation
+using Hierarchical Inter-Metric and Temporal Embedding. KDD 2021. Implemented: both latents, the auxiliary features
+between them, the flow, pretraining, and the imputation of suspicious values before scoring.
 
-    name        paper     meaning
-    temporal    z2        (window, variable, few times): a window squeezed along time by convolutions
-    view        d, e      (window, variable, time): auxiliary view, what the temporal latent alone makes of the window
-    metric      z1        (window, time, few features): each step squeezed along the variables, inferred from `view`
-    flow        f         RealNVP: makes the metric latent's posterior more than a Gaussian
-    improbable            -log p(x | z1, z2) of a cell, mean over samples of the latents
+    name         paper     meaning
+    temporal     z2        (window, variable, short time): a window compressed along time by convolutions
+    auxiliary    d, e      (window, variable, time): the window as decoded from the temporal latent alone
+    metric       z1        (window, time, feature): each step compressed along the variables, inferred from `auxiliary`
+    flow         f         RealNVP: makes the posterior of the metric latent more than a Gaussian
+    nll          -         -log p(x | z1, z2) of a cell, mean over samples of the latents: the score
 
-    p(x, z1, z2) = p(x | z1, z2) p(z1 | z2) p(z2)        p(z1 | z2) = prod_t p(z1_t | z1_{t-1}, view_t)
-    q(z1, z2 | x) = q(z1 | view) q(z2 | x)               q(z1 | view) = prod_t q(z1_t | z1_{t-1}, reversed GRU of view)
+    p(x, z1, z2) = p(x | z1, z2) p(z1 | z2) p(z2)      p(z1 | z2) = prod_t p(z1_t | z1_{t-1}, auxiliary_t)
+    q(z1, z2 | x) = q(z1 | auxiliary) q(z2 | x)        q(z1 | auxiliary) = prod_t q(z1_t | z1_{t-1}, backward GRU)
 
-Training begins with the temporal latent alone, p(x | z2), which gives the view a meaning (the paper's pretraining).
+Training starts with the temporal latent alone, p(x | z2), which gives the auxiliary features a meaning (the paper's
+pretraining).
 
-Deviations. An observation is cut into windows, the last of which ends with it; every step is judged where it lies, and
-not as the last one of a sliding window, so that refinement (MCMC imputation) replaces the least probable cells of a
-window and not its last step. One learning-rate schedule runs over both phases of training, and the weight of the KL
-terms rises from 0, or short training leaves the latents empty; published: 1 throughout. Values enter as asinh(z), and
-probabilities are taken there. Cells that were not measured enter as 0 and have no probability. The metric latent hears
-of its own past through tanh, so that no window can run away.
+Deviations (see also docs/detectors.md, "Deviations from the papers"):
+
+- An observation is cut into windows and every step is scored where it lies, not as the last step of a sliding window.
+  So the refinement (the paper's MCMC imputation) replaces the least probable cells of a window, not its last step.
+- One learning-rate schedule covers both phases of training, and the weight of the KL terms rises from 0, or short
+  training leaves the latents unused; in the paper it is 1 throughout.
+- Inputs and likelihoods are in asinh(z). Cells that were not measured enter as 0 and have no likelihood.
+- The metric latent depends on its own past through tanh, so that it cannot diverge.
 
 Published settings, all read in the authors' repository (zhhlee/InterFusion: algorithm/InterFusion.py, stack_train.py,
-stack_predict.py): window, sizes, flows, epochs, batch, rate, samples, rounds of refinement. A penalty of 1e-4 on
-squared weights is a decay of that size here, and the bound of 10 on the gradient of each array one on that of all.
-`suspect` is ours.
+stack_predict.py): window, sizes, flows, epochs, batch, learning rate, samples, rounds of refinement. Their penalty of
+1e-4 on squared weights is a weight decay of that size here, and their bound of 10 on the gradient of each array applies
+to the whole gradient. `suspect` is ours.
 """
 
 from __future__ import annotations
@@ -52,11 +55,33 @@ KERNEL = 5  # of the convolutions along time
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
-    """`window`: steps of a window. `squeeze`: how often time is halved for the temporal latent. `metrics`: features of
-    the metric latent. `hidden`: width of the GRU and of dense layers. `flows`: layers of RealNVP. `pretrain`: the share
-    of epochs for the temporal latent alone. `anneal`: the share over which the weight of KL terms rises to 1.
-    `samples` of the latents are drawn for a score, after `refine` rounds in which the share `suspect` of a window's
-    cells, the least probable, is replaced by what the network makes of it."""
+    """Settings of InterFusion; all others are those of `ResidualConfig`.
+
+    Parameters
+    ----------
+    window
+        Steps per window, at least 4.
+    squeeze
+        How often convolutions halve the time axis for the temporal latent, at least 1.
+    metrics
+        Features of the metric latent, at least 1, and at least 2 if there are flows.
+    hidden
+        Width of the GRU and of the dense layers, at least 1.
+    flows
+        Layers of RealNVP; 0 for none.
+    pretrain
+        Share of the epochs that train the temporal latent alone, from 0 to below 1.
+    anneal
+        Share of the epochs over which the weight of the KL terms rises to 1, from 0 to 1.
+    samples
+        Samples of the latents per score, at least 1.
+    refine
+        Rounds that replace suspicious cells by their expectation before scoring; 0 for none.
+    suspect
+        Share of a window's cells, the least probable ones, that refinement replaces, between 0 and 1.
+    training
+        Settings of the training loop.
+    """
 
     presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
@@ -272,7 +297,7 @@ class Network(nn.Module):
 
 
 class InterFusion(ResidualDetector):
-    """Judges an observation by how improbable its cells are, given both latents."""
+    """Detect values that are improbable given a temporal and an inter-metric latent of their window."""
 
     name: ClassVar[str] = "interfusion"
     Config: ClassVar[type[Config]] = Config

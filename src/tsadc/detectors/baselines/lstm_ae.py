@@ -1,24 +1,28 @@
-"""LSTM-AE: a recurrent encoder reads a window forwards, a recurrent decoder tells it backwards from the last state.
+"""LSTM-AE: an LSTM encodes a window into its last state, and a second LSTM reconstructs the window backwards from it.
 
-P. Malhotra, A. Ramakrishnan, G. Anand, L. Vig, P. Agarwal, G. Shroff: "LSTM-based Encoder-Decoder for Multi-sensor
-Anomaly Detection", ICML workshop on anomaly detection 2016. As a baseline by the name LSTM-AE: Y. Wei, J.
-Jang-Jaccard, W. Xu, F. Sabrina, S. Camtepe, M. Boulic: "LSTM-Autoencoder-Based Anomaly Detection for Indoor Air
-Quality Time-Series Data", IEEE Sensors Journal 2023.
+P. Malhotra, A. Ramakrishnan, G. Anand, L. Vig, P. Agarwal, G. Shroff: LSTM-based Encoder-Decoder for Multi-sensor
+Anomaly Detection. ICML workshop on anomaly detection 2016. The name LSTM-AE and the score are from Y. Wei, J.
+Jang-Jaccard, W. Xu, F. Sabrina, S. Camtepe, M. Boulic: LSTM-Autoencoder-Based Anomaly Detection for Indoor Air Quality
+Time-Series Data. IEEE Sensors Journal 2023. Implemented: the network and its training; the score is the mean squared
+error.
 
     name       paper      meaning
     window     L          steps per window
     hidden     c          size of the LSTM states
-    encoder    h_E        its last state is all that the decoder is given of the window
-    decoder    h_D        starts at h_E; the state at step i tells x'(i), and with x(i) leads on to step i - 1
-    told       x'         the window as the decoder tells it, last step first
+    encoder    h_E        its last state is all that the decoder knows of the window
+    decoder    h_D        starts at h_E; the state at step i gives x'(i) and, with x(i), leads to step i - 1
+    output     w, b       x'(i) = w h_D(i) + b
 
-Deviations. The score of a step is the mean square of x - x' over the variables, as in Wei et al.; Malhotra et al. fit
-a normal distribution to |x - x'| on clean data, of which there is none here. The network sees asinh(z). Windows do not
-overlap, save for the last one of an observation.
+Deviations (see also docs/detectors.md, "Deviations from the papers"):
 
-Published settings. From memory of Malhotra et al., unchecked: windows of 208 steps and states of 45 numbers, which they
-use for electrocardiograms, forcing in training, and that it stops early. Epochs, batch, rate and patience are ours;
-theirs are not known to us.
+- The score of a step is the mean of (x - x')^2 over the variables, as in Wei et al. Malhotra et al. fit a normal
+  distribution to |x - x'| on clean data, which does not exist here.
+- Inputs are asinh(z).
+- Windows do not overlap, except that the last window ends with the observation.
+
+Published settings. From memory of Malhotra et al., not checked: windows of 208 steps and states of 45 numbers, used for
+electrocardiograms, teacher forcing in training, and early stopping. Epochs, batch, learning rate and patience are ours;
+the paper's are unknown to us.
 """
 
 from __future__ import annotations
@@ -39,8 +43,20 @@ from tsadc.series import Floats
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
-    """`window` steps through states of `hidden` numbers. `forcing`: in training the decoder goes on from the true
-    value of a step, as in the paper, and not from its own; in validation and scoring it always has to trust itself."""
+    """Settings of LSTM-AE; all others are those of `ResidualConfig`.
+
+    Parameters
+    ----------
+    window
+        Steps per window, at least 2.
+    hidden
+        Size of the LSTM states, at least 1.
+    forcing
+        Teacher forcing: in training the decoder continues from the true value of a step, as in the paper, instead of
+        its own output. In validation and scoring it always continues from its own output.
+    training
+        Settings of the training loop.
+    """
 
     presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
@@ -101,7 +117,7 @@ class Network(nn.Module):
 
 
 class LSTMAE(ResidualDetector):
-    """Reads an observation forwards and writes it backwards from memory."""
+    """Detect values that differ from the reconstruction of their window by an LSTM autoencoder."""
 
     name: ClassVar[str] = "lstm-ae"
     Config: ClassVar[type[Config]] = Config

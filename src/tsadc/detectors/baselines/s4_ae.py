@@ -1,20 +1,21 @@
-"""S4-AE: an autoencoder of state-space layers, with a code that is coarser in time and narrower than the data.
+"""S4-AE: an autoencoder of S4 layers whose code has fewer time steps and fewer channels than the data.
 
-A. Gu, K. Goel, C. Ré: "Efficiently Modeling Long Sequences with Structured State Spaces", ICLR 2022, is the layer; the
-autoencoder is the natural one around it. There is no paper of its own: TSAD-C's names the layer, and says no more.
+A. Gu, K. Goel, C. Ré: Efficiently Modeling Long Sequences with Structured State Spaces. ICLR 2022. That paper defines
+the layer. No paper defines the autoencoder: the TSAD-C paper names the layer only, so this is the obvious autoencoder
+around it.
 
-    name       meaning
-    channels   H of S4: features per step inside encoder and decoder
-    state      N of S4
-    code       (batch, latent, time / factor): the bottleneck
-    factor     steps that share one column of the code, by their mean
+    name       paper   meaning
+    channels   H       features per step inside encoder and decoder
+    state      N       size of the state of each channel
+    code       -       (batch, latent, time / factor): the bottleneck
+    factor     -       steps that share one column of the code, by their mean
 
-Deviations: none can be told. The network sees asinh(z). The whole observation is one sequence: no windows.
+Deviations: none can be stated, because there is no reference. Inputs are asinh(z). The whole observation is one
+sequence, without windows. See also docs/detectors.md, "Deviations from the papers".
 
-Published settings. Width, depth, dropout, state, batch, decay, warm-up, epochs and patience are those at which
-GraphS4mer's authors use the layer, read in their repository (tsy935/graphs4mer: scripts/run_tuh.sh, args.py). From
-memory, unchecked: the rate, of S4's own experiments, and that TSAD-C's authors use that width and depth too. The size
-of the code is ours.
+Published settings. Width, depth, dropout, state, batch, decay, warm-up, epochs and patience are those of GraphS4mer,
+read in its repository (tsy935/graphs4mer: scripts/run_tuh.sh, args.py). From memory, not checked: the learning rate,
+from S4's own experiments, and that the authors of TSAD-C use the same width and depth. The size of the code is ours.
 """
 
 from __future__ import annotations
@@ -38,7 +39,27 @@ from tsadc.series import Floats
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
-    """`layers` S4 layers on either side of a code of `latent` numbers for every `factor` steps."""
+    """Settings of S4-AE; all others are those of `ResidualConfig`.
+
+    Parameters
+    ----------
+    channels
+        Features per step inside encoder and decoder, at least 1.
+    layers
+        S4 layers of the encoder, and as many of the decoder, at least 1.
+    state
+        State size of S4, an even number of at least 2.
+    kernel
+        Parametrisation of S4: "diagonal" (S4D) or "dplr" (diagonal plus low rank, as first published).
+    dropout
+        Dropout rate of the S4 layers, from 0 to below 1.
+    latent
+        Numbers per column of the code, at least 1.
+    factor
+        Steps per column of the code, at least 1.
+    training
+        Settings of the training loop.
+    """
 
     presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
@@ -122,7 +143,7 @@ class Network(nn.Module):
 
 
 class S4AE(ResidualDetector):
-    """Squeezes an observation through few channels, long memory included."""
+    """Detect values that differ from their reconstruction by an S4 autoencoder of the whole observation."""
 
     name: ClassVar[str] = "s4-ae"
     Config: ClassVar[type[Config]] = Config

@@ -1,36 +1,37 @@
-"""USAD: two autoencoders with one encoder, of which the second learns to tell data from what the first makes of it.
+"""USAD: two autoencoders that share an encoder and are trained against each other.
 
-J. Audibert, P. Michiardi, F. Guyard, S. Marti, M. A. Zuluaga: "USAD: UnSupervised Anomaly Detection on Multivariate
-Time Series", KDD 2020.
+J. Audibert, P. Michiardi, F. Guyard, S. Marti, M. A. Zuluaga: USAD: UnSupervised Anomaly Detection on Multivariate Time
+Series. KDD 2020. Implemented: the network, the two-phase loss, and the score.
 
-    name        paper            meaning
-    window      K                steps per window; a window of all variables is one vector W
-    latent      m                size of the code Z = E(W)
-    encoder     E                shared
-    first       D_1, AE_1(W)     the decoder that is trained to deceive the other, and W through it
-    second      D_2              the decoder that is trained to see through it
-    again       AE_2(AE_1(W))    what the second makes of what the first has made
-    number      n                goes up by one every `pace` epochs, from 1
-    alpha beta  alpha, beta      shares of the two errors in the score, beta = 1 - alpha
+    name         paper            meaning
+    window       K                steps per window; a window of all variables is one vector W
+    latent       m                size of the code Z = E(W)
+    encoder      E                shared by both autoencoders
+    decoder1     D_1              trained to make reconstructions that decoder2 cannot distinguish from data
+    decoder2     D_2              trained to distinguish data from reconstructions of the first autoencoder
+    ae1, ae2     AE_1(W), AE_2(W) reconstructions
+    ae2_of_ae1   AE_2(AE_1(W))    the first reconstruction, reconstructed by the second autoencoder
+    n            n                increases by one every `pace` epochs, from 1
+    alpha        alpha            weight of the first error in the score; beta = 1 - alpha
 
     L_AE1 = 1/n |W - AE_1(W)|^2 + (1 - 1/n) |W - AE_2(AE_1(W))|^2     trains E and D_1
     L_AE2 = 1/n |W - AE_2(W)|^2 - (1 - 1/n) |W - AE_2(AE_1(W))|^2     trains E and D_2
-    score = alpha |W - AE_1(W)|^2 + beta |W - AE_2(AE_1(W))|^2        with AE_1 and AE_2 as trained
+    score = alpha |W - AE_1(W)|^2 + beta |W - AE_2(AE_1(W))|^2
 
-Deviations. The paper's n is the epoch: `pace` is 1. From n = 3 on, the second decoder gains more by spoiling what it
-makes of AE_1(W) than by keeping what it makes of W, which looks much the same, and ends at its bounds; by default n
-ends at 2, where both parts weigh the same. Both losses are taken in one step, each with the other's decoder held,
-because the project's training loop makes one update at a time; the paper makes two in turn. The parts that oppose each
-other then cancel in the gradient of the encoder: in every preset, the published one included, the encoder is trained on
-the two plain errors only, and the adversarial parts train the decoders alone. The paper scales each variable to 0..1 by
-its extremes and ends in a sigmoid; here the network sees asinh(z) up to `RANGE` and ends in a tanh of that range,
-because with contaminated data an extreme says little. It must end in something bounded, or the second loss has no
-minimum. Errors are means over cells. Windows need not overlap; a cell in several of them has the mean of the score's
-terms in each. Its residual is the root of that; the score of a step is the mean of their squares over the variables.
+Deviations (see also docs/detectors.md, "Deviations from the papers"):
 
-Published settings, for SWaT. From memory of the paper, unchecked: window 12, code 40, 70 epochs, alpha 0.5. The batch
-of 7919 windows was read in copies of the authors' notebook, of which some have other codes and epochs. The rate is
-Adam's usual one.
+- n increases every `pace` epochs and by default ends at 2. The paper's n is the epoch; from n = 3 on, decoder2 gains
+  more by spoiling AE_2(AE_1(W)) than by reconstructing W, and saturates.
+- Both losses are minimised in one update, each with the other decoder frozen; the paper alternates two updates. The
+  adversarial terms then cancel in the encoder's gradient: they train the decoders only, in every preset.
+- Inputs are asinh(z) clipped to `RANGE` and outputs end in a tanh of that range, because minima and maxima of
+  contaminated data say little. The paper scales to 0..1 and ends in a sigmoid. Without a bound L_AE2 has no minimum.
+- Errors are means over measured cells. A cell in several windows gets the mean of its squared errors; its residual is
+  the square root of that.
+
+Published settings are those for SWaT. From memory of the paper, not checked: window 12, code 40, 70 epochs, alpha 0.5.
+The batch of 7919 windows is from copies of the authors' notebook, some of which have other codes and epochs. The
+learning rate is Adam's default.
 """
 
 from __future__ import annotations
@@ -55,8 +56,23 @@ RANGE = 6.0  # asinh of 200 robust standard deviations
 
 @dataclass(frozen=True)
 class Config(ResidualConfig):
-    """`window` steps, one every `stride` steps, through a code of `latent` numbers. `alpha`: the share of the first
-    autoencoder's error in the score. `pace`: epochs for each weighing of the losses."""
+    """Settings of USAD; all others are those of `ResidualConfig`.
+
+    Parameters
+    ----------
+    window
+        Steps per window, at least 1.
+    stride
+        Steps between the starts of two windows, from 1 to `window`.
+    latent
+        Size of the code, at least 1.
+    alpha
+        Weight of the first autoencoder's error in the score, from 0 to 1.
+    pace
+        Epochs until the adversarial terms get more weight, at least 1; the paper's value is 1.
+    training
+        Settings of the training loop.
+    """
 
     presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
@@ -162,7 +178,10 @@ class Network(nn.Module):
 
 
 class USAD(ResidualDetector):
-    """Two autoencoders with one encoder, the second trained to tell what the first has made."""
+    """Detect windows that the first autoencoder, or both in sequence, cannot reconstruct.
+
+    The second autoencoder learns to distinguish data from reconstructions of the first, which amplifies small errors.
+    """
 
     name: ClassVar[str] = "usad"
     Config: ClassVar[type[Config]] = Config
