@@ -195,8 +195,8 @@ def scoring(detector: Detector, new: Mapping[str, Any]) -> Record:
     works: dict[str, Callable[[], object]] = {"score": lambda: detector.decision_function(new)}
     extra: Record = {"network ms": None, "scoring": None}
     if isinstance(detector, ResidualDetector):
-        examine, extra = torch.no_grad()(detector._examiner()), {"scoring": detector.settings.scoring}
-        works["network"] = lambda: list(spread(examine, each))
+        infer, extra = torch.no_grad()(detector._make_inference()), {"scoring": detector.settings.scoring}
+        works["network"] = lambda: list(spread(infer, each))
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(3):
         for name, work in works.items():

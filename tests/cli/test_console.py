@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from tsadc.cli import console
-from tsadc.detectors.base import Scored
+from tsadc.detectors.base import ScoringProgress
 
 
 def now(update: int, epoch_ended: bool, validation: float | None = 0.25) -> SimpleNamespace:
@@ -39,7 +39,7 @@ def test_progress_without_a_terminal_is_a_line_per_epoch(capsys: pytest.CaptureF
         report(now(3, epoch_ended=False))
         report(now(4, epoch_ended=True))
         report(now(4, epoch_ended=True, validation=None))
-        report(Scored(1, 30))
+        report(ScoringProgress(1, 30))
     assert capsys.readouterr().out.splitlines() == [
         "epoch 2/5  loss 0.5000  validation 0.2500  0:01:01 left",
         "epoch 2/5  loss 0.5000  0:01:01 left",
@@ -50,7 +50,7 @@ def test_progress_without_a_terminal_is_a_line_per_epoch(capsys: pytest.CaptureF
     ("told", "words"),
     [
         (now(4, epoch_ended=True), "epoch 2/5  loss 0.5000  validation 0.2500  0:01:01 left"),
-        (Scored(7, 30), "scoring"),
+        (ScoringProgress(7, 30), "scoring"),
     ],
 )
 def test_progress_on_a_terminal_is_a_bar_that_goes_away(

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tsadc.detectors.base import Detector, Scored, _set_aside
+from tsadc.detectors.base import Detector, ScoringProgress, _set_aside
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Contamination, Normal, Threshold, choose
@@ -18,8 +18,8 @@ class Largest(Detector):
 
     name = "largest"
 
-    def _fit(self, train, validation, fitting):
-        self.train_, self.validation_, self.fitting_ = train, validation, fitting
+    def _fit(self, train, validation, options):
+        self.train_, self.validation_, self.options_ = train, validation, options
 
     def _score(self, observations):
         for i in range(len(observations)):
@@ -218,28 +218,28 @@ def test_what_a_training_run_is_told(tmp_path):
     history = noise(160)
     detector = Largest(length=8)
     detector.fit(history, progress=reports.append, checkpoint=str(tmp_path / "run"), resume=True)
-    fitting = detector.fitting_
-    assert fitting.progress == reports.append
-    assert fitting.checkpoint == tmp_path / "run"
-    assert fitting.resume
-    same = Largest(length=8).fit(history.copy()).fitting_
-    assert same.fingerprint == fitting.fingerprint
+    options = detector.options_
+    assert options.progress == reports.append
+    assert options.checkpoint == tmp_path / "run"
+    assert options.resume
+    same = Largest(length=8).fit(history.copy()).options_
+    assert same.fingerprint == options.fingerprint
     assert (same.checkpoint, same.resume, same.progress) == (None, False, None)
 
 
 def test_scoring_tells_how_far_it_is():
     reports = []
     detector = Largest(length=8).fit(noise(160), validation=noise(40, 1), progress=reports.append)
-    assert reports == [Scored(i, 20) for i in range(1, 21)] + [Scored(i, 5) for i in range(1, 6)]
+    assert reports == [ScoringProgress(i, 20) for i in range(1, 21)] + [ScoringProgress(i, 5) for i in range(1, 6)]
     reports.clear()
     with_progress = detector.detect(noise(24), progress=reports.append)
-    assert reports == [Scored(1, 3), Scored(2, 3), Scored(3, 3)]
+    assert reports == [ScoringProgress(1, 3), ScoringProgress(2, 3), ScoringProgress(3, 3)]
     pd.testing.assert_frame_equal(with_progress.timeline, detector.detect(noise(24)).timeline)
 
 
 def test_a_run_is_known_by_its_history_and_its_validation_data():
     def fingerprint(history, validation=None):
-        return Largest(length=8).fit(history, validation=validation).fitting_.fingerprint
+        return Largest(length=8).fit(history, validation=validation).options_.fingerprint
 
     history, other = noise(160), noise(80, 1)
     changed = history.copy()

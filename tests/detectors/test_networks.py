@@ -257,7 +257,7 @@ def test_a_residual_is_how_far_a_cell_is_from_its_reconstruction(name: str) -> N
     detector, z = unfitted(name), observation()
     with torch.no_grad():
         made = detector.network_(torch.from_numpy(np.arcsinh(np.nan_to_num(z)))[None])
-        found = detector._examiner()(z)
+        found = detector._make_inference()(z)
     expected = np.sinh((made if isinstance(made, torch.Tensor) else made[0])[0].numpy())
     assert np.abs(expected).max() > 0.01
     np.testing.assert_allclose(found.expected, expected, rtol=1e-4, atol=1e-5)
@@ -268,16 +268,16 @@ def test_a_residual_is_how_far_a_cell_is_from_its_reconstruction(name: str) -> N
 def test_a_residual_is_missing_exactly_where_nothing_was_measured(name: str) -> None:
     detector, z = unfitted(name), observation()
     with torch.no_grad():
-        found = detector._examiner()(z)
+        found = detector._make_inference()(z)
     kind = 0 if name == "dvgcrn" else -1  # whose forecast has an expectation of its own
     np.testing.assert_allclose(found.residuals[kind], np.abs(z - found.expected), rtol=1e-4, atol=1e-5)
     assert np.isfinite(found.expected).all()
 
 
-@pytest.mark.parametrize("name", [name for name in TRAINED if find(name).after_training])
+@pytest.mark.parametrize("name", [name for name in TRAINED if find(name).inference_settings])
 def test_what_only_scoring_reads_leaves_a_finished_run_usable(name: str, tmp_path: Path) -> None:
     data, file = coupled(14, 0), tmp_path / "run"
-    assert set(LATER[name]) == set(find(name).after_training)
+    assert set(LATER[name]) == set(find(name).inference_settings)
     settings = {"scoring": "own", "training": {"epochs": 1}}
     first = tiny(name, **settings).fit(data, checkpoint=file)
     epochs: list[int] = []
@@ -294,7 +294,7 @@ def test_what_only_scoring_reads_leaves_a_finished_run_usable(name: str, tmp_pat
 
 
 def test_the_detectors_with_settings_that_only_scoring_reads() -> None:
-    assert {name for name in TRAINED if find(name).after_training} == set(LATER)
+    assert {name for name in TRAINED if find(name).inference_settings} == set(LATER)
 
 
 @pytest.mark.parametrize(

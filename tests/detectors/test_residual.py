@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 from tsadc.config import update
 from tsadc.detectors import residual
-from tsadc.detectors.base import Scored
+from tsadc.detectors.base import ScoringProgress
 from tsadc.detectors.ensemble import features
 from tsadc.detectors.residual import (
-    Examined,
+    NetworkOutput,
     ResidualConfig,
     ResidualDetector,
-    plainly,
-    reconstructing,
-    some,
+    published_training,
+    reconstruction_inference,
+    sample_observations,
     step_means,
 )
 from tsadc.errors import ConfigError
@@ -62,21 +62,21 @@ class Levels(ResidualDetector):
     def _network(self, variables: int) -> Level:
         return Level(variables)
 
-    def _examiner(self):
-        def examine(z: Floats) -> Examined:
+    def _make_inference(self):
+        def infer(z: Floats) -> NetworkOutput:
             assert not torch.is_grad_enabled()
             level = self.network_.level.numpy()
-            return Examined((np.abs(z - level),), np.broadcast_to(level, z.shape))
+            return NetworkOutput((np.abs(z - level),), np.broadcast_to(level, z.shape))
 
-        return examine
+        return infer
 
-    def _settle(self, train_part: Observations, validation: Observations) -> None:
+    def _after_training(self, train_part: Observations, validation: Observations) -> None:
         self.settled_ = np.array([len(train_part), len(validation)])
 
-    def _learnt(self):
+    def _extra_state(self):
         return {"settled": self.settled_}
 
-    def _relearn(self, state) -> None:
+    def _restore_extra(self, state) -> None:
         self.settled_ = state["settled"]
 
 
@@ -105,14 +105,14 @@ def test_residuals_become_scores_by_either_scoring(scoring):
 
 def test_the_methods_own_steps_are_pooled_by_their_mean():
     steps = np.array([1.0, np.nan, 4.0])
-    assert Examined((np.zeros((2, 3)),), steps=steps).own.tolist() == [1.0, 4.0]
+    assert NetworkOutput((np.zeros((2, 3)),), steps=steps).own_scores.tolist() == [1.0, 4.0]
     cells = np.array([[1.0, np.nan, 3.0], [2.0, np.nan, np.nan]])
-    assert Examined((cells,)).own.tolist() == [2.5, 9.0]
+    assert NetworkOutput((cells,)).own_scores.tolist() == [2.5, 9.0]
     np.testing.assert_array_equal(step_means(cells), [1.5, np.nan, 3.0])
 
 
 class Kinds(Levels):
-    def _names(self) -> tuple[str, ...]:
+    def _residual_names(self) -> tuple[str, ...]:
         return ("first", "second")
 
 
@@ -121,17 +121,19 @@ def test_each_kind_has_its_own_score_and_the_larger_part_is_to_blame():
     z = np.array([[1.0, np.nan, 3.0], [2.0, np.nan, np.nan]])
     parts = (np.array([2.0, np.nan, 4.0]), np.array([0.0, np.nan, 10.0]))
     cells = (np.full((2, 3), 0.5), np.array([[0.25, 0.0, np.nan], [1.0, 0.0, 0.0]]))
-    found = Examined((np.abs(z), np.abs(z)), None, parts[0] + parts[1], parts, cells)
-    evidence = detector._pooled(z, found)
-    assert evidence.views == {"first": 3.0, "second": 5.0}
+    found = NetworkOutput((np.abs(z), np.abs(z)), None, parts[0] + parts[1], parts, cells)
+    evidence = detector._own_evidence(z, found)
+    assert evidence.view_scores == {"first": 3.0, "second": 5.0}
     assert evidence.score == 8.0
     assert evidence.causes.tolist() == [1, 1, 1]
     np.testing.assert_array_equal(evidence.contributions, [[0.75, np.nan, 0.5], [1.5, np.nan, np.nan]])
-    other = detector._pooled(z, Examined((np.abs(z), np.abs(z)), None, parts[0] + parts[1], parts[::-1], cells))
+    other = detector._own_evidence(
+        z, NetworkOutput((np.abs(z), np.abs(z)), None, parts[0] + parts[1], parts[::-1], cells)
+    )
     assert other.causes.tolist() == [0, 0, 0]
     # A method that does not tell its kinds apart.
-    plain = detector._pooled(z, Examined((np.abs(z), np.abs(z))))
-    assert plain.views == {"first": 5.75, "second": 5.75}
+    plain = detector._own_evidence(z, NetworkOutput((np.abs(z), np.abs(z))))
+    assert plain.view_scores == {"first": 5.75, "second": 5.75}
     np.testing.assert_array_equal(plain.contributions, 2 * np.abs(z))
 
 
@@ -170,9 +172,9 @@ def test_the_network_learns_from_the_ordinary_part_alone():
 
 def test_progress_ends_with_the_observations_that_the_head_looks_at(monkeypatch):
     monkeypatch.setattr(features, "MOST_OBSERVATIONS", 10)
-    seen: list[Scored] = []
+    seen: list[ScoringProgress] = []
     detector = Levels(length=LENGTH).fit(history(), progress=lambda now: seen.append(now))
-    told = [(one.done, one.total) for one in seen if isinstance(one, Scored)]
+    told = [(one.done, one.total) for one in seen if isinstance(one, ScoringProgress)]
     # Of 32 observations and of the 8 that were set aside; then all 40 are scored.
     assert told == [*((i, 18) for i in range(1, 19)), *((i, 40) for i in range(1, 41))]
     assert len(detector.decision_scores_) == 40
@@ -190,7 +192,7 @@ def test_presets_and_settings():
 
 
 def test_a_plain_training_is_what_is_known_and_nothing_else():
-    made = Training(**plainly(epochs=3, batch=2, learning_rate=0.5, patience=4))
+    made = Training(**published_training(epochs=3, batch=2, learning_rate=0.5, patience=4))
     assert made == Training(3, 2, None, 0.5, None, 0.0, 0, 4, 0.0, 0.0)
 
 
@@ -202,7 +204,7 @@ def test_what_a_network_reconstructs_is_compared_where_it_was_measured():
         seen.append(x)
         return x / 2
 
-    found = reconstructing(half)(z)
+    found = reconstruction_inference(half)(z)
     np.testing.assert_allclose(seen[0].numpy(), [np.arcsinh(np.nan_to_num(z))], rtol=1e-6)
     expected = np.sinh(np.arcsinh(np.nan_to_num(z)) / 2)
     np.testing.assert_allclose(found.expected, expected, rtol=1e-5)
@@ -210,15 +212,15 @@ def test_what_a_network_reconstructs_is_compared_where_it_was_measured():
 
 
 def test_what_is_usual_is_learnt_from_a_bounded_number_of_cells(monkeypatch):
-    every, _, _ = Levels(length=LENGTH).examine(history(40))
+    every, _, _ = Levels(length=LENGTH).prepare(history(40))
     parts = (every.take(range(30)), every.take(range(30, 40)))
-    chosen = some(parts, 4)
+    chosen = sample_observations(parts, 4)
     assert [i for _, i in chosen] == [0, 10, 19, 29, 0, 3, 6, 9]
     assert [part is parts[1] for part, _ in chosen] == [False] * 4 + [True] * 4
     monkeypatch.setattr(residual, "MOST_CELLS", 5 * LENGTH * VARIABLES)
-    assert [i for _, i in some(parts, 4)] == [0, 29, 0, 9]
+    assert [i for _, i in sample_observations(parts, 4)] == [0, 29, 0, 9]
     monkeypatch.setattr(residual, "MOST_CELLS", 1)
-    assert [i for _, i in some(parts, 4)] == [0, 0]
+    assert [i for _, i in sample_observations(parts, 4)] == [0, 0]
 
 
 def test_what_matters_after_training_only_leaves_a_checkpoint_usable(tmp_path) -> None:
@@ -231,6 +233,6 @@ def test_what_matters_after_training_only_leaves_a_checkpoint_usable(tmp_path) -
     )
     assert [epoch for epoch in seen if epoch is not None] == []  # nothing is trained again
     assert torch.equal(first.network_.level, second.network_.level)
-    assert list(second._view_names()) == ["residual"]
+    assert list(second.view_names) == ["residual"]
     with pytest.raises(ConfigError, match=r"selected|observations"):
         Levels(config=update(Config(length=LENGTH), {"selected": 0.9})).fit(history(), checkpoint=file, resume=True)

@@ -94,7 +94,7 @@ def essential(name: str, config: Common) -> dict[str, Any]:
     """The settings that the training of a network depends on, of a detector without one all of them."""
     detector = find(name)
     if issubclass(detector, ResidualDetector) and isinstance(config, ResidualConfig):
-        return detector.essential(config)
+        return detector.weight_settings(config)
     return to_mapping(config)
 
 

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from tsadc.detectors.base import Scored
+    from tsadc.detectors.base import ScoringProgress
     from tsadc.nn.train import Progress as Trained
 
 FIRST = os.environ.get("RANK", "0") == "0"  # under torchrun only one process speaks
@@ -44,14 +44,14 @@ def show(rows: Sequence[tuple[str, str]]) -> None:
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Callable[[Any], None]]:
     """A callback for training and scoring, drawn as a bar; where there is no terminal, a line per epoch."""
-    from tsadc.detectors.base import Scored
+    from tsadc.detectors.base import ScoringProgress
 
     columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading", total=None, note="")
 
-        def report(now: Scored | Trained) -> None:
-            if isinstance(now, Scored):
+        def report(now: ScoringProgress | Trained) -> None:
+            if isinstance(now, ScoringProgress):
                 bar.update(task, description="scoring", completed=now.done, total=now.total, note="observations")
                 return
             left = timedelta(seconds=round(now.seconds_left))

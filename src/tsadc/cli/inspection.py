@@ -129,7 +129,7 @@ def _cost(series: Sequence[Series], config: Config) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TsadcNotice)  # what they say is in the other lines
-            observations = len(TSADC(config=config).examine(tuple(series))[0])
+            observations = len(TSADC(config=config).prepare(tuple(series))[0])
     except DataError as error:
         return f"not possible: {error}"
     cost = estimate(observations, len(series[0].names), config)

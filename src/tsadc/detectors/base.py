@@ -33,7 +33,7 @@ MOST_CELLS = 2**22  # of a part of a large request: some 100 MB of values, score
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoringProgress:
     """Progress while observations are scored."""
 
     done: int
@@ -41,7 +41,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Fitting:
+class FitOptions:
     """What a training run needs besides data: who is told of progress, and where it may be resumed from."""
 
     progress: Callable[[Any], None] | None = None
@@ -62,7 +62,6 @@ class Detector(Parameters, ABC):
     """
 
     name: ClassVar[str]
-    views: ClassVar[tuple[str, ...]] = ()  # the scores that are fused into one
     savable: ClassVar[bool] = True  # False where what was learnt cannot be told as arrays
     Config: ClassVar[type[Common]] = Common
 
@@ -79,7 +78,7 @@ class Detector(Parameters, ABC):
         self.config = config
 
     @abstractmethod
-    def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
+    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         """Learn from normalised observations. `validation` is unlabelled too, and contaminated alike."""
 
     @abstractmethod
@@ -94,14 +93,15 @@ class Detector(Parameters, ABC):
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """The inverse of `_state`."""
 
-    def _view_names(self) -> tuple[str, ...]:
-        """Of the scores that are fused into one, as evidence has them."""
-        return self.views
+    @property
+    def view_names(self) -> tuple[str, ...]:
+        """Names of the scores that are fused into one, in the order of `Evidence.view_scores`."""
+        return ()
 
     def _adapt(self, history: Observations) -> None:
         """Learn what else belongs to an entity, from its normalised history. Most detectors keep nothing of it."""
 
-    def _placed(self, threshold: float) -> float:
+    def _place_threshold(self, threshold: float) -> float:
         """Where the threshold lies, if not where the training scores put it."""
         return threshold
 
@@ -109,9 +109,9 @@ class Detector(Parameters, ABC):
     @final
     def settings(self) -> Any:
         """The settings in force: those it was fitted with, whatever was set since; before that, those asked for."""
-        return self.__dict__.get("settings_") or self._asked()
+        return self.__dict__.get("settings_") or self._requested_settings()
 
-    def _asked(self) -> Any:
+    def _requested_settings(self) -> Any:
         """`config` with the constructor's own arguments on top, types and ranges checked."""
         config = self.Config() if self.config is None else self.config
         if type(config) is not self.Config:
@@ -134,8 +134,8 @@ class Detector(Parameters, ABC):
         """Learn from history `X`: a data frame, an array (time, variable) or (observation, time, variable), or a dict
         of entities. `y` is ignored. `validation` is unlabelled data for early stopping and the threshold; without it
         a share of the observations is set aside. `checkpoint` names a file from which `resume=True` goes on."""
-        settings = self._asked()
-        every, clock, scaler = self.examine(X)
+        settings = self._requested_settings()
+        every, clock, scaler = self.prepare(X)
         check(settings.threshold, clock, settings.length)
         if unheeded := idle(settings.threshold, settings.contamination != "auto"):
             warnings.warn(unheeded, TsadcNotice, stacklevel=2)
@@ -153,18 +153,18 @@ class Detector(Parameters, ABC):
         self.scaler_ = scaler
         self.provenance_ = provenance(self.name, every)
         fingerprint = {"history": self.provenance_["data"], "validation": describe(held)}
-        fitting = Fitting(progress, Path(checkpoint) if checkpoint is not None else None, resume, fingerprint)
+        options = FitOptions(progress, Path(checkpoint) if checkpoint is not None else None, resume, fingerprint)
         with without_threads():
-            self._fit(train.scaled(scaler), held.scaled(scaler), fitting)
+            self._fit(train.scaled(scaler), held.scaled(scaler), options)
         self.decision_scores_ = self._scores(every, progress)
         self.validation_scores_ = self._scores(held, progress) if chosen is None else self.decision_scores_[chosen]
         self._calibrate()
         return self
 
     @final
-    def examine(self, X: Any) -> tuple[Observations, Clock, Scaler]:
+    def prepare(self, X: Any) -> tuple[Observations, Clock, Scaler]:
         """The observations that `fit` would learn from, their clock and their scale; refused what it would refuse."""
-        settings = self._asked()
+        settings = self._requested_settings()
         series = as_series(X, settings.length, Reading(coverage=settings.coverage))
         series = match(series, series[0].names)
         clock = next((one.clock for one in series if one.clock.every), series[0].clock)
@@ -202,7 +202,7 @@ class Detector(Parameters, ABC):
         asked, scores = self.settings_, (self.validation_scores_, self._every_score())
         self.contamination_, self.normal_ = calibrate(self.decision_scores_, asked.contamination, asked.seed)
         chosen = choose(asked.threshold, self.contamination_, self.normal_, scores, self.clock_, asked.length)
-        self.threshold_ = self._placed(chosen)
+        self.threshold_ = self._place_threshold(chosen)
 
     def _every_score(self) -> Floats:
         """Of the history and of the validation data, which may have been set aside from it: each once."""
@@ -223,7 +223,7 @@ class Detector(Parameters, ABC):
         every = self._score(observations.scaled(self.scaler_))
         for i, found in enumerate(each_within(without_threads, every)):
             if progress is not None:
-                progress(Scored(i + 1, len(observations)))
+                progress(ScoringProgress(i + 1, len(observations)))
             if found.expected is not None:
                 raw = self.scaler_.undo(observations.entity(i), found.expected.T).T
                 found = replace(found, expected=raw.astype(np.float32))
@@ -280,7 +280,7 @@ class Detector(Parameters, ABC):
             merge=max(2, round(0.05 * self.settings.length)),
             expected=expected if len(expected) == len(evidence) else None,
             left_out=left_out,
-            views=self._view_names(),
+            views=self.view_names,
         )
 
     @final

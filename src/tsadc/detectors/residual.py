@@ -1,9 +1,9 @@
 """What the detectors have in common that train a network: the training loop, the way from its residuals to a score, and
 how it is saved.
 
-An author writes what the network is and how it looks at one observation (`_network`, `_examiner`). The score comes from
-the project's head or from the method's own pooling, so that a benchmark can tell the merit of one from that of the
-other.
+An author writes what the network is and how it judges an observation (`_network`, `_make_inference`). The score comes
+from the ensemble (`scoring="fused"`) or from the method's own pooling (`"own"`), so that a benchmark can separate the
+merit of the network from that of the ensemble.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tsadc.config import require, to_mapping
-from tsadc.detectors.base import Detector, Fitting, Scored
+from tsadc.detectors.base import Detector, FitOptions, ScoringProgress
 from tsadc.detectors.ensemble.neighbours import lowest
 from tsadc.detectors.ensemble.scorer import FusedScorer, Model, Residuals, described, names_of
 from tsadc.detectors.result import Evidence
@@ -39,7 +39,7 @@ WATCHED = ("training", "seed")  # by the training loop itself
 
 
 @dataclass(frozen=True)
-class Examined:
+class NetworkOutput:
     """What a network makes of one observation. `residuals`, each (variable, time), >= 0: how far it is from what the
     network would have it, NaN where there is nothing to compare; in z units, or in others of the method, since the head
     takes logarithms of them. `expected` (variable, time), in z units, if the network has an expectation.
@@ -55,7 +55,7 @@ class Examined:
     cells: tuple[Floats, ...] = ()
 
     @property
-    def own(self) -> Floats:
+    def own_scores(self) -> Floats:
         """The method's own score of each step that has one."""
         if self.steps is not None:
             return self.steps[np.isfinite(self.steps)]
@@ -84,14 +84,14 @@ class ResidualDetector(Detector, ABC):
 
     Config: ClassVar[type[ResidualConfig]] = ResidualConfig
     stops_early: ClassVar[bool] = True  # False where losses of different epochs cannot be compared
-    after_training: ClassVar[tuple[str, ...]] = ()  # settings of its own that matter only then
+    inference_settings: ClassVar[tuple[str, ...]] = ()  # settings of its own that matter only then
     network_: Any
 
     @classmethod
-    def essential(cls, settings: ResidualConfig) -> dict[str, Any]:
+    def weight_settings(cls, settings: ResidualConfig) -> dict[str, Any]:
         """The settings that the weights depend on; all others are about what is made of them."""
         # The views choose what a network learns from, where it does not learn from all.
-        later = {*LATER, *cls.after_training, *(("ensemble",) if settings.selected == 1 else ())}
+        later = {*LATER, *cls.inference_settings, *(("ensemble",) if settings.selected == 1 else ())}
         return {name: value for name, value in to_mapping(settings).items() if name not in later}
 
     @abstractmethod
@@ -99,31 +99,32 @@ class ResidualDetector(Detector, ABC):
         """The untrained `tsadc.nn.train.Trainable`; torch's generator is seeded for its weights."""
 
     @abstractmethod
-    def _examiner(self) -> Callable[[Floats], Examined]:
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
         """Looks at one normalised observation (variable, time), NaN where nothing was measured. Several threads call it
         at once, without gradients; neither the other observations nor their order may matter."""
 
-    def _settle(self, train_part: Observations, validation: Observations) -> None:
-        """Learn, after training, what `_examiner` needs besides the network. Most methods need nothing."""
+    def _after_training(self, train_part: Observations, validation: Observations) -> None:
+        """Learn, after training, what `_make_inference` needs besides the network. Most methods need nothing."""
 
-    def _learnt(self) -> dict[str, NDArray[Any]]:
-        """What `_settle` has learnt, as named arrays."""
+    def _extra_state(self) -> dict[str, NDArray[Any]]:
+        """What `_after_training` has learnt, as named arrays."""
         return {}
 
-    def _relearn(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """The inverse of `_learnt`."""
+    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """The inverse of `_extra_state`."""
 
-    def _names(self) -> tuple[str, ...]:
+    def _residual_names(self) -> tuple[str, ...]:
         """Of the residuals."""
         return ("residual",)
 
-    def _view_names(self) -> tuple[str, ...]:
-        return names_of(self._names()) if self.settings.scoring == "fused" else self._names()
+    @property
+    def view_names(self) -> tuple[str, ...]:
+        return names_of(self._residual_names()) if self.settings.scoring == "fused" else self._residual_names()
 
-    def _fit(self, train_part: Observations, validation: Observations, fitting: Fitting) -> None:
+    def _fit(self, train_part: Observations, validation: Observations, options: FitOptions) -> None:
         settings = self.settings
         network = self._build(len(train_part.names))
-        essential = {name: value for name, value in self.essential(settings).items() if name not in WATCHED}
+        essential = {name: value for name, value in self.weight_settings(settings).items() if name not in WATCHED}
         parts = (train_part, validation)
         ordinary, held = self._ordinary(parts)
         self.history_ = train(
@@ -132,18 +133,18 @@ class ResidualDetector(Detector, ABC):
             held if self.stops_early else None,
             settings.training,
             seed=settings.seed,
-            progress=fitting.progress,
-            checkpoint=fitting.checkpoint,
-            resume=fitting.resume,
-            fingerprint={"data": dict(fitting.fingerprint), "settings": essential},
+            progress=options.progress,
+            checkpoint=options.checkpoint,
+            resume=options.resume,
+            fingerprint={"data": dict(options.fingerprint), "settings": essential},
         )
         self.network_ = network
         self.provenance_["training"] = self.history_.as_dict()
-        self._settle(train_part, validation)
+        self._after_training(train_part, validation)
         if settings.scoring == "fused":
-            told = _Counted(fitting.progress, sum(len(part) for part in described(parts, settings.ensemble)))
+            told = _Counted(options.progress, sum(len(part) for part in described(parts, settings.ensemble)))
             self.scorer_ = FusedScorer.fit(
-                parts, settings.ensemble, settings.seed, self._names(), told.over(self._residuals)
+                parts, settings.ensemble, settings.seed, self._residual_names(), told.over(self._residuals)
             )
 
     def _ordinary(self, parts: tuple[Observations, ...]) -> tuple[Observations, ...]:
@@ -162,27 +163,27 @@ class ResidualDetector(Detector, ABC):
             self.scorer_.adapt(history, self._residuals)
 
     def _residuals(self, observations: Iterable[Floats]) -> Iterator[Residuals]:
-        return (found.residuals for found in spread(_quietly(self._examiner()), observations))
+        return (found.residuals for found in spread(_quietly(self._make_inference()), observations))
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
-        examine = _quietly(self._examiner())
+        infer = _quietly(self._make_inference())
 
         def judge(i: int) -> Evidence:
             z = observations.read(i)
-            found = examine(z)
+            found = infer(z)
             if self.settings.scoring == "own":
-                return self._pooled(z, found)
+                return self._own_evidence(z, found)
             return self.scorer_.evidence(observations.entity(i), z, found.residuals, found.expected)
 
         yield from spread(judge, range(len(observations)))
 
-    def _pooled(self, z: Floats, found: Examined) -> Evidence:
+    def _own_evidence(self, z: Floats, found: NetworkOutput) -> Evidence:
         """The mean of the method's own scores of steps, which every step then has; the kind of residual that adds most
         to it is to blame."""
-        names, score = self._names(), _mean(found.own)
+        names, score = self._residual_names(), _mean(found.own_scores)
         parts = [_mean(one[np.isfinite(one)]) for one in found.parts] or [score] * len(names)
         views, cells = dict(zip(names, parts, strict=True)), found.cells or found.residuals
-        return pooled(z, views, score, cells, found.expected, int(np.argmax(parts)))
+        return pooled_evidence(z, views, score, cells, found.expected, int(np.argmax(parts)))
 
     def _build(self, variables: int) -> Any:
         with torch.random.fork_rng(devices=[]):
@@ -191,7 +192,7 @@ class ResidualDetector(Detector, ABC):
 
     def _state(self) -> dict[str, NDArray[Any]]:
         weights = {f"{WEIGHTS}{name}": tensor.numpy() for name, tensor in self.network_.state_dict().items()}
-        return weights | self._learnt() | (self.scorer_.state() if self.settings.scoring == "fused" else {})
+        return weights | self._extra_state() | (self.scorer_.state() if self.settings.scoring == "fused" else {})
 
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         settings, variables = self.settings, len(self.variables_)
@@ -199,12 +200,14 @@ class ResidualDetector(Detector, ABC):
         weights = {name: torch.from_numpy(array) for name, array in state.items() if name.startswith(WEIGHTS)}
         self.network_.load_state_dict({name.removeprefix(WEIGHTS): tensor for name, tensor in weights.items()})
         self.network_.eval()
-        self._relearn(state)
+        self._restore_extra(state)
         if settings.scoring == "fused":
-            self.scorer_ = FusedScorer.restore(state, settings.ensemble, variables, settings.length, self._names())
+            self.scorer_ = FusedScorer.restore(
+                state, settings.ensemble, variables, settings.length, self._residual_names()
+            )
 
 
-def pooled(
+def pooled_evidence(
     z: Floats, views: dict[str, float], score: float, cells: Residuals, expected: Floats | None, cause: int = 0
 ) -> Evidence:
     """The evidence of an observation whose steps all have its score, for which the view number `cause` is to blame; a
@@ -222,16 +225,16 @@ def pooled(
     )
 
 
-def reconstructing(look: Callable[[Tensor], Tensor]) -> Callable[[Floats], Examined]:
+def reconstruction_inference(look: Callable[[Tensor], Tensor]) -> Callable[[Floats], NetworkOutput]:
     """The examiner of a network that makes of what it sees (batch, variable, time) something like it."""
 
-    def examine(z: Floats) -> Examined:
+    def infer(z: Floats) -> NetworkOutput:
         values, _, x = cells_of(z)
         expected = unsquash(look(x[None])[0])
         # NaN wherever the observation is.
-        return Examined(((values - expected).abs().numpy(),), expected.numpy())
+        return NetworkOutput(((values - expected).abs().numpy(),), expected.numpy())
 
-    return examine
+    return infer
 
 
 def step_means(cells: Floats) -> Floats:
@@ -242,13 +245,13 @@ def step_means(cells: Floats) -> Floats:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def plainly(**known: Any) -> dict[str, Any]:
+def published_training(**known: Any) -> dict[str, Any]:
     """Settings of a training of which nothing but `known` is published: what could be added to it is switched off."""
     plain = {"weight_decay": 0.0, "warmup_epochs": 0, "patience": 0, "clip": 0.0, "ema": 0.0}
     return asdict(Training(**{**plain, **known}))
 
 
-def some(parts: tuple[Observations, ...], most: int) -> list[tuple[Observations, int]]:
+def sample_observations(parts: tuple[Observations, ...], most: int) -> list[tuple[Observations, int]]:
     """Places of observations that tell what is usual: at most `most` of each part, evenly spread, and of all together
     at most `MOST_CELLS` cells, if not fewer than one of each part."""
     cells = len(parts[0].names) * parts[0].length
@@ -260,12 +263,12 @@ def _mean(scores: Floats) -> float:
     return float(min(scores.mean(dtype=np.float64), LARGEST)) if len(scores) else 0.0
 
 
-def _quietly(examine: Callable[[Floats], Examined]) -> Callable[[Floats], Examined]:
+def _quietly(infer: Callable[[Floats], NetworkOutput]) -> Callable[[Floats], NetworkOutput]:
     """Gradient mode is each thread's own."""
 
-    def quiet(z: Floats) -> Examined:
+    def quiet(z: Floats) -> NetworkOutput:
         with torch.no_grad():
-            return examine(z)
+            return infer(z)
 
     return quiet
 
@@ -281,7 +284,7 @@ class _Counted:
             for found in model(observations):
                 self.done += 1
                 if self.progress is not None:
-                    self.progress(Scored(self.done, self.total))
+                    self.progress(ScoringProgress(self.done, self.total))
                 yield found  # after the last nobody comes back
 
         return counted

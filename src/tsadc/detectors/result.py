@@ -24,10 +24,10 @@ class Evidence:
     """One observation's verdict in the making. Arrays end in the time axis; NaN where nothing was measured."""
 
     score: float
-    views: dict[str, float]  # the scores that were fused, by name
+    view_scores: dict[str, float]  # the scores that were fused, by name
     steps: Floats  # (time,): an observation scores as its worst step
     contributions: Floats  # (variable, time), >= 0
-    causes: Floats  # (time,): position in `views` of the loudest one
+    causes: Floats  # (time,): position in `view_scores` of the loudest one
     expected: Floats | None = None  # (variable, time), in z units
 
 
@@ -74,7 +74,7 @@ def assemble(
     observation's worst one: a fault does not end where its score dips. Those closer than `merge` steps become one.
     Only observations above the threshold take part.
     """
-    names = list(evidence[0].views) if evidence else list(views)
+    names = list(evidence[0].view_scores) if evidence else list(views)
     timelines, contributions, expectations, intervals = [], [], [], []
     for number, chosen in enumerate(observations.by_series()):
         whole = section(observations, number, chosen, 0, len(observations.series[number]))
@@ -181,7 +181,7 @@ def _observations(
         series = observations.series[place.series]
         first, last = max(place.start, 0), min(place.start + observations.length, len(series))
         start, end = series.clock.at([first, last])
-        scores = [found.score, *found.views.values()]
+        scores = [found.score, *found.view_scores.values()]
         rows.append([series.entity, start, end, observations.coverage(i), *scores, found.score > threshold.value])
     columns = ["entity", "start", "end", "coverage", "score", *(f"{name}_score" for name in views), "anomalous"]
     return pd.DataFrame(rows, columns=columns)

@@ -120,8 +120,8 @@ def test_a_cell_is_its_divergence_over_the_typical_one():
     with torch.no_grad():
         seen = torch.isfinite(torch.from_numpy(z))[None]
         between, inside = detector.network_(torch.nan_to_num(torch.from_numpy(z))[None], seen)
-        found = detector._examiner()(z)
+        found = detector._make_inference()(z)
     apart = (between + inside)[0].flatten(1).numpy() / detector.typical_
     np.testing.assert_allclose(found.residuals[0], np.where(np.isnan(z), np.nan, apart), rtol=1e-5)
-    np.testing.assert_allclose(found.own, np.nanmean(found.residuals[0], axis=0), rtol=1e-5)
+    np.testing.assert_allclose(found.own_scores, np.nanmean(found.residuals[0], axis=0), rtol=1e-5)
     assert found.expected is None

@@ -147,7 +147,7 @@ def test_the_papers_score_weighs_reconstruction_and_forecast():
     z[:, 9] = np.nan
     net = detector.network_
     with torch.no_grad():
-        found = detector._examiner()(z)
+        found = detector._make_inference()(z)
         x = torch.from_numpy(np.nan_to_num(np.arcsinh(z)))[:, :12].T
         seen = net.infer(x[None], torch.zeros(1, 12, 6))
         unlikely = -net.likelihood(seen).log_prob(x[None])[0]
@@ -159,9 +159,9 @@ def test_the_papers_score_weighs_reconstruction_and_forecast():
     assert found.parts[1][5] == pytest.approx(float(3 * missed[5].mean() / 4), rel=1e-4)
     assert found.parts[1][0] == 0
     np.testing.assert_allclose(found.parts[0] + found.parts[1], found.steps, rtol=1e-5)
-    evidence = detector._pooled(z, found)
+    evidence = detector._own_evidence(z, found)
     views = {name: np.nanmean(part) for name, part in zip(("reconstruction", "forecast"), found.parts, strict=True)}
-    assert evidence.views == pytest.approx(views)
+    assert evidence.view_scores == pytest.approx(views)
     assert evidence.score == pytest.approx(sum(views.values()), rel=1e-5)
     assert set(evidence.causes) == {int(views["forecast"] > views["reconstruction"])}
     assert np.isnan(found.steps[9])

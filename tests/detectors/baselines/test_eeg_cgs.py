@@ -182,7 +182,7 @@ def test_both_scores_are_scaled_by_the_training_data():
     z = detector.scaler_("series", coupled(1, 3)[0]).T
     with torch.no_grad():
         contrast, distance, expected = detector._looker()(z)
-        found = detector._examiner()(z)
+        found = detector._make_inference()(z)
     piece = slice(16, 32)
     rmse = np.sqrt(np.square(z - expected)[2, piece].mean())
     np.testing.assert_allclose(distance[2, piece], rmse, rtol=1e-5)
@@ -190,10 +190,10 @@ def test_both_scores_are_scaled_by_the_training_data():
     assert (contrast <= 2).all()
     (low_c, high_c), (low_d, high_d) = detector.scale_
     scaled = 0.25 * (contrast - low_c) / (high_c - low_c) + 0.75 * (distance - low_d) / (high_d - low_d)
-    np.testing.assert_allclose(found.own, scaled.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(found.own_scores, scaled.mean(axis=0), rtol=1e-5)
     told, made = 0.25 * (contrast - low_c) / (high_c - low_c), 0.75 * (distance - low_d) / (high_d - low_d)
-    evidence = detector._pooled(z, found)
-    assert evidence.views == pytest.approx({"contrast": told.mean(), "generation": made.mean()})
-    assert evidence.score == pytest.approx(sum(evidence.views.values()), rel=1e-5)
+    evidence = detector._own_evidence(z, found)
+    assert evidence.view_scores == pytest.approx({"contrast": told.mean(), "generation": made.mean()})
+    assert evidence.score == pytest.approx(sum(evidence.view_scores.values()), rel=1e-5)
     assert set(evidence.causes) == {int(made.mean() > told.mean())}
     np.testing.assert_allclose(evidence.contributions, told.clip(0) + made.clip(0), rtol=1e-4, atol=1e-6)

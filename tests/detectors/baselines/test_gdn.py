@@ -132,8 +132,10 @@ def test_only_so_many_observations_as_fit_tell_what_errors_are_usual(monkeypatch
     inner = detector._errors
     monkeypatch.setattr(detector, "_errors", lambda z: seen.append(z) or inner(z), raising=False)
     settled: list[int] = []
-    settle = detector._settle
-    monkeypatch.setattr(detector, "_settle", lambda *parts: (settle(*parts), settled.append(len(seen))), raising=False)
+    settle = detector._after_training
+    monkeypatch.setattr(
+        detector, "_after_training", lambda *parts: (settle(*parts), settled.append(len(seen))), raising=False
+    )
     detector.fit(coupled(30, 0))
     assert settled == [4]  # two of either part
     with torch.no_grad():

@@ -207,7 +207,7 @@ def test_the_papers_score_is_the_share_of_votes():
     assert errors[0, 5] == pytest.approx(np.abs(samples[1].numpy()[:, 5] - values[:, 5]).mean(), rel=1e-5)
     detector.tau_ = np.median(errors[:, :7], axis=1)
     with torch.no_grad():
-        found = detector._examiner()(z)
+        found = detector._make_inference()(z)
     assert np.isnan(found.steps[9])
     for t in range(7):
         assert found.steps[t] == sum(errors[v, t] > detector.tau_[v] for v in range(voters)) / voters

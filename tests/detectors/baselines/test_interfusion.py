@@ -221,7 +221,7 @@ def test_the_papers_score_is_the_mean_improbability_of_the_steps():
     z[1:, 7] = np.nan
     z[:, 9] = np.nan
     with torch.no_grad():
-        found = detector._examiner()(z)
+        found = detector._make_inference()(z)
     assert np.isnan(found.steps[9])
     assert np.isfinite(np.delete(found.steps, 9)).all()
     np.testing.assert_array_equal(np.isnan(found.residuals[0]), np.isnan(z))
@@ -240,7 +240,7 @@ def test_a_cell_is_as_improbable_as_the_normal_distributions_of_the_samples_say(
     noise = net.noise((samples, 3, VARIABLES, 16), torch.Generator().manual_seed(derive(detector.settings.seed, 1)))
     cells, means = np.zeros(z.shape), np.zeros(z.shape)
     with torch.no_grad():
-        found = detector._examiner()(z)
+        found = detector._make_inference()(z)
         for w, (first, new) in enumerate([(0, 0), (16, 0), (24, 8)]):  # of the last window, what is not told before
             window = x[None, :, first : first + 16]
             q2 = net.squeezer.encode(window)

@@ -59,12 +59,12 @@ def test_residuals_are_the_error_in_z_units():
     z = waves(1, 7)[0].T.astype(np.float32)
     z[1, 3:6] = np.nan
     with torch.no_grad():
-        found = detector._examiner()(z)
+        found = detector._make_inference()(z)
         inside = torch.asinh(torch.from_numpy(np.nan_to_num(z))).reshape(1, VARIABLES, 2, 12)
         told = torch.sinh(detector.network_.through(inside, forced=False)).reshape(VARIABLES, LENGTH).numpy()
     np.testing.assert_allclose(found.expected, told, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found.residuals[0], np.abs(z - told), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found.own, np.nanmean(np.square(z - told), axis=0), rtol=1e-4)
+    np.testing.assert_allclose(found.own_scores, np.nanmean(np.square(z - told), axis=0), rtol=1e-4)
 
 
 @pytest.mark.parametrize("scoring", ["own", "fused"])

@@ -81,7 +81,7 @@ def test_the_score_mixes_both_errors():
     z[1, 3:6] = np.nan
     total, made, count = np.zeros(z.shape), np.zeros(z.shape), np.zeros(LENGTH)
     with torch.no_grad():
-        found = detector._examiner()(z)
+        found = detector._make_inference()(z)
         for start in (0, 4, 8, 12, 16):
             here = slice(start, start + 8)
             W = torch.from_numpy(np.arcsinh(np.nan_to_num(z[:, here])) / RANGE).flatten()
@@ -95,7 +95,7 @@ def test_the_score_mixes_both_errors():
     expected = total / count
     assert set(count) == {1, 2}
     np.testing.assert_allclose(np.square(found.residuals[0]), expected, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found.own, np.nanmean(expected, axis=0), rtol=1e-4)
+    np.testing.assert_allclose(found.own_scores, np.nanmean(expected, axis=0), rtol=1e-4)
     np.testing.assert_allclose(found.expected, made / count, rtol=1e-4, atol=1e-6)
 
 

@@ -11,7 +11,15 @@ def test_the_head_alone_judges_values():
     history = rng.normal(size=(30, 64, 4))
     detector = Ensemble(length=64, config=Config(kernels=16)).fit(history)
     assert detector.scorer_.names == ()
-    assert detector.views == ("deviation", "combination", "correlation", "shape", "energy", "conditional", "roughness")
+    assert detector.view_names == (
+        "deviation",
+        "combination",
+        "correlation",
+        "shape",
+        "energy",
+        "conditional",
+        "roughness",
+    )
     new = rng.normal(size=(4, 64, 4))
     new[2, 30, 1] = 50.0
     assert detector.decision_function(new).argmax() == 2

@@ -170,7 +170,7 @@ def test_residuals_of_a_model_are_views_of_their_own():
     log = np.log(0.1 + largest) - made.known.extremes[2].entities["series"]
     fusion = made.fusion
     beyond = max(log - fusion.top[2] - np.log(3), 0) * max(1 - fusion.weight[2], 0)
-    assert found.views["half"] == pytest.approx(fusion.weight[2] * (log - fusion.middle[2]) + beyond, abs=1e-5)
+    assert found.view_scores["half"] == pytest.approx(fusion.weight[2] * (log - fusion.middle[2]) + beyond, abs=1e-5)
     assert found.expected is not None
     assert found.steps.argmax() == 50
     again = FusedScorer.restore(made.state(), FusedScorer.Config(kernels=16), VARIABLES, LENGTH, ("half",))

@@ -180,7 +180,7 @@ def test_the_papers_method_trains_scores_saves_and_loads(papers, new, tmp_path):
 
 def test_the_papers_scores_are_rmse_over_the_cells(papers, new):
     observations = papers._cut(new).observations.scaled(papers.scaler_)
-    examiner = papers._examiner()
+    examiner = papers._make_inference()
     hidden = ~examiner.shown[0].numpy()
     assert (hidden.sum(axis=1) == masked_length(0.1, LENGTH)).all()
     for i, evidence in enumerate(papers._score(observations)):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from tsadc.detectors.residual import Examined
-from tsadc.detectors.tsadc.scoring import VIEWS, Config, Examiner, papers
+from tsadc.detectors.residual import NetworkOutput
+from tsadc.detectors.tsadc.scoring import VIEWS, Config, Examiner, own_evidence
 from tsadc.errors import ConfigError
 
 VARIABLES, LENGTH = 3, 16
@@ -126,7 +126,7 @@ def test_the_seed_alone_sets_masks_and_noise():
     assert not torch.equal(one.shown, other.shown)
 
 
-def residuals(seed: int, gaps: float = 0.3, size: float = 1.0) -> Examined:
+def residuals(seed: int, gaps: float = 0.3, size: float = 1.0) -> NetworkOutput:
     """At random; imputation has gaps of its own, as with a single mask."""
     rng = np.random.default_rng(seed)
     imputation, reconstruction = size * rng.exponential(size=(2, VARIABLES, LENGTH)).astype(np.float32)
@@ -135,20 +135,20 @@ def residuals(seed: int, gaps: float = 0.3, size: float = 1.0) -> Examined:
     missing[:, 5] = gaps > 0
     reconstruction[missing] = np.nan
     imputation[missing | (rng.random(missing.shape) < gaps)] = np.nan
-    return Examined((imputation, reconstruction), np.zeros_like(imputation))
+    return NetworkOutput((imputation, reconstruction), np.zeros_like(imputation))
 
 
 @pytest.mark.parametrize("weights", [(0.01, 1.2), (1.0, 0.0), (0.3, 0.7)])
 def test_the_papers_head_by_hand(weights):
     found = residuals(4)
-    evidence = papers(weights, found.residuals[1], found)
+    evidence = own_evidence(weights, found.residuals[1], found)
     rmse = []
     for cells in found.residuals:
         squares = [float(x) ** 2 for x in cells.ravel() if not np.isnan(x)]
         rmse.append(math.sqrt(sum(squares) / len(squares)))
     expected = weights[0] * rmse[0] + weights[1] * rmse[1]
     assert evidence.score == pytest.approx(expected, rel=1e-6)
-    assert evidence.views == pytest.approx(dict(zip(VIEWS, rmse, strict=True)), rel=1e-6)
+    assert evidence.view_scores == pytest.approx(dict(zip(VIEWS, rmse, strict=True)), rel=1e-6)
     measured = ~np.isnan(found.residuals[1])
     np.testing.assert_array_equal(np.isnan(evidence.steps), ~measured.any(axis=0))
     assert set(evidence.steps[measured.any(axis=0)].tolist()) == {evidence.score}
@@ -159,10 +159,10 @@ def test_the_papers_head_by_hand(weights):
 
 def test_the_papers_head_without_a_hidden_cell_that_was_measured():
     found = residuals(4)
-    silent = Examined((np.full_like(found.residuals[0], np.nan), found.residuals[1]), found.expected)
-    evidence = papers((0.01, 1.2), found.residuals[1], silent)
-    assert evidence.views["imputation"] == 0
-    assert evidence.score == pytest.approx(1.2 * evidence.views["reconstruction"], rel=1e-6)
+    silent = NetworkOutput((np.full_like(found.residuals[0], np.nan), found.residuals[1]), found.expected)
+    evidence = own_evidence((0.01, 1.2), found.residuals[1], silent)
+    assert evidence.view_scores["imputation"] == 0
+    assert evidence.score == pytest.approx(1.2 * evidence.view_scores["reconstruction"], rel=1e-6)
 
 
 def test_without_the_imputation_only_gaps_are_told():

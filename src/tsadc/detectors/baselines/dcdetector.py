@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, step_means
+from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training, step_means
 from tsadc.nn.cells import Sliding, cell_mean, cells_of, squash
 from tsadc.nn.runtime.threads import spread
 from tsadc.nn.train import Training
@@ -127,7 +127,7 @@ class Config(ResidualConfig):
             layers=3,
             heads=1,
             opposed=True,
-            training=plainly(epochs=2, batch=43, learning_rate=1e-4),
+            training=published_training(epochs=2, batch=43, learning_rate=1e-4),
         )
 
     @classmethod
@@ -231,10 +231,10 @@ class DCdetector(ResidualDetector):
     def _network(self, variables: int) -> Network:
         return Network(self.settings, self.settings.length)
 
-    def _names(self) -> tuple[str, ...]:
+    def _residual_names(self) -> tuple[str, ...]:
         return ("discrepancy",)
 
-    def _settle(self, train_part: Observations, validation: Observations) -> None:
+    def _after_training(self, train_part: Observations, validation: Observations) -> None:
         @torch.no_grad()
         def middle(i: int) -> float:
             cells = self._apart(train_part.read(i))
@@ -243,10 +243,10 @@ class DCdetector(ResidualDetector):
         typical = float(np.nanmedian(list(spread(middle, evenly_spaced(len(train_part), SAMPLE).tolist()))))
         self.typical_ = typical if typical > 0 else 1.0
 
-    def _learnt(self) -> dict[str, NDArray[Any]]:
+    def _extra_state(self) -> dict[str, NDArray[Any]]:
         return {"typical": np.array([self.typical_])}
 
-    def _relearn(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
         self.typical_ = float(state["typical"][0])
 
     def _apart(self, z: Floats) -> Floats:
@@ -255,9 +255,9 @@ class DCdetector(ResidualDetector):
         out: Floats = torch.where(measured, self.network_.windows.join(between + inside)[0], torch.nan).numpy()
         return out
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
-        def examine(z: Floats) -> Examined:
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        def infer(z: Floats) -> NetworkOutput:
             cells = self._apart(z) / np.float32(self.typical_)
-            return Examined((cells,), steps=step_means(cells))
+            return NetworkOutput((cells,), steps=step_means(cells))
 
-        return examine
+        return infer

@@ -43,7 +43,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly
+from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
 from tsadc.nn.cells import cells_of, joined, pieces, squash, unsquash
 from tsadc.nn.gaussian import Gaussian
 from tsadc.nn.train import Training
@@ -104,7 +104,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """512 windows are 17 observations of 600 steps."""
         model = {"window": 20, "latents": (15, 10, 5), "units": (20, 15, 10), "embedding": 256, "anneal": 0.2}
-        training = plainly(epochs=60, batch=17, learning_rate=2e-4)
+        training = published_training(epochs=60, batch=17, learning_rate=2e-4)
         return cls.with_settings(scoring="own", hop=1, **model, training=training)
 
     @classmethod
@@ -245,18 +245,18 @@ class DVGCRN(ResidualDetector):
 
     name: ClassVar[str] = "dvgcrn"
     Config: ClassVar[type[Config]] = Config
-    after_training: ClassVar[tuple[str, ...]] = ("hop", "forecast")
+    inference_settings: ClassVar[tuple[str, ...]] = ("hop", "forecast")
 
-    def _names(self) -> tuple[str, ...]:
+    def _residual_names(self) -> tuple[str, ...]:
         return ("reconstruction", "forecast")
 
     def _network(self, variables: int) -> Network:
         return Network(self.settings, variables)
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
         network, settings, hop = self.network_, self.settings, self.settings.hop
 
-        def examine(z: Floats) -> Examined:
+        def infer(z: Floats) -> NetworkOutput:
             values, measured, x = cells_of(z)
             windows = pieces(x, settings.window, hop).mT
             seen = network.infer(windows, windows.new_zeros(*windows.shape[:2], sum(settings.latents)))
@@ -277,6 +277,6 @@ class DVGCRN(ResidualDetector):
             residuals = [(values - one).abs() for one in (expected, foreseen)]
             residuals[1][:, 0] = torch.nan
             cells, kinds = (tuple(one.numpy() for one in each) for each in (residuals, parts))
-            return Examined(cells, expected.numpy(), steps.numpy(), kinds)
+            return NetworkOutput(cells, expected.numpy(), steps.numpy(), kinds)
 
-        return examine
+        return infer

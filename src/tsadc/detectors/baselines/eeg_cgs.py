@@ -52,7 +52,14 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, prelu, softplus
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, some, step_means
+from tsadc.detectors.residual import (
+    NetworkOutput,
+    ResidualConfig,
+    ResidualDetector,
+    published_training,
+    sample_observations,
+    step_means,
+)
 from tsadc.nn.cells import cell_mean, cells_of, joined, pieces, squash, unsquash
 from tsadc.nn.objective import derive
 from tsadc.nn.runtime.threads import spread
@@ -114,7 +121,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """A recording of 60 s is an observation; 285 channels in a batch are those of 15 recordings."""
         model = {"window": 600, "features": 256, "neighbours": 3, "subgraph": 4, "share": 0.6, "turned": False}
-        training = plainly(epochs=55, batch=15, learning_rate=1e-3)
+        training = published_training(epochs=55, batch=15, learning_rate=1e-3)
         return cls.with_settings(scoring="own", **model, rounds=80, training=training)
 
     @classmethod
@@ -249,9 +256,9 @@ class EEGCGS(ResidualDetector):
 
     name: ClassVar[str] = "eeg-cgs"
     Config: ClassVar[type[Config]] = Config
-    after_training: ClassVar[tuple[str, ...]] = ("rounds",)
+    inference_settings: ClassVar[tuple[str, ...]] = ("rounds",)
 
-    def _names(self) -> tuple[str, ...]:
+    def _residual_names(self) -> tuple[str, ...]:
         return ("contrast", "generation")
 
     def _network(self, variables: int) -> Network:
@@ -276,7 +283,7 @@ class EEGCGS(ResidualDetector):
 
         return look
 
-    def _settle(self, train_part: Observations, validation: Observations) -> None:
+    def _after_training(self, train_part: Observations, validation: Observations) -> None:
         look = self._looker()
 
         @torch.no_grad()
@@ -286,20 +293,20 @@ class EEGCGS(ResidualDetector):
             contrast, distance, _ = look(z)
             return contrast[np.isfinite(z)], distance[np.isfinite(z)]
 
-        found = list(spread(both, some((train_part, validation), MOST_OBSERVATIONS)))
+        found = list(spread(both, sample_observations((train_part, validation), MOST_OBSERVATIONS)))
         each = (np.concatenate(one) for one in zip(*found, strict=True))
         self.scale_ = np.array([np.quantile(one, (0.01, 0.99)) for one in each], dtype=np.float64)
 
-    def _learnt(self) -> dict[str, NDArray[Any]]:
+    def _extra_state(self) -> dict[str, NDArray[Any]]:
         return {"scores.scale": self.scale_}
 
-    def _relearn(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
         self.scale_ = state["scores.scale"]
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
         look, share = self._looker(), self.settings.share
 
-        def examine(z: Floats) -> Examined:
+        def infer(z: Floats) -> NetworkOutput:
             contrast, distance, expected = look(z)
             known = np.isfinite(z)
             each = zip((contrast, distance), self.scale_, strict=True)
@@ -307,6 +314,8 @@ class EEGCGS(ResidualDetector):
             told, made = (part * one for part, one in zip((share, 1 - share), scaled, strict=True))
             steps, *parts = (step_means(np.where(known, one, np.nan)) for one in (told + made, told, made))
             residuals = (np.where(known, contrast, np.nan), np.abs(z - expected))
-            return Examined(residuals, expected, steps, tuple(parts), (np.maximum(told, 0.0), np.maximum(made, 0.0)))
+            return NetworkOutput(
+                residuals, expected, steps, tuple(parts), (np.maximum(told, 0.0), np.maximum(made, 0.0))
+            )
 
-        return examine
+        return infer

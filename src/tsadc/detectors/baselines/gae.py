@@ -37,7 +37,13 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, reconstructing
+from tsadc.detectors.residual import (
+    NetworkOutput,
+    ResidualConfig,
+    ResidualDetector,
+    published_training,
+    reconstruction_inference,
+)
 from tsadc.nn.cells import cell_mean, joined, pieces, squash
 from tsadc.nn.train import Training
 from tsadc.series import Floats
@@ -81,7 +87,7 @@ class Config(ResidualConfig):
     @classmethod
     def published(cls) -> Self:
         """A hidden layer of 2 units and 100 passes."""
-        training = plainly(epochs=100, batch=16, learning_rate=3e-3)
+        training = published_training(epochs=100, batch=16, learning_rate=3e-3)
         return cls.with_settings(scoring="own", widths=(2,), training=training)
 
     @classmethod
@@ -138,5 +144,5 @@ class GAE(ResidualDetector):
     def _network(self, variables: int) -> Network:
         return Network(self.settings, variables, min(self.settings.window, self.settings.length))
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
-        return reconstructing(self.network_)
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        return reconstruction_inference(self.network_)

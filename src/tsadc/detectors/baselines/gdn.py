@@ -50,7 +50,13 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, normalize
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, some
+from tsadc.detectors.residual import (
+    NetworkOutput,
+    ResidualConfig,
+    ResidualDetector,
+    published_training,
+    sample_observations,
+)
 from tsadc.nn.cells import cell_mean, cells_of, squash, unsquash
 from tsadc.nn.dropout import Dropout
 from tsadc.nn.runtime.threads import spread
@@ -117,7 +123,7 @@ class Config(ResidualConfig):
             hidden=64,
             dropout=0.2,
             stride=1,
-            training=plainly(epochs=50, batch=1, learning_rate=1e-3, patience=10),
+            training=published_training(epochs=50, batch=1, learning_rate=1e-3, patience=10),
         )
 
     @classmethod
@@ -223,28 +229,30 @@ class GDN(ResidualDetector):
         error[:, : network.window] = np.nan
         return error, forecast
 
-    def _settle(self, train_part: Observations, validation: Observations) -> None:
+    def _after_training(self, train_part: Observations, validation: Observations) -> None:
         @torch.no_grad()
         def errors(place: tuple[Observations, int]) -> Floats:
             part, i = place
             return self._errors(part.read(i))[0]
 
-        found = np.concatenate(list(spread(errors, some((train_part, validation), MOST_OBSERVATIONS))), axis=1)
+        found = np.concatenate(
+            list(spread(errors, sample_observations((train_part, validation), MOST_OBSERVATIONS))), axis=1
+        )
         known = (one[np.isfinite(one)] for one in found)
         quarters = [np.quantile(one, (0.25, 0.5, 0.75)) if len(one) else np.zeros(3) for one in known]
         low, self.middle_, high = np.array(quarters).T
         self.width_ = high - low
 
-    def _learnt(self) -> dict[str, NDArray[Any]]:
+    def _extra_state(self) -> dict[str, NDArray[Any]]:
         return {"errors.middle": self.middle_, "errors.width": self.width_}
 
-    def _relearn(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
         self.middle_, self.width_ = state["errors.middle"], state["errors.width"]
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
-        def examine(z: Floats) -> Examined:
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        def infer(z: Floats) -> NetworkOutput:
             error, forecast = self._errors(z)
             cells = deviations(error, self.middle_, self.width_)
-            return Examined((cells,), forecast, smoothed(cells))
+            return NetworkOutput((cells,), forecast, smoothed(cells))
 
-        return examine
+        return infer

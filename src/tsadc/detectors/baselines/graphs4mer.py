@@ -36,7 +36,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, reconstructing
+from tsadc.detectors.residual import (
+    NetworkOutput,
+    ResidualConfig,
+    ResidualDetector,
+    published_training,
+    reconstruction_inference,
+)
 from tsadc.nn.cells import cell_mean, squash
 from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
 from tsadc.nn.pointwise import Pointwise
@@ -126,7 +132,7 @@ class Config(ResidualConfig):
             prune=0.1,
             gin_layers=1,
             weights={"smooth": 0.05, "sparse": 0.05, "connect": 0.05},
-            training=plainly(
+            training=published_training(
                 epochs=100,
                 batch=4,
                 micro_batch=1,
@@ -217,5 +223,5 @@ class GraphS4mer(ResidualDetector):
     def _network(self, variables: int) -> Network:
         return Network(self.settings)
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
-        return reconstructing(lambda x: self.network_(x)[0])
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        return reconstruction_inference(lambda x: self.network_(x)[0])

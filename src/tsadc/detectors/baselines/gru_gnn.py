@@ -38,7 +38,13 @@ import torch
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, reconstructing
+from tsadc.detectors.residual import (
+    NetworkOutput,
+    ResidualConfig,
+    ResidualDetector,
+    published_training,
+    reconstruction_inference,
+)
 from tsadc.nn.cells import cell_mean, squash
 from tsadc.nn.dropout import Dropout
 from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
@@ -116,7 +122,9 @@ class Config(ResidualConfig):
             gin_layers=1,
             own=True,
             identity=False,
-            training=plainly(epochs=100, batch=4, learning_rate=8e-4, weight_decay=5e-3, warmup_epochs=5, patience=20),
+            training=published_training(
+                epochs=100, batch=4, learning_rate=8e-4, weight_decay=5e-3, warmup_epochs=5, patience=20
+            ),
         )
 
     @classmethod
@@ -185,5 +193,5 @@ class GRUGNN(ResidualDetector):
     def _network(self, variables: int) -> Network:
         return Network(self.settings, variables)
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
-        return reconstructing(lambda x: self.network_(x)[0])
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        return reconstruction_inference(lambda x: self.network_(x)[0])

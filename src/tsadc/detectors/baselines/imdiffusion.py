@@ -48,7 +48,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly
+from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
 from tsadc.nn.cells import cell_mean, cells_of, joined, pieces, squash, unsquash
 from tsadc.nn.diffusion import Diffusion, Method
 from tsadc.nn.objective import derive
@@ -129,7 +129,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """12 windows are 2 observations of 600 steps."""
         model = {"patch": 1, "channels": 64, "blocks": 4, "heads": 8, "diffusion": {"target": "noise"}, "chain": 0}
-        training = plainly(epochs=100, batch=2, learning_rate=1e-3, weight_decay=1e-6, patience=6)
+        training = published_training(epochs=100, batch=2, learning_rate=1e-3, weight_decay=1e-6, patience=6)
         return cls.with_settings(scoring="own", **model, stride=3, training=training)
 
     @classmethod
@@ -296,7 +296,7 @@ class IMDiffusion(ResidualDetector):
 
     name: ClassVar[str] = "imdiffusion"
     Config: ClassVar[type[Config]] = Config
-    after_training: ClassVar[tuple[str, ...]] = ("chain", "voting", "stride", "share")
+    inference_settings: ClassVar[tuple[str, ...]] = ("chain", "voting", "stride", "share")
     tau_: Floats
 
     def _network(self, variables: int) -> Network:
@@ -305,28 +305,28 @@ class IMDiffusion(ResidualDetector):
     def _imputer(self) -> Imputer:
         return Imputer(self.network_, self.settings, len(self.variables_), self.settings.length)
 
-    def _settle(self, train_part: Observations, validation: Observations) -> None:
+    def _after_training(self, train_part: Observations, validation: Observations) -> None:
         imputer, some = self._imputer(), evenly_spaced(len(train_part), SETTLED)
         found = spread(lambda i: imputer.errors(train_part.read(int(i)))[0], some)
         errors = np.concatenate(list(found), axis=1)
         self.tau_ = ballot(errors[:, np.isfinite(errors[0])], self.settings.share)
 
-    def _learnt(self) -> dict[str, NDArray[Any]]:
+    def _extra_state(self) -> dict[str, NDArray[Any]]:
         return {"tau": self.tau_}
 
-    def _relearn(self, state: Mapping[str, NDArray[Any]]) -> None:
+    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
         self.tau_ = state["tau"]
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
         imputer, tau = self._imputer(), self.tau_[:, None]
 
-        def examine(z: Floats) -> Examined:
+        def infer(z: Floats) -> NetworkOutput:
             errors, imputed = imputer.errors(z)
             expected = unsquash(imputed).numpy()
             votes = np.where(np.isfinite(errors[0]), (errors > tau).mean(axis=0), np.nan)
-            return Examined((np.abs(z - expected),), expected, votes)
+            return NetworkOutput((np.abs(z - expected),), expected, votes)
 
-        return examine
+        return infer
 
 
 def ballot(errors: Floats, share: float) -> Floats:

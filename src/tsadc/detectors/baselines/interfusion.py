@@ -43,7 +43,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly
+from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
 from tsadc.nn.cells import cells_of, joined, pieces, squash, unsquash
 from tsadc.nn.gaussian import HALF_LOG_2PI, Gaussian, begin_narrow
 from tsadc.nn.objective import derive
@@ -117,7 +117,7 @@ class Config(ResidualConfig):
     def published(cls) -> Self:
         """20 epochs of pretraining and 20 of the whole; 100 windows are 17 observations of 600 steps."""
         model = {"window": 100, "squeeze": 3, "metrics": 3, "hidden": 500, "flows": 20}
-        training = plainly(epochs=40, batch=17, learning_rate=1e-3, weight_decay=1e-4, clip=10.0)
+        training = published_training(epochs=40, batch=17, learning_rate=1e-3, weight_decay=1e-4, clip=10.0)
         scoring = {"scoring": "own", "samples": 100, "refine": 10}
         return cls.with_settings(**model, **scoring, pretrain=0.5, anneal=0.0, training=training)
 
@@ -301,27 +301,27 @@ class InterFusion(ResidualDetector):
 
     name: ClassVar[str] = "interfusion"
     Config: ClassVar[type[Config]] = Config
-    after_training: ClassVar[tuple[str, ...]] = ("samples", "refine", "suspect")
+    inference_settings: ClassVar[tuple[str, ...]] = ("samples", "refine", "suspect")
 
     def _network(self, variables: int) -> Network:
         return Network(self.settings, variables)
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
         network, settings = self.network_, self.settings
         generator = torch.Generator().manual_seed(derive(settings.seed, 1))
         shape = pieces(torch.empty(len(self.variables_), settings.length), settings.window).shape
         noise = network.noise((settings.samples, *shape), generator)
 
-        def examine(z: Floats) -> Examined:
+        def infer(z: Floats) -> NetworkOutput:
             values, measured, x = cells_of(z)
             windows, there = (pieces(one, settings.window) for one in (x, measured))
             improbable, mean = refined(network, windows, there, noise, settings)
             expected = unsquash(joined(mean, z.shape[1]))
             cells = torch.where(measured, joined(improbable, z.shape[1]), 0.0).double()
             steps = cells.sum(0) / measured.sum(0)  # NaN where nothing was measured
-            return Examined(((values - expected).abs().numpy(),), expected.numpy(), steps.numpy())
+            return NetworkOutput(((values - expected).abs().numpy(),), expected.numpy(), steps.numpy())
 
-        return examine
+        return infer
 
 
 def refined(

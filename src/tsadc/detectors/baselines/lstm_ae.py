@@ -35,7 +35,13 @@ import torch
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, reconstructing
+from tsadc.detectors.residual import (
+    NetworkOutput,
+    ResidualConfig,
+    ResidualDetector,
+    published_training,
+    reconstruction_inference,
+)
 from tsadc.nn.cells import Sliding, cell_mean, squash
 from tsadc.nn.train import Training
 from tsadc.series import Floats
@@ -75,7 +81,7 @@ class Config(ResidualConfig):
     @classmethod
     def published(cls) -> Self:
         """As Malhotra et al. for electrocardiograms."""
-        training = plainly(epochs=100, batch=8, learning_rate=1e-3, patience=10)
+        training = published_training(epochs=100, batch=8, learning_rate=1e-3, patience=10)
         return cls.with_settings(scoring="own", window=208, hidden=45, forcing=True, training=training)
 
     @classmethod
@@ -125,5 +131,5 @@ class LSTMAE(ResidualDetector):
     def _network(self, variables: int) -> Network:
         return Network(self.settings, variables, self.settings.length)
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
-        return reconstructing(self.network_)
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        return reconstruction_inference(self.network_)

@@ -29,7 +29,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly, reconstructing
+from tsadc.detectors.residual import (
+    NetworkOutput,
+    ResidualConfig,
+    ResidualDetector,
+    published_training,
+    reconstruction_inference,
+)
 from tsadc.nn.cells import cell_mean, squash
 from tsadc.nn.pointwise import Pointwise
 from tsadc.nn.s4 import S4, KernelName, ssm_parameters
@@ -93,7 +99,9 @@ class Config(ResidualConfig):
             dropout=0.1,
             latent=8,
             factor=4,
-            training=plainly(epochs=100, batch=4, learning_rate=1e-3, weight_decay=5e-3, warmup_epochs=5, patience=20),
+            training=published_training(
+                epochs=100, batch=4, learning_rate=1e-3, weight_decay=5e-3, warmup_epochs=5, patience=20
+            ),
         )
 
     @classmethod
@@ -151,5 +159,5 @@ class S4AE(ResidualDetector):
     def _network(self, variables: int) -> Network:
         return Network(self.settings, variables)
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
-        return reconstructing(self.network_)
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        return reconstruction_inference(self.network_)

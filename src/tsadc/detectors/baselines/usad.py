@@ -46,7 +46,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector, plainly
+from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
 from tsadc.nn.cells import Sliding, cell_mean, cells_of, squash, unsquash
 from tsadc.nn.train import Training
 from tsadc.series import Floats
@@ -98,7 +98,7 @@ class Config(ResidualConfig):
     @classmethod
     def published(cls) -> Self:
         """7919 windows are 13 observations of 600 steps."""
-        training = plainly(epochs=70, batch=13, learning_rate=1e-3)
+        training = published_training(epochs=70, batch=13, learning_rate=1e-3)
         return cls.with_settings(scoring="own", window=12, stride=1, latent=40, alpha=0.5, pace=1, training=training)
 
     @classmethod
@@ -186,20 +186,20 @@ class USAD(ResidualDetector):
     name: ClassVar[str] = "usad"
     Config: ClassVar[type[Config]] = Config
     stops_early: ClassVar[bool] = False  # every epoch weighs its losses anew
-    after_training: ClassVar[tuple[str, ...]] = ("alpha",)
+    inference_settings: ClassVar[tuple[str, ...]] = ("alpha",)
 
     def _network(self, variables: int) -> Network:
         return Network(self.settings, variables, self.settings.length)
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
         network, alpha = self.network_, self.settings.alpha
 
-        def examine(z: Floats) -> Examined:
+        def infer(z: Floats) -> NetworkOutput:
             values, measured, _ = cells_of(z)
             one, again = (made[0] for made in network(torch.where(measured, values, 0.0).unsqueeze(0)))
             cells = network.windows.cut(values)
             mixed = torch.hypot(alpha**0.5 * (cells - one).abs(), (1 - alpha) ** 0.5 * (cells - again).abs())
             residual = network.windows.join(mixed.double().square()).sqrt().float()  # NaN wherever z is
-            return Examined((residual.numpy(),), network.windows.join(one).numpy())
+            return NetworkOutput((residual.numpy(),), network.windows.join(one).numpy())
 
-        return examine
+        return infer

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.base import Detector, Fitting
+from tsadc.detectors.base import Detector, FitOptions
 from tsadc.detectors.result import Evidence
 from tsadc.series import Observations
 
@@ -17,12 +17,12 @@ class AllPositive(Detector):
     """Every observation scores 1, which is above its threshold whatever the contamination."""
 
     name: ClassVar[str] = "all-positive"
-    views: ClassVar[tuple[str, ...]] = ("always",)
+    view_names: ClassVar[tuple[str, ...]] = ("always",)
 
-    def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
+    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         pass
 
-    def _placed(self, threshold: float) -> float:
+    def _place_threshold(self, threshold: float) -> float:
         return 0.5
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:

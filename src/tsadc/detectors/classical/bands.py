@@ -21,7 +21,7 @@ class BandPowers(NearestDetector):
     """An unusual spectrum, too quiet ones included."""
 
     name: ClassVar[str] = "bands"
-    views: ClassVar[tuple[str, ...]] = ("power",)
+    view_names: ClassVar[tuple[str, ...]] = ("power",)
     stored: ClassVar[str] = "bands"
 
     def _describe(self, train: Observations) -> Features:

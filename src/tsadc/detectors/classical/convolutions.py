@@ -35,7 +35,7 @@ class RandomConvolutions(NearestDetector):
     """Unusual shapes, whatever their size."""
 
     name: ClassVar[str] = "convolutions"
-    views: ClassVar[tuple[str, ...]] = ("shape",)
+    view_names: ClassVar[tuple[str, ...]] = ("shape",)
     Config: ClassVar[type[Config]] = Config
     stored: ClassVar[str] = "shapes"
 

@@ -45,7 +45,7 @@ class Forest(WindowDetector):
     the forest itself does not say."""
 
     name: ClassVar[str] = "isolation-forest"
-    views: ClassVar[tuple[str, ...]] = ("isolation",)
+    view_names: ClassVar[tuple[str, ...]] = ("isolation",)
     Config: ClassVar[type[Config]] = Config
 
     def _describe(self, train: Observations) -> Features:

@@ -24,7 +24,7 @@ class LogEnergy(WindowDetector):
     """Too loud or too quiet."""
 
     name: ClassVar[str] = "log-energy"
-    views: ClassVar[tuple[str, ...]] = ("energy",)
+    view_names: ClassVar[tuple[str, ...]] = ("energy",)
 
     def _describe(self, train: Observations) -> Features:
         return Energy(len(train.names))

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.covariance import MinCovDet
 
-from tsadc.detectors.base import Detector, Fitting
+from tsadc.detectors.base import Detector, FitOptions
 from tsadc.detectors.result import Evidence
 from tsadc.series import Floats, Observations
 from tsadc.subsample import evenly_spaced
@@ -33,9 +33,9 @@ class Mahalanobis(Detector):
     """The observation scores as its worst step. What was not measured is at the centre."""
 
     name: ClassVar[str] = "mahalanobis"
-    views: ClassVar[tuple[str, ...]] = ("combination",)
+    view_names: ClassVar[tuple[str, ...]] = ("combination",)
 
-    def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
+    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         rng = np.random.default_rng(self.settings.seed)
         sample = _sample(train, rng)
         sample = sample + BLUR * rng.normal(size=sample.shape)

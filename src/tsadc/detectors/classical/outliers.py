@@ -31,7 +31,7 @@ class Outliers(WindowDetector):
     """An author writes `name` and `_estimator`. It can be fitted, used and compared, but not saved: what a foreign
     estimator has learnt is known to pickle alone, and no model is loaded by pickle."""
 
-    views: ClassVar[tuple[str, ...]] = ("outlier",)
+    view_names: ClassVar[tuple[str, ...]] = ("outlier",)
     savable: ClassVar[bool] = False
 
     @abstractmethod

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.config import require
-from tsadc.detectors.base import Detector, Fitting
+from tsadc.detectors.base import Detector, FitOptions
 from tsadc.detectors.ensemble.linear import EXPLAINED, moments, principal, projected
 from tsadc.detectors.pooling import top_mean
 from tsadc.detectors.result import Evidence
@@ -40,10 +40,10 @@ class PrincipalComponents(Detector):
     """`top3max` of the residuals: at each step the mean of the 3 largest; the observation scores as its worst step."""
 
     name: ClassVar[str] = "pca"
-    views: ClassVar[tuple[str, ...]] = ("reconstruction",)
+    view_names: ClassVar[tuple[str, ...]] = ("reconstruction",)
     Config: ClassVar[type[Config]] = Config
 
-    def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
+    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         gram = moments((train.read(i) for i in range(len(train))), lags=0)
         self.center_, self.components_ = principal(gram, len(train.names), self.settings.explained)
 

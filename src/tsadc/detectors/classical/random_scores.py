@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.base import Detector, Fitting
+from tsadc.detectors.base import Detector, FitOptions
 from tsadc.detectors.result import Evidence
 from tsadc.series import Observations
 
@@ -18,9 +18,9 @@ class Chance(Detector):
     """The draw is seeded by the observation's values, so that it does not depend on what else is asked for."""
 
     name: ClassVar[str] = "random"
-    views: ClassVar[tuple[str, ...]] = ("chance",)
+    view_names: ClassVar[tuple[str, ...]] = ("chance",)
 
-    def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
+    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         pass
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:

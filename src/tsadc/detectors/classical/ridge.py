@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.config import require
-from tsadc.detectors.base import Detector, Fitting
+from tsadc.detectors.base import Detector, FitOptions
 from tsadc.detectors.ensemble.linear import LAGS, PENALTY, design, moments, regression
 from tsadc.detectors.pooling import top_mean
 from tsadc.detectors.result import Evidence
@@ -40,10 +40,10 @@ class Ridge(Detector):
     """`top3max` of the residuals: at each step the mean of the 3 largest; the observation scores as its worst step."""
 
     name: ClassVar[str] = "ridge"
-    views: ClassVar[tuple[str, ...]] = ("conditional",)
+    view_names: ClassVar[tuple[str, ...]] = ("conditional",)
     Config: ClassVar[type[Config]] = Config
 
-    def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
+    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         gram = moments((train.read(i) for i in range(len(train))), self.settings.lags)
         self.weights_ = regression(gram, len(train.names), self.settings.penalty).T.copy()
 

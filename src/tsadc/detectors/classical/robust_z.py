@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.base import Detector, Fitting
+from tsadc.detectors.base import Detector, FitOptions
 from tsadc.detectors.pooling import root_mean_square, top_mean
 from tsadc.detectors.result import Evidence
 from tsadc.series import Floats, Observations
@@ -19,14 +19,14 @@ from tsadc.series import Floats, Observations
 class Deviation(Detector, ABC):
     """Judges an observation by its |z|, cell by cell."""
 
-    views: ClassVar[tuple[str, ...]] = ("deviation",)
+    view_names: ClassVar[tuple[str, ...]] = ("deviation",)
 
     @staticmethod
     @abstractmethod
     def _pool(deviation: Floats) -> Floats:
         """|z| (variable, time) -> scores (time,)."""
 
-    def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
+    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         pass  # the normalisation that the base class learns is the whole model
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:

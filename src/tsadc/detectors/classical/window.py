@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tsadc.detectors.base import Detector, Fitting
+from tsadc.detectors.base import Detector, FitOptions
 from tsadc.detectors.ensemble.features import Features, affordable, blame
 from tsadc.detectors.ensemble.standard import LEAST_HISTORY, Standard
 from tsadc.detectors.result import Evidence
@@ -40,7 +40,7 @@ class WindowDetector(Detector, ABC):
     def _usual(self) -> Standard:
         """What the features of each entity are measured by."""
 
-    def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
+    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         self.features_ = self._describe(train)
         chosen = affordable(train, len(self.features_(train.read(0))))
         features = np.stack([self.features_(chosen.read(i)) for i in range(len(chosen))])
@@ -62,4 +62,4 @@ class WindowDetector(Detector, ABC):
             steps = np.where(measured.any(axis=0), np.float32(score), np.nan).astype(np.float32)
             contributions = np.where(measured, share[:, None], np.nan).astype(np.float32)
             score = float(np.float32(score))
-            yield Evidence(score, {self.views[0]: score}, steps, contributions, np.zeros_like(steps))
+            yield Evidence(score, {self.view_names[0]: score}, steps, contributions, np.zeros_like(steps))

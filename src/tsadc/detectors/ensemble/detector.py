@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from tsadc.detectors.base import Detector, Fitting
+from tsadc.detectors.base import Detector, FitOptions
 from tsadc.detectors.ensemble.scorer import FusedScorer, names_of
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
@@ -28,10 +28,10 @@ class Ensemble(Detector):
     """Extreme values, broken correlations, unusual shapes, or stretches that vary more or less than usual."""
 
     name: ClassVar[str] = "ensemble"
-    views: ClassVar[tuple[str, ...]] = names_of(())
+    view_names: ClassVar[tuple[str, ...]] = names_of(())
     Config: ClassVar[type[Config]] = Config
 
-    def _fit(self, train: Observations, validation: Observations, fitting: Fitting) -> None:
+    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         self.scorer_ = FusedScorer.fit((train, validation), self.settings, self.settings.seed)
 
     def _adapt(self, history: Observations) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Self
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, ResidualConfig, ResidualDetector
+from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.tsadc import scoring
 from tsadc.detectors.tsadc.decontaminator import Decontaminator
@@ -108,9 +108,9 @@ class TSADC(ResidualDetector):
 
     name: ClassVar[str] = "tsadc"
     Config: ClassVar[type[Config]] = Config
-    after_training: ClassVar[tuple[str, ...]] = ("inference",)
+    inference_settings: ClassVar[tuple[str, ...]] = ("inference",)
 
-    def _names(self) -> tuple[str, ...]:
+    def _residual_names(self) -> tuple[str, ...]:
         return scoring.VIEWS if self.settings.scoring == "own" else self.settings.inference.residuals
 
     def _network(self, variables: int) -> Network:
@@ -138,8 +138,8 @@ class TSADC(ResidualDetector):
             told, reconstruction = (undo(entity, one.T).T for one in (found.decontaminated, found.reconstruction))
             yield scoring.Approximation(found.hidden, told, reconstruction)
 
-    def _examiner(self) -> Callable[[Floats], Examined]:
-        return self._examine(self._names())
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        return self._examine(self._residual_names())
 
     def _examine(self, names: tuple[str, ...]) -> scoring.Examiner:
         settings = self.settings
@@ -152,5 +152,5 @@ class TSADC(ResidualDetector):
             seed=settings.seed,
         )
 
-    def _pooled(self, z: Floats, found: Examined) -> Evidence:
-        return scoring.papers(self.settings.inference.weights, z, found)
+    def _own_evidence(self, z: Floats, found: NetworkOutput) -> Evidence:
+        return scoring.own_evidence(self.settings.inference.weights, z, found)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from tsadc.config import require
-from tsadc.detectors.residual import Examined, pooled
+from tsadc.detectors.residual import NetworkOutput, pooled_evidence
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.tsadc.network import Network
 from tsadc.nn import masks
@@ -80,7 +80,7 @@ class Examiner:
             self.shown = masks.draw(strategy, (1, variables, length), network.masked_length, generator)
         self.noise = torch.randn(self.shown.shape, generator=generator)
 
-    def __call__(self, z: Floats) -> Examined:
+    def __call__(self, z: Floats) -> NetworkOutput:
         """z (variable, time) with NaN where nothing was measured."""
         values, measured, imputed, reconstruction = self._look(z)
         hidden = ~self.shown.all(0)
@@ -89,7 +89,7 @@ class Examiner:
             "reconstruction": _difference(values, self.network.leave(reconstruction), measured),
         }
         expected = self.network.leave(torch.where(hidden | ~measured, imputed, reconstruction))
-        return Examined(tuple(found[name] for name in self.names), expected.numpy())
+        return NetworkOutput(tuple(found[name] for name in self.names), expected.numpy())
 
     @torch.no_grad()
     def approximate(self, z: Floats) -> Approximation:
@@ -129,12 +129,12 @@ def _difference(values: Tensor, expected: Tensor, where: Tensor) -> Floats:
     return out
 
 
-def papers(weights: tuple[float, ...], z: Floats, found: Examined) -> Evidence:
+def own_evidence(weights: tuple[float, ...], z: Floats, found: NetworkOutput) -> Evidence:
     """s = lambda_1 s1 + lambda_2 s2, each the RMSE over the cells that have a residual."""
     views = {name: _rmse(one) for name, one in zip(VIEWS, found.residuals, strict=True)}
     parts = [weight * score for weight, score in zip(weights, views.values(), strict=True)]
     cells = [weight * one for weight, one in zip(weights, found.residuals, strict=True)]
-    return pooled(z, views, sum(parts), cells, found.expected, int(np.argmax(parts)))
+    return pooled_evidence(z, views, sum(parts), cells, found.expected, int(np.argmax(parts)))
 
 
 def _rmse(cells: Floats) -> float:
