@@ -19,7 +19,7 @@ demo    --out=demo
 fit     DATA... --out --length=None --contamination=None --detector=tsadc --preset=default --config=None --set=None...
         --epochs=None --seed=None --resume=False --time=None --entity=None --every=None --columns=None --rate=None
         --skip-bad=False --stream=False
-detect  DATA... --model --out --report=None --set=None... --time=None --entity=None --every=None --columns=None
+detect  DATA... --model --out=None --report=None --set=None... --time=None --entity=None --every=None --columns=None
         --rate=None --skip-bad=False --stream=False
 adapt   DATA... --model --out --time=None --entity=None --every=None --columns=None --rate=None
         --skip-bad=False --stream=False

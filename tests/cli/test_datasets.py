@@ -79,7 +79,7 @@ def test_shifts_are_of_what_was_prepared(tmp_path: Path) -> None:
     alone = tsadc(*words, tmp_path / "alone", "--set", "leave_out=machine-1-1")
     for answer in (skipped, left_out, alone):
         assert answer.code == 0, answer.err
-        table = answer.out.split("How far each machine's test part has moved")[1]
+        table = answer.out.split("Shift of each machine's test part")[1]
         assert "machine-3-2" in table
         assert "machine-1-1" not in table
 

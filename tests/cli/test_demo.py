@@ -52,7 +52,7 @@ def test_the_model_can_be_used_on_the_files(shown: tuple[Path, str], tmp_path: P
 
 def test_the_verdict_compares_with_the_truth(shown: tuple[Path, str]) -> None:
     out, verdict = shown
-    assert "Against the simulator's truth (30 observations, 27% anomalous):" in verdict
+    assert "Compared with the simulator's labels (30 observations, 27% anomalous):" in verdict
     for name in ("tsadc", "robust-z", "random", "flag everything"):
         assert name in verdict
     assert verdict.endswith(
@@ -69,14 +69,14 @@ def test_an_earlier_demonstration_is_replaced_and_nothing_else(shown: tuple[Path
     assert (out / "report.html").read_text() != "old"
     assert (out / "model" / "model.safetensors").read_bytes() == weights
     (out / "thesis.txt").write_text("years of work")
-    with untouched(out.parent), pytest.raises(OutputError, match="is not an earlier demonstration"):
+    with untouched(out.parent), pytest.raises(OutputError, match="is not an earlier demo"):
         demo.run(out, plant=SMALL, epochs=1)
     (out / "thesis.txt").unlink()
 
 
 def test_a_folder_that_looks_a_little_alike_is_kept(tmp_path: Path) -> None:
     (tmp_path / "demo" / "model").mkdir(parents=True)
-    with untouched(tmp_path), pytest.raises(OutputError, match="is not an earlier demonstration"):
+    with untouched(tmp_path), pytest.raises(OutputError, match="is not an earlier demo"):
         demo.run(tmp_path / "demo", plant=SMALL, epochs=1)
 
 

@@ -34,7 +34,7 @@ def test_a_model_in_words(model: Path) -> None:
         "model", "variables", "sampling", "observation", "contamination", "threshold", "entities", "trained on", "seed",
         "training", "scores",
     ]  # fmt: skip
-    assert about["model"] == f"tsadc, format 1, made by tsadc {config['provenance']['versions']['tsadc']}"
+    assert about["model"] == f"tsadc, format 2, made by tsadc {config['provenance']['versions']['tsadc']}"
     assert about["variables"] == "4: a, b, c, d"
     assert about["sampling"] == "every 1 min"
     assert about["observation"] == "40 rows"

@@ -270,7 +270,7 @@ def test_a_foreign_model_is_refused(content: str, broken: Path, history: tuple[P
 def test_a_newer_model_is_refused(broken: Path, history: tuple[Path, Path]) -> None:
     change(broken, "format", 99)
     (sentence,) = refused(broken, history[0])
-    assert sentence.endswith("has model format 99, but this version reads up to 1; upgrade tsadc.")
+    assert sentence.endswith("has model format 99, but this version reads up to 2; upgrade tsadc.")
 
 
 KEYS = ("arrays", "clock", "contamination", "detector", "provenance", "scaler", "settings", "threshold", "variables")

@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from terminal import ALONE, QUICK, faulty, frame, tsadc, untouched
-from tsadc.cli.workflow import facts, fit_model, how, rethreshold, settings, verdict
+from tsadc.cli.workflow import explain_threshold, facts, fit_model, requested_settings, rethreshold, verdict
 from tsadc.detectors import find
 from tsadc.detectors.store import load
 from tsadc.detectors.threshold import Contamination
@@ -26,10 +26,10 @@ SLOWLY = ("--preset", "tiny", "--length", "40", "--set", "training.patience=0", 
 
 
 def test_settings_of_a_preset() -> None:
-    tiny = settings("tiny", None, [], NOTHING)
+    tiny = requested_settings("tiny", None, [], NOTHING)
     assert (tiny.length, tiny.contamination, tiny.seed, tiny.training.epochs) == (600, "auto", 0, 5)
-    assert settings("default", None, [], NOTHING).training.epochs == 12
-    assert settings("paper", None, [], NOTHING).training.epochs == 100
+    assert requested_settings("default", None, [], NOTHING).training.epochs == 12
+    assert requested_settings("paper", None, [], NOTHING).training.epochs == 100
 
 
 def test_a_file_goes_over_the_preset_assignments_over_the_file_and_options_over_all(tmp_path: Path) -> None:
@@ -38,20 +38,20 @@ def test_a_file_goes_over_the_preset_assignments_over_the_file_and_options_over_
     file.write_text("length = 111\nseed = 11\ncontamination = 0.11\n" + training)
     assignments = ["seed=22", "contamination=0.22", "training.epochs=22", "training.batch=22"]
     given = {**NOTHING, "contamination": 0.33, "training": {"epochs": 33}}
-    chosen = settings("tiny", file, assignments, given)
+    chosen = requested_settings("tiny", file, assignments, given)
     assert (chosen.length, chosen.seed, chosen.contamination) == (111, 22, 0.33)
     assert (chosen.training.epochs, chosen.training.batch, chosen.training.patience) == (33, 22, 11)
-    assert chosen.decontaminator == settings("tiny", None, [], NOTHING).decontaminator
+    assert chosen.decontaminator == requested_settings("tiny", None, [], NOTHING).decontaminator
 
 
 def test_settings_refuse_an_unknown_preset() -> None:
     with pytest.raises(ConfigError, match="one of default, paper, tiny, but got 'tniy'"):
-        settings("tniy", None, [], NOTHING)
+        requested_settings("tniy", None, [], NOTHING)
 
 
 def test_options_reach_the_model(history: tuple[Path, Path], tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
-    file.write_text("seed = 3\n[scoring]\nmasks = 3\n")
+    file.write_text("seed = 3\n[inference]\nmasks = 3\n")
     words = ("--config", file, "--set", "training.batch=8", "--contamination", "0.2", "--length", "50")
     assert tsadc("fit", *history, "--out", tmp_path / "model", "--preset", "tiny", "--epochs", "1", *words).code == 0
     made = json.loads((tmp_path / "model" / "config.json").read_text())["settings"]
@@ -148,10 +148,34 @@ def test_detect_takes_another_threshold_and_leaves_the_model(model: Path, tmp_pa
     assert 0 < flagged[alarms] < flagged[()]
 
 
+def test_detect_uses_the_stored_threshold(model: Path, tmp_path: Path) -> None:
+    edited = tmp_path / "model"
+    shutil.copytree(model, edited)
+    config = json.loads((edited / "config.json").read_text())
+    (edited / "config.json").write_text(json.dumps({**config, "threshold": 99.0}))
+    faulty().to_csv(tmp_path / "left.csv", index=False)
+    answer = tsadc("detect", tmp_path / "left.csv", "--model", edited, "--out", tmp_path / "found")
+    assert answer.out.startswith("Nothing unusual: no score above the threshold 99.000.")
+    assert not pd.read_csv(tmp_path / "found" / "observations.csv")["anomalous"].any()
+
+
+def test_a_report_needs_no_folder_of_tables(model: Path, tmp_path: Path) -> None:
+    faulty().to_csv(tmp_path / "left.csv", index=False)
+    report = tmp_path / "report.html"
+    answer = tsadc("detect", tmp_path / "left.csv", "--model", model, "--report", report)
+    assert answer.code == 0
+    assert answer.out.splitlines()[-1] == f"The report is {report}."
+    assert report.read_text().startswith("<!doctype html>")
+    assert {file.name for file in tmp_path.iterdir()} == {"left.csv", "report.html"}
+    assert tsadc("detect", tmp_path / "left.csv", "--model", model).refusal == (
+        "Nothing would be written: give --out FOLDER for tables, --report FILE for a page, or both."
+    )
+
+
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
-        ("length=50", "`length` cannot be changed without training anew; here --set takes `contamination` and"),
+        ("length=50", "`length` cannot be changed without training again; here --set takes `contamination` and"),
         ("lenght=50", "There is no setting `lenght`; did you mean `length`"),
         ("threshold=5", "`threshold` is a section with settings of its own, but got 5"),
         ("threshold.method=best", "`threshold.method` must be one of"),
@@ -170,9 +194,9 @@ def test_a_report_is_told_how_the_threshold_was_chosen() -> None:
     detector = find("robust-z")(length=40, contamination=0.2).fit(frame())
     told = facts(detector)
     assert told["contamination"] == "20 % (stated)"
-    assert told["threshold"] == f"{number(detector.threshold_)} {how(detector)}"
+    assert told["threshold"] == f"{number(detector.threshold_)} {explain_threshold(detector)}"
     above = detector.normal_.above(detector.threshold_)
-    assert how(detector) == (
+    assert explain_threshold(detector) == (
         f"by quantile; about {100 * above:.2g} % of normal observations lie above it, {36 * above:.2g} a day of one "
         "entity"
     )
@@ -194,10 +218,10 @@ def test_a_stopped_run_resumed_gives_the_same_model(
     assert not out.exists()
     if stop == signal.SIGINT:
         assert running.returncode == 130
-        assert complaint.startswith("tsadc: interrupted; the same command with --resume goes on")
+        assert complaint.startswith("tsadc: interrupted; add --resume to the same command to continue")
         assert len(complaint.splitlines()) == 1
     with untouched(tmp_path):
-        assert "model.partial holds an unfinished run: go on with --resume" in tsadc(*command).refusal
+        assert "model.partial holds an unfinished run: continue it with --resume" in tsadc(*command).refusal
         assert "training.epochs was 12 and is now 13" in tsadc(*command[:-1], "13", "--resume").refusal
         assert "seed was 0 and is now 1" in tsadc(*command, "--seed", "1", "--resume").refusal
         assert "belongs to another run" in tsadc("fit", *history[:1], *command[3:], "--resume").refusal
@@ -229,7 +253,7 @@ def test_a_run_that_fails_before_its_first_epoch_leaves_nothing(
     def interrupt(now: object) -> None:
         raise KeyboardInterrupt
 
-    config = settings("tiny", None, [], {"length": 40})
+    config = requested_settings("tiny", None, [], {"length": 40})
     with untouched(tmp_path), pytest.raises(KeyboardInterrupt):
         fit_model(read(history), config, tmp_path / "model", progress=interrupt)
 
@@ -354,8 +378,8 @@ def test_an_interrupted_run_promises_to_go_on_only_after_an_epoch(
     answer = tsadc("fit", *history, "--out", tmp_path / "model", *QUICK)
     assert (answer.code, answer.err) == (
         130,
-        "tsadc: interrupted; no epoch was finished, so nothing is left to resume.\n",
+        "tsadc: interrupted; no epoch was finished, so there is nothing to resume.\n",
     )
     (tmp_path / "model.partial" / "training.safetensors").touch()
     answer = tsadc("fit", *history, "--out", tmp_path / "model", *QUICK)
-    assert answer.err.startswith("tsadc: interrupted; the same command with --resume goes on")
+    assert answer.err.startswith("tsadc: interrupted; add --resume to the same command to continue")

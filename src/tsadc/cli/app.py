@@ -1,4 +1,4 @@
-"""The command line. Each command is a few lines; what is heavy is imported inside, so that --help answers at once."""
+"""Commands and their options. Heavy imports happen inside the commands, so that --help answers at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
 
 import typer
 
-from tsadc.errors import TsadcError, TsadcNotice
+from tsadc.errors import OutputError, TsadcError, TsadcNotice
 from tsadc.nn.runtime.allocator import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -35,33 +35,35 @@ app.add_typer(bench_app, name="bench")
 
 Data = Annotated[
     list[Path],
-    typer.Argument(help="Data files or folders of them, one entity (machine, patient) per file.", readable=False),
+    typer.Argument(help="Data files or folders; one file per entity (machine, patient).", readable=False),
 ]
-ModelOption = Annotated[Path, typer.Option("--model", help="The model folder that `tsadc fit` wrote.", readable=False)]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out files that cannot be used, and list them.")]
+ModelOption = Annotated[Path, typer.Option("--model", help="Model folder written by `tsadc fit`.", readable=False)]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip files that cannot be used, and list them.")]
 
 
 @dataclass
 class Options:
-    """How data is read, as options of every command that reads some."""
+    """The options of every command that reads data."""
 
-    time: Annotated[str | None, typer.Option("--time", help="The column that holds the time. (default: found)")] = None
-    entity: Annotated[str | None, typer.Option("--entity", help="The column that names each row's entity.")] = None
+    time: Annotated[str | None, typer.Option("--time", help="Column with the time. (default: detected)")] = None
+    entity: Annotated[str | None, typer.Option("--entity", help="Column with the name of each row's entity.")] = None
     every: Annotated[
-        str | None, typer.Option("--every", help="Put rows on a grid of this step, such as 1min, by means.")
+        str | None, typer.Option("--every", help="Average rows onto a regular grid with this step, such as 1min.")
     ] = None
-    columns: Annotated[str | None, typer.Option("--columns", help="The variables to take, separated by commas.")] = None
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="Variables to use, separated by commas. (default: all)")
+    ] = None
     rate: Annotated[
         float | None, typer.Option("--rate", help="Resample recordings (WFDB, EDF, HDF5) to this many Hz.")
     ] = None
     skip_bad: SkipBad = False
     stream: Annotated[
-        bool, typer.Option("--stream", help="Leave data in its .npy or .parquet files: larger than memory.")
+        bool, typer.Option("--stream", help="Read .npy and .parquet files piece by piece: for data larger than memory.")
     ] = False
 
 
 def reads(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the fields of its `options` as parameters of its own, which is what typer makes options of."""
+    """Give a command the fields of `Options` as parameters of its own, because typer makes options of parameters."""
     own = get_type_hints(command, include_extras=True)
     kept = [
         parameter.replace(annotation=own[name])
@@ -85,7 +87,7 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
 
 @app.callback()
 def tsadc(
-    version: Annotated[bool, typer.Option("--version", help="Say which version this is.", is_eager=True)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
 ) -> None:
     if version:
         from tsadc import __version__
@@ -96,10 +98,10 @@ def tsadc(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="The folder to write; an earlier demo is replaced.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder to write; an earlier demo is replaced.")] = Path("demo"),
 ) -> None:
-    """Train on the simulated plant, detect on its unseen part, write a report."""
-    # Before torch is loaded: on a network this small a second thread spends more time waiting than working.
+    """Train on a simulated plant, detect on its unseen part, and write a report."""
+    # Set before torch is imported: a network this small runs faster on one thread.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     keep_freed_memory()
     from tsadc.cli.console import progress_bar, say
@@ -114,45 +116,40 @@ def demo(
 @reads
 def fit(
     data: Data,
-    out: Annotated[Path, typer.Option(help="The model folder to write.")],
+    out: Annotated[Path, typer.Option(help="Model folder to write.")],
     length: Annotated[int | None, typer.Option(help="Rows per observation. (default: 600)")] = None,
     contamination: Annotated[
-        str | None, typer.Option(help="Anomalous share of the history, or auto: estimated. (default: auto)")
+        str | None, typer.Option(help="Anomalous share of the history, or auto to estimate it. (default: auto)")
     ] = None,
-    detector: Annotated[str, typer.Option(help="Which detector; docs/detectors.md lists all of them.")] = "tsadc",
-    preset: Annotated[str, typer.Option(help="default or tiny; of tsadc also paper, of others published.")] = "default",
-    config: Annotated[Path | None, typer.Option(help="Settings in a TOML file.", readable=False)] = None,
+    detector: Annotated[str, typer.Option(help="Name of the detector; docs/detectors.md lists them.")] = "tsadc",
+    preset: Annotated[
+        str, typer.Option(help="default or tiny; for tsadc also paper, for the other networks also published.")
+    ] = "default",
+    config: Annotated[Path | None, typer.Option(help="TOML file with settings.", readable=False)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="One setting, as section.name=value.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Train for at most this many epochs.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all randomness. (default: 0)")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random numbers. (default: 0)")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
     *,
     options: Options,
 ) -> None:
     """Learn what is normal from unlabelled history."""
     from tsadc.cli.console import complain, progress_bar, say
-    from tsadc.cli.workflow import fit_model, settings
+    from tsadc.cli.workflow import fit_model, requested_settings
     from tsadc.config import parse_assignments
 
     stated = {} if contamination is None else parse_assignments([f"contamination={contamination}"])
     given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated}
-    chosen = settings(preset, config, set_ or [], given, detector)
+    settings = requested_settings(preset, config, set_ or [], given, detector)
     try:
         with progress_bar() as progress:
-            verdict = fit_model(
-                _read(data, options),
-                chosen,
-                out,
-                name=detector,
-                resume=resume,
-                progress=progress,
-            )
+            summary = fit_model(_read(data, options), settings, out, name=detector, resume=resume, progress=progress)
     except KeyboardInterrupt:
         saved = (out.with_name(out.name + ".partial") / "training.safetensors").exists()
-        goes_on = "the same command with --resume goes on after the last finished epoch"
-        complain(f"interrupted; {goes_on if saved else 'no epoch was finished, so nothing is left to resume'}.")
+        hint = "add --resume to the same command to continue after the last finished epoch"
+        complain(f"interrupted; {hint if saved else 'no epoch was finished, so there is nothing to resume'}.")
         raise typer.Exit(130) from None
-    say(verdict)
+    say(summary)
 
 
 @app.command()
@@ -160,30 +157,30 @@ def fit(
 def detect(
     data: Data,
     model: ModelOption,
-    out: Annotated[Path, typer.Option(help="The folder to write: CSV tables, or Parquet if it ends in .parquet.")],
-    report: Annotated[Path | None, typer.Option(help="Also write an HTML report.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder to write: CSV tables, or Parquet if it ends in .parquet. Optional with --report."),
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="HTML report to write.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Another threshold, as threshold.method=alarms, for this run.")
+        list[str] | None,
+        typer.Option("--set", help="Another threshold for this run, such as threshold.method=alarms."),
     ] = None,
     *,
     options: Options,
 ) -> None:
-    """Say when something is unusual, which variables are to blame, and how sure."""
+    """Find when something is unusual, which variables are involved, and how unusual it is."""
     from tsadc.cli.console import progress_bar, say
     from tsadc.cli.workflow import detect_to, rethreshold
     from tsadc.detectors.store import load
 
+    if out is None and report is None:
+        raise OutputError("Nothing would be written: give --out FOLDER for tables, --report FILE for a page, or both.")
     title = ", ".join(file.stem for file in data[:3])
     with progress_bar() as progress:
-        verdict = detect_to(
-            rethreshold(load(model), set_ or []),
-            _read(data, options),
-            out,
-            report,
-            title=title,
-            progress=progress,
-        )
-    say(verdict)
+        detector = rethreshold(load(model), set_ or [])
+        summary = detect_to(detector, _read(data, options), out, report, title=title, progress=progress)
+    say(summary)
 
 
 @app.command()
@@ -191,17 +188,17 @@ def detect(
 def adapt(
     data: Data,
     model: ModelOption,
-    out: Annotated[Path, typer.Option(help="The model folder to write.")],
+    out: Annotated[Path, typer.Option(help="Model folder to write.")],
     *,
     options: Options,
 ) -> None:
-    """Teach a model the normal level and spread of further entities, from their unlabelled history; no retraining."""
+    """Learn the normal level and spread of further entities from their unlabelled history, without retraining."""
     from tsadc.cli.console import say
     from tsadc.detectors.store import load
 
     series = _read(data, options)
     load(model).adapt(series).save(out)
-    say(f"Adapted to {', '.join(one.entity for one in series)}; the model is in {out}.")
+    say(f"Adapted to {', '.join(item.entity for item in series)}; the model is in {out}.")
 
 
 @app.command()
@@ -213,7 +210,7 @@ def info(
     *,
     options: Options,
 ) -> None:
-    """What a model is, or what data holds and what a fit on it will cost."""
+    """Describe a model, or data and what fitting to it will cost."""
     from tsadc.cli.console import show
     from tsadc.cli.inspection import about_data, about_model, is_model
 
@@ -229,22 +226,22 @@ def info(
 
 @data_app.command("list")
 def list_data() -> None:
-    """The data sets that `prepare` knows: what they are, and how to obtain them."""
+    """List the data sets that `prepare` can read, and how to obtain them."""
     from tsadc.cli.console import show
-    from tsadc.cli.datasets import known
+    from tsadc.cli.datasets import describe_all
 
-    show(known())
+    show(describe_all())
 
 
 @data_app.command()
 def prepare(
-    name: Annotated[str, typer.Argument(help="The data set, as `tsadc data list` names it.")],
-    raw: Annotated[Path, typer.Option(help="The folder with the original files.", readable=False)],
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
-    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of the data set, as name=value.")] = None,
+    name: Annotated[str, typer.Argument(help="Name of the data set, as in `tsadc data list`.")],
+    raw: Annotated[Path, typer.Option(help="Folder with the original files.", readable=False)],
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Setting of the data set, as name=value.")] = None,
     skip_bad: SkipBad = False,
 ) -> None:
-    """Cut a data set's original files into labelled observations, and compare the counts with the paper's."""
+    """Cut the original files of a data set into labelled observations, and compare the counts with the paper's."""
     from tsadc.cli.console import say
     from tsadc.cli.datasets import prepare_to
 
@@ -356,14 +353,14 @@ def _read(data: list[Path], options: Options) -> tuple[Series, ...]:
     from tsadc.io.reading import Reading
     from tsadc.io.tables import read
 
-    if not options.stream:  # where memory is short, it is worth more than the time
+    if not options.stream:  # streaming is for data larger than memory: then freed memory is given back
         keep_freed_memory()
-    chosen = tuple(name.strip() for name in options.columns.split(",")) if options.columns else None
-    return read(data, Reading(**{**vars(options), "columns": chosen}))
+    columns = tuple(name.strip() for name in options.columns.split(",")) if options.columns else None
+    return read(data, Reading(**{**vars(options), "columns": columns}))
 
 
 def main() -> None:
-    """Run a command. What a user can cause ends in one sentence and exit code 2."""
+    """Run a command; an error that the user can cause is one sentence on stderr and exit code 2."""
     warnings.showwarning = _show_notice
     warnings.filterwarnings("always", category=TsadcNotice)
     try:
@@ -371,7 +368,7 @@ def main() -> None:
     except TsadcError as error:
         _refuse(str(error))
     except MemoryError as error:
-        _refuse(f"There is not enough memory: {error or 'the data is too large to be held at once'}.")
+        _refuse(f"There is not enough memory: {error or 'the data does not fit at once'}.")
     except OSError as error:
         _refuse(f"{error.filename} cannot be used: {error.strerror}." if error.filename else str(error))
 

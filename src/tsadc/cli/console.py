@@ -1,4 +1,4 @@
-"""What the terminal shows: progress with the time left, a verdict, a table."""
+"""Terminal output: messages, tables, and progress with the time left."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
     from tsadc.detectors.base import ScoringProgress
     from tsadc.nn.train import Progress as Trained
 
-FIRST = os.environ.get("RANK", "0") == "0"  # under torchrun only one process speaks
-# Names are shown as they are: a variable may be called [b] or :house:.
+FIRST = os.environ.get("RANK", "0") == "0"  # under torchrun only the first process prints
+# Markup is off because a variable may be called [b] or :house:.
 console = Console(quiet=not FIRST, highlight=False, markup=False, emoji=False)
 
 
 def say(text: str) -> None:
+    """Print on stdout."""
     console.print(text, soft_wrap=True)
 
 
 def complain(text: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     print("tsadc:", " ".join(text.splitlines()), file=sys.stderr)
 
 
 def show(rows: Sequence[tuple[str, str]]) -> None:
-    """Two columns: what, and its value."""
+    """Print a table of two columns: a name and its value."""
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -43,7 +44,7 @@ def show(rows: Sequence[tuple[str, str]]) -> None:
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Callable[[Any], None]]:
-    """A callback for training and scoring, drawn as a bar; where there is no terminal, a line per epoch."""
+    """Yield a callback that draws progress as a bar, or prints one line per epoch if stdout is no terminal."""
     from tsadc.detectors.base import ScoringProgress
 
     columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn()]

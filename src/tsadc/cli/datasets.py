@@ -1,4 +1,4 @@
-"""`tsadc data`: which data sets there are, and how they are prepared."""
+"""`tsadc data`: list and prepare data sets."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tsadc.detectors.settings import Common
 from tsadc.show.words import count
 
 
-def known() -> list[tuple[str, str]]:
-    """Per data set: what it is, how to get it, what layout is expected."""
+def describe_all() -> list[tuple[str, str]]:
+    """Describe every data set: what it is, how to obtain it, and the expected layout."""
     rows = []
     for name, dataset in CATALOGUE.items():
         card = dataset.card
@@ -30,21 +30,21 @@ def known() -> list[tuple[str, str]]:
 
 
 def prepare_to(name: str, raw: Path, out: Path, assignments: Sequence[str], *, skip_bad: bool) -> str:
-    """Prepare a data set; returns the counts beside the paper's, and why they differ."""
+    """Prepare a data set; return its counts beside the paper's, and the reasons for differences."""
     prepared = prepare(name, raw, out, skip_bad=skip_bad, **parse_assignments(assignments))
     many = count(len(prepared.entities), "entity", "entities")
     lines = [f"Wrote {len(prepared):,} observations of {many} to {out}.", ""]
     lines.append(compare(prepared).to_string(index=False))
     lines += ["", *reasons(prepared)]
     if prepared.name == "smd":
-        lines += ["", "How far each machine's test part has moved from its train part:"]
+        lines += ["", "Shift of each machine's test part relative to its training part:"]
         lines.append(shift_table(shifts(prepared)).to_string(index=False))
     lines += ["", f"`tsadc.data.load({str(out)!r})` has the labels; without them: {fit_command(prepared)}"]
     return "\n".join(lines)
 
 
 def fit_command(prepared: Prepared) -> str:
-    """How to train on what was prepared: an observation is not cut anew, and a padded record is used all the same."""
+    """Return the command that trains on prepared data: one observation per record, padded records included."""
     words = ["tsadc", "fit", shlex.quote(str(prepared.folder / ARRAYS)), "--length", str(prepared.length)]
     least = float(prepared.about.get("coverage", 1.0))
     if least < Common.coverage:

@@ -1,4 +1,4 @@
-"""`tsadc demo`: the demonstration as a folder one can look around in: report, model, and the data as CSV files."""
+"""`tsadc demo`: a folder with a report, a model, and the data as CSV files."""
 
 from __future__ import annotations
 
@@ -28,44 +28,44 @@ def run(
     plant: Plant.Config | None = None,
     epochs: int = EPOCHS,
 ) -> str:
-    """Write the folder `out`, replacing an earlier demonstration and nothing else. Returns the verdict."""
-    if out.exists() and not _is_demonstration(out):
-        raise OutputError(f"{out} exists and is not an earlier demonstration; choose another folder with --out.")
-    # The earlier one stays until the new one is complete.
+    """Write the folder `out`, replacing nothing but an earlier demo, and return a summary."""
+    if out.exists() and not _is_demo(out):
+        raise OutputError(f"{out} exists and is not an earlier demo; choose another folder with --out.")
+    # The earlier demo stays until the new one is complete.
     staging = out.with_name(f".{out.name}-new") if out.exists() else out
     with new_folder(staging) as folder:
-        shown = demonstrate(plant or Plant.Config(), epochs=epochs, progress=progress)
-        _write_csv(folder / "history", shown.split.train)
-        _write_csv(folder / "new", shown.split.test.series)
-        shown.detector.save(folder / "model")
+        demo = demonstrate(plant or Plant.Config(), epochs=epochs, progress=progress)
+        _write_csv(folder / "history", demo.split.train)
+        _write_csv(folder / "new", demo.split.test.series)
+        demo.detector.save(folder / "model")
         write_report(
-            shown.result,
+            demo.result,
             folder / "report.html",
             title="The simulated plant",
-            about=facts(shown.detector),
-            comparison=shown.comparison,
-            truth=shown.split.test.truth,
+            about=facts(demo.detector),
+            comparison=demo.comparison,
+            truth=demo.split.test.truth,
         )
     if staging != out:
         shutil.rmtree(out)
         staging.rename(out)
-    table = shown.comparison.to_string(index=False, float_format="{:.3f}".format)
+    table = demo.comparison.to_string(index=False, float_format="{:.3f}".format)
     return (
-        f"{verdict(shown.result.intervals, len(shown.result.series), shown.result.threshold)}\n\n"
-        f"Against the simulator's truth ({len(shown.result.observations)} observations, "
-        f"{shown.comparison['AP'].iloc[-1]:.0%} anomalous):\n{table}\n\n"
+        f"{verdict(demo.result.intervals, len(demo.result.series), demo.result.threshold)}\n\n"
+        f"Compared with the simulator's labels ({len(demo.result.observations)} observations, "
+        f"{demo.comparison['AP'].iloc[-1]:.0%} anomalous):\n{table}\n\n"
         f"The report is {out / 'report.html'}; the model is in {out / 'model'}, the data in {out / 'history'} and "
         f"{out / 'new'}."
     )
 
 
-def _is_demonstration(folder: Path) -> bool:
+def _is_demo(folder: Path) -> bool:
     return folder.is_dir() and not folder.is_symlink() and {file.name for file in folder.iterdir()} == CONTENTS
 
 
 def _write_csv(folder: Path, series: Iterable[Series]) -> None:
     folder.mkdir()
-    for one in series:
-        frame = pd.DataFrame(np.asarray(one.values), columns=list(one.names))
-        frame.insert(0, "time", one.clock.at(np.arange(len(one))))
-        frame.to_csv(folder / f"{one.entity}.csv", index=False, float_format="%.6g")
+    for item in series:
+        frame = pd.DataFrame(np.asarray(item.values), columns=list(item.names))
+        frame.insert(0, "time", item.clock.at(np.arange(len(item))))
+        frame.to_csv(folder / f"{item.entity}.csv", index=False, float_format="%.6g")

@@ -1,4 +1,4 @@
-"""`tsadc info`: what a model is, what data holds, in words."""
+"""`tsadc info`: describe a model, or data."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from tsadc.variables import match
 if TYPE_CHECKING:
     from tsadc.detectors.tsadc.detector import Config
 
-MOST = 20  # entities listed one by one
+MAX_LISTED = 20  # entities with a line of their own
 
 
 def is_model(path: Path) -> bool:
-    """Whether the folder is meant to be a model, whole or not; another one holds data. Refused if there is nothing."""
+    """Return whether `path` is a model folder, complete or not; raise if it does not exist."""
     if not path.exists():
         raise DataError(f"There is neither a file nor a folder {path}; name a model that `tsadc fit` wrote, or data.")
     return (path / SETTINGS).exists() or (path / ARRAYS).exists()
 
 
 def about_model(folder: Path) -> list[tuple[str, str]]:
-    """From the settings and the training scores, checked to be those saved with them; torch is not needed."""
+    """Describe a model from its settings and training scores, without importing torch."""
     model = read_settings(folder)
     data = read_arrays(folder, model)
     try:
@@ -52,17 +52,18 @@ def about_model(folder: Path) -> list[tuple[str, str]]:
 def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, str]]:
     settings, origin = model["settings"], model["provenance"]
     data, training, clock = origin["data"], origin.get("training"), Clock(**model["clock"])
-    found, value = Contamination(**model["contamination"]), float(model["threshold"])
-    above = Normal(scores, found.share).above(value)
-    how = explain(build(Threshold.Config, settings["threshold"]), found, above, daily(clock, settings["length"]))
+    contamination, threshold = Contamination(**model["contamination"]), float(model["threshold"])
+    above = Normal(scores, contamination.share).above(threshold)
+    per_day = daily(clock, settings["length"])
+    how = explain(build(Threshold.Config, settings["threshold"]), contamination, above, per_day)
     rows = [
         ("model", f"{model['detector']}, format {model['format']}, made by tsadc {origin['versions']['tsadc']}"),
-        ("variables", f"{len(model['variables'])}: {_some(model['variables'])}"),
+        ("variables", f"{len(model['variables'])}: {_first(model['variables'])}"),
         ("sampling", _sampling(clock)),
         ("observation", f"{settings['length']} rows"),
-        ("contamination", f"{found}. {found.doubt}".removesuffix(". ")),
-        ("threshold", f"{value:.4f} {how}"),
-        ("entities", f"{len(model['scaler']['entities'])}: {_some(list(model['scaler']['entities']))}"),
+        ("contamination", f"{contamination}. {contamination.doubt}".removesuffix(". ")),
+        ("threshold", f"{threshold:.4f} {how}"),
+        ("entities", f"{len(model['scaler']['entities'])}: {_first(list(model['scaler']['entities']))}"),
         ("trained on", f"{data['rows']} rows, {data['observations']} observations, data digest {data['digest']}"),
         ("seed", str(settings["seed"])),
     ]
@@ -75,33 +76,35 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
                 f"{best['validation']:.4f}), {sum(epoch['seconds'] for epoch in training['epochs']):.0f} s",
             )
         )
-    return [*rows, ("scores", "\n".join(histogram(scores, value)))]
+    return [*rows, ("scores", "\n".join(histogram(scores, threshold)))]
 
 
 def about_data(series: Sequence[Series], config: Config) -> list[tuple[str, str]]:
-    """Sizes, clock, gaps, what is missing or constant, and what a fit will cost."""
+    """Describe sizes, clock, missing and constant variables, and the cost of a fit."""
     series = match(check_length(tuple(series), config.length), series[0].names)
     rows = [
-        ("entities", f"{len(series)}: {_some([one.entity for one in series])}"),
-        ("rows", f"{sum(len(one) for one in series)}"),
-        ("variables", f"{len(series[0].names)}: {_some(series[0].names)}"),
+        ("entities", f"{len(series)}: {_first([item.entity for item in series])}"),
+        ("rows", f"{sum(len(item) for item in series)}"),
+        ("variables", f"{len(series[0].names)}: {_first(series[0].names)}"),
     ]
-    counts = [_count(one) for one in series]
-    rows += [(one.entity, _about_series(one, counted)) for one, counted in zip(series[:MOST], counts, strict=False)]
-    measured = np.sum([counted.measured for counted in counts], axis=0)
-    width = np.max([counted.high for counted in counts], axis=0) - np.min([counted.low for counted in counts], axis=0)
+    counts = [_count(item) for item in series]
+    rows += [
+        (item.entity, _about_series(item, cells)) for item, cells in zip(series[:MAX_LISTED], counts, strict=False)
+    ]
+    measured = np.sum([cells.measured for cells in counts], axis=0)
+    width = np.max([cells.high for cells in counts], axis=0) - np.min([cells.low for cells in counts], axis=0)
     empty = [name for name, number in zip(series[0].names, measured, strict=True) if number == 0]
     constant = [name for name, span in zip(series[0].names, width, strict=True) if span == 0]
-    cells = sum(len(one) for one in series) * len(series[0].names)
-    rows.append(("not measured", f"{1 - measured.sum() / cells:.2%} of all cells"))
-    rows.append(("without any value", _some(empty) if empty else "none"))
-    rows.append(("constant", _some(constant) if constant else "none"))
+    total = sum(len(item) for item in series) * len(series[0].names)
+    rows.append(("not measured", f"{1 - measured.sum() / total:.2%} of all cells"))
+    rows.append(("without any value", _first(empty) if empty else "none"))
+    rows.append(("constant", _first(constant) if constant else "none"))
     return [*rows, ("fit", _cost(series, config))]
 
 
 @dataclass(frozen=True)
-class _Counted:
-    """Of one series: measured cells, lowest and highest value per variable; rows without any value."""
+class _CellCounts:
+    """Measured cells, lowest and highest value of each variable of a series, and its number of empty rows."""
 
     measured: NDArray[np.int64]
     low: Floats
@@ -109,7 +112,7 @@ class _Counted:
     empty: int
 
 
-def _count(series: Series) -> _Counted:
+def _count(series: Series) -> _CellCounts:
     variables = len(series.names)
     measured, empty = np.zeros(variables, dtype=np.int64), 0
     low, high = np.full(variables, np.inf), np.full(variables, -np.inf)
@@ -119,7 +122,7 @@ def _count(series: Series) -> _Counted:
         empty += int((~finite.any(axis=1)).sum())
         low = np.minimum(low, np.where(finite, values, np.inf).min(axis=0))
         high = np.maximum(high, np.where(finite, values, -np.inf).max(axis=0))
-    return _Counted(measured, low, high, empty)
+    return _CellCounts(measured, low, high, empty)
 
 
 def _cost(series: Sequence[Series], config: Config) -> str:
@@ -128,7 +131,7 @@ def _cost(series: Sequence[Series], config: Config) -> str:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TsadcNotice)  # what they say is in the other lines
+            warnings.simplefilter("ignore", TsadcNotice)  # the other lines say the same
             observations = len(TSADC(config=config).prepare(tuple(series))[0])
     except DataError as error:
         return f"not possible: {error}"
@@ -140,10 +143,10 @@ def _cost(series: Sequence[Series], config: Config) -> str:
     )
 
 
-def _about_series(series: Series, counted: _Counted) -> str:
+def _about_series(series: Series, cells: _CellCounts) -> str:
     start, end = series.clock.at([0, len(series)])
     span = f"{start} to {end}, " if series.clock.dated else ""
-    return f"{span}{len(series)} rows, {_sampling(series.clock)}, {counted.empty} of them empty"
+    return f"{span}{len(series)} rows, {_sampling(series.clock)}, {cells.empty} of them empty"
 
 
 def _sampling(clock: Clock) -> str:
@@ -154,5 +157,5 @@ def _sampling(clock: Clock) -> str:
     )
 
 
-def _some(names: Sequence[str], most: int = 8) -> str:
+def _first(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -24,20 +24,20 @@ from tsadc.show.tables import write_tables
 from tsadc.show.words import count, evidence, number, severity
 
 
-def settings(
-    preset: str, file: Path | None, assignments: Sequence[str], given: Mapping[str, Any], detector: str = "tsadc"
+def requested_settings(
+    preset: str, file: Path | None, assignments: Sequence[str], options: Mapping[str, Any], detector: str = "tsadc"
 ) -> Common:
-    """Of the detector: preset, then the TOML file, then --set, then the options of their own name: the later wins."""
-    chosen: dict[str, Any] = read_toml(file) if file else {}
-    chosen = merge(chosen, parse_assignments(assignments))
-    chosen = merge(chosen, _without_none(given))
+    """Combine preset, TOML file, --set and the other options into settings; a later one overrides an earlier one."""
+    changes: dict[str, Any] = read_toml(file) if file else {}
+    changes = merge(changes, parse_assignments(assignments))
+    changes = merge(changes, _without_none(options))
     base = find(detector).Config.preset(preset)
-    if "training" in chosen and not hasattr(base, "training"):
+    if "training" in changes and not hasattr(base, "training"):
         raise ConfigError(f"{detector} has no network to train; leave out --epochs and the settings of `training`.")
-    if "scoring" in chosen and not hasattr(base, "scoring"):
+    if "scoring" in changes and not hasattr(base, "scoring"):
         raise ConfigError(f"`scoring` does not apply to {detector}, which has no network; leave it out.")
-    config: Common = update(base, chosen)
-    refuse_idle(config.threshold, config.contamination != "auto", chosen.get("threshold", {}))
+    config: Common = update(base, changes)
+    refuse_idle(config.threshold, config.contamination != "auto", changes.get("threshold", {}))
     return config
 
 
@@ -50,37 +50,36 @@ def fit_model(
     resume: bool = False,
     progress: Callable[[Any], None] | None = None,
 ) -> str:
-    """Train the detector `name` and save it; an unfinished run lives in `OUT.partial`. Returns a verdict."""
+    """Train the detector `name`, save it to `out` and return a summary. An unfinished run lives in `OUT.partial`."""
     if out.exists():
         raise OutputError(f"{out} exists already; choose another name or remove it.")
     partial = out.with_name(out.name + ".partial")
     checkpoint = partial / "training.safetensors"
     if checkpoint.exists() and not resume and FIRST:
-        raise OutputError(f"{partial} holds an unfinished run: go on with --resume, or remove it to start anew.")
+        raise OutputError(f"{partial} holds an unfinished run: continue it with --resume, or remove it to start again.")
     detector = find(name)(config=config)
     if not detector.savable:
-        raise ConfigError(f"A {name} cannot be saved, which is what this command is for; fit and use it in Python.")
+        raise ConfigError(f"{name} cannot be saved, so the command line cannot use it; fit and use it in Python.")
     try:
         detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume)
         if FIRST:
             detector.save(out)
             checkpoint.unlink(missing_ok=True)
     finally:
-        with contextlib.suppress(OSError):  # it is not empty: there is something to resume
+        with contextlib.suppress(OSError):  # not empty: there is something to resume
             partial.rmdir()
     data, training = detector.provenance_["data"], detector.provenance_.get("training")
-    epochs = _epochs(training) if training else ""
     return (
         f"Trained on {data['observations']} observations of {data['length']} rows, {data['variables']} variables, "
-        f"{count(data['entities'], 'entity', 'entities')}{epochs}.\n"
-        f"Contamination {_doubted(detector.contamination_)}\n"
-        f"Threshold {detector.threshold_:.3f} {how(detector)}. {int(detector.labels_.sum())} training observations lie "
-        "above it.\n"
+        f"{count(data['entities'], 'entity', 'entities')}{_epochs(training) if training else ''}.\n"
+        f"Contamination {_with_doubt(detector.contamination_)}\n"
+        f"Threshold {detector.threshold_:.3f} {explain_threshold(detector)}. "
+        f"{int(detector.labels_.sum())} training observations lie above it.\n"
         f"The model is in {out}."
     )
 
 
-def _doubted(contamination: Contamination) -> str:
+def _with_doubt(contamination: Contamination) -> str:
     return f"{contamination}. {contamination.doubt}".rstrip()
 
 
@@ -91,81 +90,91 @@ def _epochs(training: Mapping[str, Any]) -> str:
 def detect_to(
     detector: Detector,
     series: tuple[Series, ...],
-    out: Path,
+    out: Path | None,
     report: Path | None,
     *,
     title: str,
     progress: Callable[[Any], None] | None = None,
 ) -> str:
-    """Detect and write tables, and a report if asked for: all or nothing. Returns a verdict. Memory does not grow with
-    the data, except for a report, which shows all of it."""
-    if report == out:
-        raise OutputError(f"{out} cannot be the folder of the tables and the report; give the report its own name.")
+    """Write tables to the folder `out` and a page to `report`, either or both, all or nothing; return a summary.
+
+    Without a report, memory does not grow with the data.
+    """
+    if report is not None and report == out:
+        raise OutputError(f"{out} cannot be both the folder for tables and the report; give the report its own name.")
+    if out is None:
+        assert report is not None
+        result = detector.detect(series, progress=progress)
+        write_report(result, report, title=title, about=facts(detector))
+        return f"{verdict(result.intervals, len(series), detector.threshold_)}\nThe report is {report}."
     with new_folder(out) as folder:
-        whole = [detector.detect(series, progress=progress)] if report is not None else None
-        parts = whole or detector.detect_parts(series, progress=progress)
+        whole = detector.detect(series, progress=progress) if report is not None else None
+        parts = [whole] if whole is not None else detector.detect_parts(series, progress=progress)
         intervals: list[pd.DataFrame] = []
-        names = write_tables(_noting(parts, intervals), folder, parquet=out.suffix == ".parquet")
+        names = write_tables(_collecting(parts, intervals), folder, parquet=out.suffix == ".parquet")
         if whole is not None and report is not None:
-            # A report inside the folder appears with it.
+            # A report inside the folder appears together with it.
             inside = report.absolute().is_relative_to(out.absolute())
             place = folder / report.absolute().relative_to(out.absolute()) if inside else report
-            write_report(whole[0], place, title=title, about=facts(detector))
+            write_report(whole, place, title=title, about=facts(detector))
     written = f"Wrote {', '.join(names)} to {out}." + (f"\nThe report is {report}." if report else "")
     found = pd.concat([table for table in intervals if len(table)] or intervals[:1])
     return f"{verdict(found, len(series), detector.threshold_)}\n{written}"
 
 
 def facts(detector: Detector) -> dict[str, str]:
-    """What a report says of the model behind it."""
+    """Describe the model for the report."""
     settings, data = detector.settings, detector.provenance_["data"]
     return {
         "detector": detector.name,
         "observation length": f"{settings.length} rows",
-        "contamination": _doubted(detector.contamination_).rstrip("."),
-        "threshold": f"{number(detector.threshold_)} {how(detector)}",
+        "contamination": _with_doubt(detector.contamination_).rstrip("."),
+        "threshold": f"{number(detector.threshold_)} {explain_threshold(detector)}",
         "seed": str(settings.seed),
         "trained on": f"{data['rows']} rows of {count(data['entities'], 'entity', 'entities')}",
     }
 
 
-def how(detector: Detector) -> str:
-    """How the threshold was chosen, and what it lets through."""
+def explain_threshold(detector: Detector) -> str:
+    """Say how the threshold was chosen and how many false alarms to expect."""
     settings, above = detector.settings, detector.normal_.above(detector.threshold_)
-    most = daily(detector.clock_, settings.length)
-    return explain(settings.threshold, detector.contamination_, above, most)
+    per_day = daily(detector.clock_, settings.length)
+    return explain(settings.threshold, detector.contamination_, above, per_day)
 
 
 def rethreshold(detector: Detector, assignments: Sequence[str]) -> Detector:
-    """The detector with its threshold chosen as the assignments say; anything else would need training anew."""
-    chosen = parse_assignments(assignments)
-    update(detector.settings, chosen)  # refuses what is not a setting at all
-    for name in chosen:
+    """Apply `--set` to the threshold; without assignments the stored threshold stays as it is."""
+    changes = parse_assignments(assignments)
+    if not changes:
+        return detector
+    update(detector.settings, changes)  # refuses names that are no settings at all
+    for name in changes:
         if name not in ("contamination", "threshold"):
             raise ConfigError(
-                f"`{name}` cannot be changed without training anew; here --set takes `contamination` and the settings "
-                "of `threshold`."
+                f"`{name}` cannot be changed without training again; here --set takes `contamination` and the "
+                "settings of `threshold`."
             )
-    return detector.set_threshold(contamination=chosen.get("contamination"), **chosen.get("threshold", {}))
+    return detector.set_threshold(contamination=changes.get("contamination"), **changes.get("threshold", {}))
 
 
-def _noting(parts: Iterable[Result], intervals: list[pd.DataFrame]) -> Iterator[Result]:
+def _collecting(parts: Iterable[Result], intervals: list[pd.DataFrame]) -> Iterator[Result]:
     for part in parts:
         intervals.append(part.intervals)
         yield part
 
 
 def verdict(intervals: pd.DataFrame, entities: int, threshold: float) -> str:
-    """How many intervals, and the worst three in words."""
+    """Say how many intervals are unusual, and describe the three with the highest scores."""
     if intervals.empty:
         return f"Nothing unusual: no score above the threshold {threshold:.3f}."
-    found = count(len(intervals), "unusual interval", "unusual intervals")
-    lines = [f"{found} in {intervals['entity'].nunique()} of {count(entities, 'entity', 'entities')}. The worst:"]
-    for row in worst(intervals).to_dict("records"):
-        blamed = ", ".join(f"{name} {share:.0%}" for name, share in row["variables"].items())
-        reason = evidence(row["evidence"])[0].lower()
-        span = f"{_time(row['start'])} to {_time(row['end'])}"
-        lines.append(f"  {row['entity']}  {span}  severity {severity(row['severity'])}  {reason}: {blamed}")
+    number_found = count(len(intervals), "unusual interval", "unusual intervals")
+    where = f"{intervals['entity'].nunique()} of {count(entities, 'entity', 'entities')}"
+    lines = [f"{number_found} in {where}. The worst:"]
+    for interval in worst(intervals).to_dict("records"):
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in interval["variables"].items())
+        reason = evidence(interval["evidence"])[0].lower()
+        span = f"{_time(interval['start'])} to {_time(interval['end'])}"
+        lines.append(f"  {interval['entity']}  {span}  severity {severity(interval['severity'])}  {reason}: {shares}")
     return "\n".join(lines)
 
 

@@ -58,7 +58,7 @@ def test_a_command_says_before_training_that_it_cannot_be_saved(
     monkeypatch.setattr(tsadc.detectors, "entry_points", lambda group: [point])
     monkeypatch.setattr(Outliers, "_learn", lambda *_: pytest.fail("it was trained"))
     config = Density.Config(length=LENGTH)
-    with pytest.raises(ConfigError, match="A lof cannot be saved, which is what this command is for"):
+    with pytest.raises(ConfigError, match="lof cannot be saved, so the command line cannot use it"):
         fit_model(data(60, 0), config, tmp_path / "model", name="lof")
     assert list(tmp_path.iterdir()) == []
 
