@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from terminal import Answer, tsadc
-from tsadc.data.contaminate import Plan, contaminate
+from tsadc.data import ContaminationSpec, contaminate
 from tsadc.data.manifest import save
 from tsadc.data.prepared import ABOUT, ARRAYS, LABELS, load
 
@@ -98,7 +98,7 @@ def own_data(place: Path) -> tuple[Path, Path]:
         noted[entity] = {"observations": observations, "truth": [[140, 200, "raised", []]]}
     (folder / LABELS).write_text(json.dumps(noted))
     (folder / ABOUT).write_text(json.dumps({"format": 1, "name": "mine", "length": 20, "variables": ["u", "v"]}))
-    save(contaminate(load(folder), Plan(eta=0.1, shares=(0.4, 0.2, 0.4))), manifest)
+    save(contaminate(load(folder), ContaminationSpec(eta=0.1, shares=(0.4, 0.2, 0.4))), manifest)
     return folder, manifest
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tsadc import cli
 from tsadc.bench.records import load
-from tsadc.data.protocols import draw
+from tsadc.data.catalogue import draw
 from tsadc.detectors import GROUP
 
 ROOT = Path(__file__).parents[1]

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tsadc.data import protocols
+from tsadc.data.catalogue import PROTOCOLS, draw
 from tsadc.data.plant import Plant
-from tsadc.data.protocols import PROTOCOLS, Protocol
+from tsadc.data.protocols import Protocol
 from tsadc.data.task import Task, answers
 
 SMALL = Plant.Config(entities=2, variables=4, rows=600, length=60, test_contamination=0.4)
@@ -51,4 +51,4 @@ def tiny() -> Iterator[None]:
 def _replace(found: dict[str, Protocol]) -> None:
     PROTOCOLS.clear()
     PROTOCOLS.update(found)
-    protocols.draw.cache_clear()
+    draw.cache_clear()

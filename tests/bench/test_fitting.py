@@ -13,7 +13,7 @@ from tsadc.bench.cleaned import Cleaned
 from tsadc.bench.fitting import fit, network_size
 from tsadc.bench.job import run
 from tsadc.bench.own import Own
-from tsadc.data.contaminate import Plan, contaminate
+from tsadc.data import ContaminationSpec, contaminate
 from tsadc.data.manifest import save
 from tsadc.data.prepared import ABOUT, ARRAYS, load
 from tsadc.detectors.tsadc.detector import Config
@@ -85,7 +85,7 @@ def test_what_is_cleaned_from_another_source_is_not_taken(tmp_path: Path, monkey
     monkeypatch.setattr(cleaned, "cleaned", lambda train, *_: made.append(train) or Cleaned(train, 0.1, 3))
     folder, manifest = own_data(tmp_path)
     other = tmp_path / "other.json"
-    save(contaminate(load(folder), Plan(eta=0.1, shares=(0.4, 0.2, 0.4), seed=7)), other)
+    save(contaminate(load(folder), ContaminationSpec(eta=0.1, shares=(0.4, 0.2, 0.4), seed=7)), other)
     for one in (manifest, other, manifest):
         list(run([Cell("mine", "random", 0, split={"cleaned": 1}, own=Own(folder, one))], HERE, tmp_path))
     assert len(made) == 2
@@ -122,7 +122,7 @@ def padded(tmp_path: Path) -> Own:
         np.save(file, values)
     about = json.loads((folder / ABOUT).read_text())
     (folder / ABOUT).write_text(json.dumps(about | {"coverage": 0.75}))
-    save(contaminate(load(folder), Plan(eta=0.1, shares=(0.4, 0.2, 0.4))), manifest)
+    save(contaminate(load(folder), ContaminationSpec(eta=0.1, shares=(0.4, 0.2, 0.4))), manifest)
     return Own(folder, manifest)
 
 

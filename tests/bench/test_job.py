@@ -7,7 +7,7 @@ import pytest
 from tsadc.bench import fitting
 from tsadc.bench.cell import Cell
 from tsadc.bench.job import run
-from tsadc.data.protocols import draw
+from tsadc.data.catalogue import draw
 from tsadc.data.task import Task
 from tsadc.detectors import find
 from tsadc.errors import DataError

@@ -44,7 +44,7 @@ def test_data_that_is_not_the_manifests_is_a_failure(own: Own, tmp_path: Path) -
     np.save(file, np.load(file) + 1)
     parts.cache_clear()
     [(_, record, _)] = run([Cell("mine", "robust-z", 0, own=own)], tmp_path)
-    assert "does not hold what" in record["error"]["message"]
+    assert "does not hold the data that" in record["error"]["message"]
     own.manifest.write_text("{}")
     with pytest.raises(DataError, match=r"is not a manifest of tsadc.*; write it by `tsadc\.data\.manifest\.save`"):
         identity(Cell("mine", "robust-z", 0, own=own), tmp_path)
@@ -64,8 +64,8 @@ def test_what_is_missing_is_told_with_how_to_make_it(own: Own, tmp_path: Path) -
 @pytest.mark.parametrize("option", ["eta", "kappa"])
 def test_what_a_manifest_sets_is_no_option(option: str, own: Own) -> None:
     with pytest.raises(
-        ConfigError, match=rf"is set when its manifest is made, by `tsadc\.data\.Plan\({option}="
+        ConfigError, match=rf"is set when its manifest is made, by `tsadc\.data\.ContaminationSpec\({option}="
     ) as caught:
         own.protocol("mine").check({option: 0.1})
-    assert "mine, your own," in str(caught.value)
+    assert "your own data set mine" in str(caught.value)
     assert own.protocol("mine").check({"cleaned": 1}) == {"cleaned": 1}

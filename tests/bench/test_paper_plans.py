@@ -6,7 +6,7 @@ import pytest
 
 from tsadc.bench.cell import Cell
 from tsadc.bench.plan import Plan, read
-from tsadc.data.protocols import draw
+from tsadc.data.catalogue import draw
 
 ROOT = Path(__file__).parents[2]
 PLANS = {file.stem: file for file in sorted((ROOT / "plans" / "paper").glob("*.toml"))}

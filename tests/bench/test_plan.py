@@ -136,7 +136,7 @@ def test_equal_cells_are_one(plan) -> None:
             ONE + "presett = 'x'\n",
             r"There is no setting `detectors\[0\].presett`; did you mean `detectors\[0\].preset`",
         ),
-        (ONE.replace("tiny", "tyni"), r"There is no data set 'tyni'; did you mean `tiny`\?$"),
+        (ONE.replace("tiny", "tyni"), r"There is no data set 'tyni' to benchmark; did you mean `tiny`\?$"),
         (ONE.replace("ridge", "rigde"), "There is no detector 'rigde'; did you mean `ridge`"),
         (ONE + "preset = 'paper'\n", "A preset is default, the only one here, but got 'paper'"),
         (ONE + "set.lag = 1\n", "There is no setting `lag`; did you mean `lags`"),

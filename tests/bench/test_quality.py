@@ -8,7 +8,7 @@ import pytest
 from tsadc.bench.records import Store, cell_of, load
 from tsadc.cli import shown
 from tsadc.cli.studies import study_table
-from tsadc.data.protocols import PROTOCOLS
+from tsadc.data.catalogue import PROTOCOLS
 from tsadc.show import bench_markdown as table
 
 ROOT = Path(__file__).parents[2]

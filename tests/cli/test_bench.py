@@ -14,7 +14,7 @@ from tsadc.bench.cell import Cell
 from tsadc.bench.lock import LOCK, alone_in
 from tsadc.bench.records import load
 from tsadc.cli import bench
-from tsadc.data import protocols
+from tsadc.data import catalogue
 from tsadc.data.task import Task
 from tsadc.errors import DataError
 
@@ -142,7 +142,7 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_run(
     def few(cell: Cell, raw: Path) -> Task:
         if cell.split["eta"] == 0.2:
             raise DataError("There are too few.")
-        return protocols.draw(cell.data, raw, cell.seed, tuple(cell.split.items()))
+        return catalogue.draw(cell.data, raw, cell.seed, tuple(cell.split.items()))
 
     monkeypatch.setattr(Cell, "task", few)
     plan = tmp_path / "plan.toml"

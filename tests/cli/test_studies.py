@@ -75,7 +75,7 @@ def test_what_is_no_record_of_a_study_is_told(tmp_path: Path, content: str) -> N
 
 
 def test_what_is_not_there_is_refused_before_training(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no data set 'plants'; did you mean"):
+    with pytest.raises(ConfigError, match="no data set 'plants' to benchmark; did you mean"):
         approximation_to(Pictured("plants", tmp_path / "page.html", tmp_path))
     with pytest.raises(DataError, match="set TSADC_DATA"):
         approximation_to(Pictured("sleep", tmp_path / "page.html", tmp_path))

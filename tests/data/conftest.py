@@ -8,8 +8,7 @@ import pytest
 
 from tsadc.atomic import new_folder
 from tsadc.data.dataset import Piece, Span
-from tsadc.data.prepared import Prepared, load
-from tsadc.data.writer import Writer
+from tsadc.data.prepared import Prepared, Writer, load
 
 Kinds = Mapping[str, Sequence[Sequence[str]]]
 

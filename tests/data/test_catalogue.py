@@ -73,12 +73,12 @@ def test_a_bad_record_stops_it_or_is_left_out(raw, tmp_path):
 
 def test_nothing_usable_is_refused(raw, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"empty holds nothing of Toy; expected was \*\.txt"):
+    with pytest.raises(DataError, match=r"empty holds nothing of Toy; expected \*\.txt"):
         prepare("toy", tmp_path / "empty", tmp_path / "out")
     for file in raw.iterdir():
         file.write_text("x")
     with (
-        pytest.raises(DataError, match=r"in 3 records; of the first bad one: .*a1\.txt should hold digits\.$"),
+        pytest.raises(DataError, match=r"in 3 records; the first bad record: .*a1\.txt should hold digits\.$"),
         warnings.catch_warnings(),
     ):
         prepare("toy", raw, tmp_path / "out", skip_bad=True)
@@ -86,9 +86,12 @@ def test_nothing_usable_is_refused(raw, tmp_path):
 
 
 def test_names_and_options_are_checked(raw, tmp_path):
-    assert find("SMD") is CATALOGUE["smd"]
-    with pytest.raises(ConfigError, match="There is no data set `icbep`; did you mean `icbeb`"):
+    assert find("smd", "prepare") is CATALOGUE["smd"]
+    assert len(prepare("TOY", raw, tmp_path / "upper")) == 4
+    with pytest.raises(ConfigError, match="There is no data set 'icbep' to prepare; did you mean `icbeb`"):
         prepare("icbep", raw, tmp_path / "out")
+    with pytest.raises(ConfigError, match="'smd-causal' is for benchmarks only and is not prepared; choose from `smd`"):
+        prepare("smd-causal", raw, tmp_path / "out")
     with pytest.raises(ConfigError, match="There is no setting `lenght`; did you mean `length`"):
         prepare("toy", raw, tmp_path / "out", lenght=3)
 

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from data.test_smd import write_machine
-from tsadc.data import Plan, contaminate, prepare
-from tsadc.data.contaminate import largest
+from tsadc.data import ContaminationSpec, contaminate, prepare
+from tsadc.data.contaminate import largest_size
 from tsadc.errors import ConfigError, DataError, TsadcNotice
 
 KINDS = ("u", "v", "w", "x", "y")
@@ -31,7 +31,7 @@ def kinds_of(draw, part):
 @SLOW
 @given(st.floats(0.05, 0.4), st.integers(1, 5), st.integers(0, 3))
 def test_shares_kinds_and_entities_are_as_asked_for(patients, eta, kappa, seed):
-    draw = contaminate(patients, Plan(eta=eta, kappa=kappa, seed=seed, shares=(0.4, 0.4, 0.2)))
+    draw = contaminate(patients, ContaminationSpec(eta=eta, kappa=kappa, seed=seed, shares=(0.4, 0.4, 0.2)))
     for part in ("train", "validation"):
         count, anomalous = draw.count(part)
         assert abs(anomalous - eta * count) <= 0.5
@@ -48,28 +48,31 @@ def test_as_many_as_the_share_allows(eta, normal, anomalous):
     def possible(n):
         return round(eta * n) <= anomalous and n - round(eta * n) <= normal
 
-    most = largest(eta, normal, anomalous)
+    most = largest_size(eta, normal, anomalous)
     assert possible(most)
     assert not any(possible(n) for n in range(most + 1, normal + anomalous + 2))
 
 
 def test_a_clean_draw(patients):
-    draw = contaminate(patients, Plan(eta=0, kappa=0))
+    draw = contaminate(patients, ContaminationSpec(eta=0, kappa=0))
     assert draw.kinds == ()
     assert draw.count("train")[1] == draw.count("validation")[1] == 0
     assert draw.count("test")[1] > 0
-    assert contaminate(patients, Plan(eta=0)).parts == draw.parts
+    assert contaminate(patients, ContaminationSpec(eta=0)).parts == draw.parts
 
 
 def test_fewer_kinds_are_some_of_more(patients):
-    drawn = [contaminate(patients, Plan(eta=0.1, kappa=kappa, seed=4, shares=(0.4, 0.4, 0.2))) for kappa in range(1, 6)]
+    drawn = [
+        contaminate(patients, ContaminationSpec(eta=0.1, kappa=kappa, seed=4, shares=(0.4, 0.4, 0.2)))
+        for kappa in range(1, 6)
+    ]
     for fewer, more in pairwise(drawn):
         assert more.kinds[: len(fewer.kinds)] == fewer.kinds
         assert fewer.parts["test"] == more.parts["test"]
 
 
 def test_a_smaller_draw_is_part_of_a_larger_one(patients):
-    small, large = (contaminate(patients, Plan(eta=0.25, train_size=size)) for size in (40, 80))
+    small, large = (contaminate(patients, ContaminationSpec(eta=0.25, train_size=size)) for size in (40, 80))
     assert small.count("train") == (40, 10)
     assert large.count("train") == (80, 20)
     pairs = [{(e, i) for e, indices in draw.parts["train"].items() for i in indices} for draw in (small, large)]
@@ -78,14 +81,14 @@ def test_a_smaller_draw_is_part_of_a_larger_one(patients):
 
 def test_several_kinds_at_once_need_all_of_them(patients):
     for seed in range(5):
-        draw = contaminate(patients, Plan(eta=0.1, kappa=1, seed=seed, shares=(0.4, 0.4, 0.2)))
+        draw = contaminate(patients, ContaminationSpec(eta=0.1, kappa=1, seed=seed, shares=(0.4, 0.4, 0.2)))
         labels = patients.labels
         drawn = Counter(labels[entity][i].kinds for entity, indices in draw.parts["train"].items() for i in indices)
         assert set(drawn) == {(), draw.kinds}
 
 
 def test_the_series_are_the_observations_drawn(patients):
-    draw = contaminate(patients, Plan(eta=0.2, train_size=50))
+    draw = contaminate(patients, ContaminationSpec(eta=0.2, train_size=50))
     values = {
         value for entity, indices in draw.parts["train"].items() for value in 1000 * int(entity[1:]) + np.array(indices)
     }
@@ -100,13 +103,13 @@ def test_the_series_are_the_observations_drawn(patients):
 
 
 def test_the_test_part_can_have_a_share_too(patients):
-    draw = contaminate(patients, Plan(eta=0.2, test_eta=0.6, test_size=40))
+    draw = contaminate(patients, ContaminationSpec(eta=0.2, test_eta=0.6, test_size=40))
     assert draw.count("test") == (40, 24)
 
 
 def test_the_test_part_can_be_one_of_the_archive(patients):
     with pytest.raises(DataError, match="no observations of its part 'labelled'"):
-        contaminate(patients, Plan(test_part="labelled"))
+        contaminate(patients, ContaminationSpec(test_part="labelled"))
 
 
 def test_a_plain_draw_shows_every_kind(patients):
@@ -115,25 +118,25 @@ def test_a_plain_draw_shows_every_kind(patients):
 
 
 @pytest.mark.parametrize(
-    ("plan", "message"),
+    ("spec", "message"),
     [
-        ({"kappa": 6}, "has 5 kinds of anomaly in both .* but 6 are wanted"),
+        ({"kappa": 6}, "has 5 kinds of anomaly in both .* but 6 were requested"),
         ({"train_size": 5000}, "too few for 5000 with a share of 0.2"),
         # round(0.2 * 23) = round(4.6) = 5, round(0.2 * 22) = round(4.4) = 4
         ({"train_size": 10}, "is 2, too few to show 5 kinds of anomaly, which takes 23 observations in that part; get"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(patients, plan, message):
+def test_what_cannot_be_drawn_is_refused(patients, spec, message):
     with pytest.raises(DataError, match=message):
-        contaminate(patients, Plan(**plan))
+        contaminate(patients, ContaminationSpec(**spec))
 
 
 @pytest.mark.parametrize(
-    "plan", [{"eta": 0.5}, {"eta": -0.1}, {"kappa": -1}, {"kappa": 0}, {"train_size": 0}, {"test_size": 5}]
+    "spec", [{"eta": 0.5}, {"eta": -0.1}, {"kappa": -1}, {"kappa": 0}, {"train_size": 0}, {"test_size": 5}]
 )
-def test_settings_out_of_range_are_refused(plan):
+def test_settings_out_of_range_are_refused(spec):
     with pytest.raises(ConfigError):
-        Plan(**plan)
+        ContaminationSpec(**spec)
 
 
 @SLOW
@@ -144,7 +147,7 @@ def test_whatever_the_labels_a_draw_keeps_its_promise_or_says_why(prepared_of, d
     eta = data.draw(st.floats(0, 0.4))
     prepared = prepared_of({f"e{i}": one for i, one in enumerate(lists)})
     try:
-        draw = contaminate(prepared, Plan(eta=eta, kappa=1 if eta > 0 else None))
+        draw = contaminate(prepared, ContaminationSpec(eta=eta, kappa=1 if eta > 0 else None))
     except DataError:
         assume(False)
     for part in ("train", "validation"):
@@ -155,10 +158,10 @@ def test_whatever_the_labels_a_draw_keeps_its_promise_or_says_why(prepared_of, d
 
 
 def test_the_test_part_depends_on_neither_eta_nor_kappa(patients):
-    plans = [{"eta": 0.0}, {"eta": 0.1}, {"eta": 0.3}, *({"eta": 0.1, "kappa": kappa} for kappa in range(1, 6))]
+    specs = [{"eta": 0.0}, {"eta": 0.1}, {"eta": 0.3}, *({"eta": 0.1, "kappa": kappa} for kappa in range(1, 6))]
     drawn = [
-        contaminate(patients, Plan(test_eta=0.5, test_size=30, seed=7, shares=(0.4, 0.4, 0.2), **plan))
-        for plan in plans
+        contaminate(patients, ContaminationSpec(test_eta=0.5, test_size=30, seed=7, shares=(0.4, 0.4, 0.2), **spec))
+        for spec in specs
     ]
     assert all(draw.parts["test"] == drawn[0].parts["test"] for draw in drawn)
     assert drawn[0].count("test") == (30, 15)
@@ -166,7 +169,7 @@ def test_the_test_part_depends_on_neither_eta_nor_kappa(patients):
 
 def test_normal_observations_do_not_depend_on_kappa(patients):
     def normal(kappa):
-        draw = contaminate(patients, Plan(eta=0.2, kappa=kappa, train_size=40, shares=(0.4, 0.4, 0.2)))
+        draw = contaminate(patients, ContaminationSpec(eta=0.2, kappa=kappa, train_size=40, shares=(0.4, 0.4, 0.2)))
         labels = patients.labels
         return {(e, i) for e, indices in draw.parts["train"].items() for i in indices if not labels[e][i].kinds}
 
@@ -177,8 +180,8 @@ def test_normal_observations_do_not_depend_on_kappa(patients):
 def test_kinds_that_cannot_be_drawn_are_named(prepared_of):
     kinds = {f"p{i}": [()] * 9 + [("u",), ("v",)] for i in range(9)}
     prepared = prepared_of({**kinds, "rare": [()] * 9 + [("u",), ("z", "u")]})
-    with pytest.warns(TsadcNotice, match=r"does not have z alone in both .* those that do are u, v\."):
-        draw = contaminate(prepared, Plan(eta=0.15, shares=(0.4, 0.4, 0.2)))
+    with pytest.warns(TsadcNotice, match=r"does not have z alone in both .* the kinds that do are u, v\."):
+        draw = contaminate(prepared, ContaminationSpec(eta=0.15, shares=(0.4, 0.4, 0.2)))
     assert set(draw.kinds) == {"u", "v"}
 
 
@@ -189,7 +192,7 @@ def test_the_test_part_takes_only_what_is_labelled(tmp_path):
         labels[12:14] = 1
         write_machine(raw, f"machine-1-{number}", np.zeros((40, 38)), np.zeros((40, 38)), labels)
     prepared = prepare("smd", raw, tmp_path / "out", length=10)
-    both, labelled = (contaminate(prepared, Plan(eta=0.1, test_part=part)) for part in ("", "test"))
+    both, labelled = (contaminate(prepared, ContaminationSpec(eta=0.1, test_part=part)) for part in ("", "test"))
     parts = {prepared.labels[entity][i].part for entity, indices in labelled.parts["test"].items() for i in indices}
     assert parts == {"test"}
     assert labelled.parts["test"].keys() == both.parts["test"].keys()

@@ -1,4 +1,4 @@
-from tsadc.data import Plan, contaminate
+from tsadc.data import ContaminationSpec, contaminate
 from tsadc.data.counts import compare, compare_parts, reasons
 
 KINDS = {f"m{i}": [()] * 6 + [("incident",), ("incident",)] for i in range(8)}
@@ -21,7 +21,7 @@ def test_a_stand_in_has_no_counts_in_the_paper(prepared_of):
 
 
 def test_the_parts_drawn_next_to_the_paper(prepared_of):
-    draw = contaminate(prepared_of(KINDS), Plan(eta=0.25, train_size=20, validation_size=4))
+    draw = contaminate(prepared_of(KINDS), ContaminationSpec(eta=0.25, train_size=20, validation_size=4))
     table = compare_parts(draw).set_index("part")
     assert table.loc["train"].tolist() == ["20", "25.0%", "1,624", "10.3%"]
     assert table.loc["validation"].tolist() == ["4", "25.0%", "276", "8.0%"]

@@ -5,23 +5,25 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tsadc.data import Plan, contaminate, load
+from tsadc.data import ContaminationSpec, contaminate, load
 from tsadc.data.manifest import describe, rebuild, save
 from tsadc.errors import DataError, OutputError
 
 PATIENTS = {f"p{i}": [()] * 6 + [("u",), ("v",)] for i in range(8)}
-PLAN = Plan(eta=0.2, kappa=1, seed=5, shares=(0.5, 0.25, 0.25))
+SPEC = ContaminationSpec(eta=0.2, kappa=1, seed=5, shares=(0.5, 0.25, 0.25))
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.floats(0.15, 0.4), st.integers(1, 2), st.integers(0, 9))
 def test_a_round_trip(prepared_of, tmp_path, eta, kappa, seed):
-    draw = contaminate(prepared_of(PATIENTS), Plan(eta=eta, kappa=kappa, seed=seed, shares=(0.5, 0.25, 0.25)))
+    draw = contaminate(
+        prepared_of(PATIENTS), ContaminationSpec(eta=eta, kappa=kappa, seed=seed, shares=(0.5, 0.25, 0.25))
+    )
     save(draw, tmp_path / "split.json")
     elsewhere = prepared_of(PATIENTS)
     again = rebuild(tmp_path / "split.json", elsewhere)
     assert again.parts == draw.parts
-    assert again.plan == draw.plan
+    assert again.spec == draw.spec
     assert again.kinds == draw.kinds
     for ours, theirs in zip(draw.series("train"), again.series("train"), strict=True):
         np.testing.assert_array_equal(ours.values, theirs.values)
@@ -29,7 +31,7 @@ def test_a_round_trip(prepared_of, tmp_path, eta, kappa, seed):
 
 def test_what_is_written_down(prepared_of):
     prepared = prepared_of(PATIENTS)
-    draw = contaminate(prepared, PLAN)
+    draw = contaminate(prepared, SPEC)
     content = describe(draw)
     assert content["data_set"] == "smd"
     assert content["plan"]["eta"] == 0.2
@@ -38,18 +40,18 @@ def test_what_is_written_down(prepared_of):
     train = content["parts"]["train"]
     assert (train["count"], train["anomalous"], train["kinds"]) == (count, anomalous, {draw.kinds[0]: anomalous})
     assert content["content"]["p0"] == prepared.fingerprint("p0")
-    assert describe(contaminate(prepared, PLAN)) == content
+    assert describe(contaminate(prepared, SPEC)) == content
 
 
 @pytest.fixture
 def manifest(prepared_of, tmp_path):
-    save(contaminate(prepared_of(PATIENTS), PLAN), tmp_path / "split.json")
+    save(contaminate(prepared_of(PATIENTS), SPEC), tmp_path / "split.json")
     return tmp_path / "split.json"
 
 
 def test_other_labels_are_noticed(prepared_of, manifest):
     other = prepared_of({**PATIENTS, "p3": [()] * 6 + [("u",), ("u",)]})
-    with pytest.raises(DataError, match=r"does not hold what .*split\.json was drawn from: p3 differs"):
+    with pytest.raises(DataError, match=r"does not hold the data that .*split\.json was drawn from: p3 differs"):
         rebuild(manifest, other)
 
 
@@ -58,7 +60,7 @@ def test_a_single_changed_value_is_noticed(prepared_of, manifest):
     values = np.load(prepared.folder / "observations" / "p2.npy")
     values[0, 0, 0] += 1e-3
     np.save(prepared.folder / "observations" / "p2.npy", values)
-    with pytest.raises(DataError, match="p2 differs, as it was prepared otherwise or changed since"):
+    with pytest.raises(DataError, match="p2 differs, as it was prepared differently or changed since"):
         rebuild(manifest, load(prepared.folder))
 
 
@@ -101,4 +103,4 @@ def test_what_is_no_manifest_is_refused(prepared_of, tmp_path, text, message):
 def test_a_place_that_cannot_be_written_is_named(prepared_of, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match=r"split\.json cannot be written"):
-        save(contaminate(prepared_of(PATIENTS), PLAN), tmp_path / "file" / "split.json")
+        save(contaminate(prepared_of(PATIENTS), SPEC), tmp_path / "file" / "split.json")

@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tsadc.data import protocols
-from tsadc.data.protocols import PROTOCOLS, draw, find, present, rotation
+from tsadc.data.catalogue import PROTOCOLS, draw, find, present
+from tsadc.data.protocols import CHOOSING, rotation
 from tsadc.data.task import Answers, Task
 from tsadc.errors import ConfigError, DataError
 from tsadc.series import Series
@@ -89,15 +89,15 @@ def test_unseen_machines_are_in_no_training(smd: Path) -> None:
 def test_rotations_for_reporting_and_choosing_differ() -> None:
     assert [rotation(seed) for seed in (0, 1, 2, 3)] == [0, 1, 0, 1]
     assert [rotation(seed) for seed in (100, 101, 102)] == [2, 3, 2]
-    assert all(max(one.report) < protocols.CHOOSING <= min(one.choose) for one in PROTOCOLS.values())
+    assert all(max(one.report) < CHOOSING <= min(one.choose) for one in PROTOCOLS.values())
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean `smd-causal`"):
-        find("smd-casual")
-    assert present(find("plant"), tmp_path)
+        find("smd-casual", "benchmark")
+    assert present(find("plant", "benchmark"), tmp_path)
     for name in sorted(set(PROTOCOLS) - {"plant"}):
-        assert not present(find(name), tmp_path)
+        assert not present(find(name, "benchmark"), tmp_path)
         with pytest.raises(DataError, match=rf"has no {PROTOCOLS[name].source}; set TSADC_DATA"):
             draw(name, tmp_path, 0)
 
@@ -167,9 +167,20 @@ def test_the_plant_has_every_kind() -> None:
     assert sorted(kinds) == ["decoupled", "level shift", "quiet", "spike", "stuck", "waveform"]
 
 
-@pytest.mark.parametrize("name", ["smd", "SMD", "icbeb"])
-def test_a_name_that_is_no_data_set_gets_the_list_of_those_there_are(name: str) -> None:
+NAMES = "`smd-causal`, `smd-audit`, `smd-audit-all`, `smd-unseen`, `sleep`, `ludb`, `cinc`, `plant`"
+
+
+def test_an_ambiguous_name_lists_all_benchmark_data_sets() -> None:
     with pytest.raises(ConfigError) as caught:
-        find(name)
-    listed = "`smd-causal`, `smd-audit`, `smd-audit-all`, `smd-unseen`, `sleep`, `ludb`, `cinc`, `plant`"
-    assert str(caught.value) == f"There is no data set {name!r}; there are {listed}."
+        find("SMD", "benchmark")
+    assert str(caught.value) == f"There is no data set 'SMD' to benchmark; there are {NAMES}."
+
+
+@pytest.mark.parametrize("name", ["smd", "icbeb"])
+def test_a_data_set_without_a_protocol_is_used_through_a_manifest(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        find(name, "benchmark")
+    assert str(caught.value) == (
+        f"The data set {name!r} has no benchmark protocol of that name; choose from {NAMES}, or prepare it and give "
+        "its `folder` and `manifest`."
+    )

@@ -1,6 +1,6 @@
 import pytest
 
-from tsadc.data.seizures import Event, annotation_files, read_events
+from tsadc.data.tusz import Event, annotation_files, read_events
 from tsadc.errors import DataError
 
 HEAD = "# version = csv_v1.0.0\n# bname = aaaaaaac_s001_t000\n# duration = 301.00 secs\n#\n"

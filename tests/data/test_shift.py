@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tsadc.data import prepare, smd
-from tsadc.data.shift import FLOOR, shift, shift_table, shifts
+from tsadc.data.smd import FLOOR, shift, shift_table, shifts
 
 
 def test_a_shift_is_measured_in_standard_deviations_of_the_train_part():

@@ -123,5 +123,5 @@ def test_why_nothing_is_usable(tmp_path):
     start = datetime.datetime(1991, 1, 2, 16)
     write_night(tmp_path / "SC4001E0-PSG.edf", 4, start)
     write_hypnogram(tmp_path / "SC4001EC-Hypnogram.edf", "1222", start)
-    with pytest.raises(DataError, match="in 1 record; left out were 3 x stage N2, 1 x stage N1"):
+    with pytest.raises(DataError, match="in 1 record; left out: 3 x stage N2, 1 x stage N1"):
         prepare("sleepedf", tmp_path, tmp_path / "out")

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tsadc.data import prepare, smd
-from tsadc.data.shift import shifts
-from tsadc.data.smd import SMD
+from tsadc.data.smd import SMD, shifts
 from tsadc.errors import ConfigError, DataError
 from tsadc.series import Truth
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tsadc.data.splits import PARTS, split_entities
+from tsadc.data.contaminate import PARTS, split_entities
 from tsadc.errors import ConfigError, DataError
 
 OBSERVATION = st.sampled_from([(), (), ("x",), ("y",)])

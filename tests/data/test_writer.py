@@ -5,8 +5,7 @@ import pytest
 
 from tsadc.atomic import new_folder
 from tsadc.data.dataset import Piece, Span
-from tsadc.data.prepared import load
-from tsadc.data.writer import Writer
+from tsadc.data.prepared import Writer, load
 from tsadc.errors import DataError
 from tsadc.series import Truth
 

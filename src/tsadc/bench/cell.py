@@ -13,9 +13,9 @@ from typing import Any
 
 from tsadc.bench.own import Own
 from tsadc.config import to_mapping, update
-from tsadc.data import protocols
+from tsadc.data import catalogue
 from tsadc.data.packs import open_pack
-from tsadc.data.protocols import Protocol
+from tsadc.data.protocols import VERSION, Protocol
 from tsadc.data.task import Task
 from tsadc.detectors import find
 from tsadc.detectors.residual import ResidualConfig, ResidualDetector
@@ -58,7 +58,7 @@ class Cell:
 
     @property
     def protocol(self) -> Protocol:
-        return self.own.protocol(self.data) if self.own else protocols.find(self.data)
+        return self.own.protocol(self.data) if self.own else catalogue.find(self.data, "benchmark")
 
     @property
     def network(self) -> bool:
@@ -87,7 +87,7 @@ class Cell:
     def task(self, raw: Path) -> Task:
         if self.own:
             return self.own.protocol(self.data).build(raw, self.seed)
-        return protocols.draw(self.data, raw, self.seed, tuple(flat(self.split)))
+        return catalogue.draw(self.data, raw, self.seed, tuple(flat(self.split)))
 
 
 def essential(name: str, config: Common) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def specified(cell: Cell) -> Record:
     content = {
         "format": FORMAT,
         "data": cell.data,
-        "draws": protocols.VERSION,
+        "draws": VERSION,
         "detector": cell.detector,
         "preset": cell.preset,
         "overrides": dict(cell.overrides),

@@ -27,7 +27,7 @@ import numpy as np
 from tsadc.bench.cell import source_digest
 from tsadc.bench.machine import circumstances
 from tsadc.bench.markdown import table
-from tsadc.data import protocols
+from tsadc.data import catalogue
 from tsadc.data.plant import Plant
 from tsadc.data.sleepedf import PACK as SLEEP
 from tsadc.data.sleepedf import SleepEDF
@@ -129,7 +129,7 @@ def study(raw: Path, *, seed: int = 0, draws: int = 50) -> Record:
         "plant, all cells of the rows": cells_of(history, config.length, whole_rows=True),
     }
     source = ""
-    if protocols.present(protocols.find("sleep"), raw):
+    if catalogue.present(catalogue.find("sleep", "benchmark"), raw):
         parts["sleep, whole observations"] = _sleep(raw, seed)
         source = source_digest(raw, SLEEP)
     else:
@@ -151,7 +151,7 @@ def study(raw: Path, *, seed: int = 0, draws: int = 50) -> Record:
 
 def _sleep(raw: Path, seed: int) -> Cells:
     """As many normal and anomalous observations as the protocol trains on."""
-    train = np.asarray(protocols.draw("sleep", raw, seed).train)
+    train = np.asarray(catalogue.draw("sleep", raw, seed).train)
     dataset = SleepEDF()
     pieces = [piece for record in dataset.records(raw) for piece in dataset.read(record).pieces]
     normal = (sum(not piece.spans for piece in pieces) + 1) // 2

@@ -47,7 +47,7 @@ class Own:
         return min(Common.coverage, float(load(self.folder).about.get("coverage", 1.0)))
 
     def protocol(self, name: str) -> Protocol:
-        return Protocol(name, "", load(self.folder).length, lambda raw, seed: parts(self), report=SEEDS)
+        return Protocol(name, "", load(self.folder).length, lambda raw, seed: parts(self), report=SEEDS, own=True)
 
 
 @lru_cache(maxsize=2)

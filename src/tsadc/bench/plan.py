@@ -26,7 +26,7 @@ from tsadc.bench.metrics import METRICS
 from tsadc.bench.own import Own
 from tsadc.bench.published import Published
 from tsadc.config import build, merge, nearest, read_toml, require, to_mapping, update
-from tsadc.data import protocols
+from tsadc.data import catalogue
 from tsadc.data.protocols import Protocol
 from tsadc.detectors import find
 from tsadc.detectors.residual import ResidualDetector
@@ -72,7 +72,7 @@ class Data:
 
     @property
     def protocol(self) -> Protocol:
-        return self.own.protocol(self.name) if self.own else protocols.find(self.name)
+        return self.own.protocol(self.name) if self.own else catalogue.find(self.name, "benchmark")
 
     def splits(self) -> list[dict[str, float]]:
         lists = {name: value if isinstance(value, list) else [value] for name, value in flat(self.split)}
@@ -171,8 +171,8 @@ class Plan:
 
     def absent(self, raw: Path) -> dict[str, str]:
         """The data sets that are not there, and the file each of them needs."""
-        named = [protocols.find(data.name) for data in self.data if not data.folder]
-        return {one.name: one.source for one in named if not protocols.present(one, raw)}
+        named = [catalogue.find(data.name, "benchmark") for data in self.data if not data.folder]
+        return {one.name: one.source for one in named if not catalogue.present(one, raw)}
 
     def seeds_of(self, data: Data) -> tuple[int, ...]:
         asked = self.seeds if data.seeds is None else data.seeds
@@ -188,7 +188,7 @@ class Plan:
         for i, data in enumerate(self.data):
             if bool(data.folder) != bool(data.manifest):
                 raise ConfigError(f"`data[{i}]` needs both folder and manifest, or neither.")
-            if data.folder and (data.name in protocols.PROTOCOLS or not data.name or set(data.name) & set("/\\+")):
+            if data.folder and (data.name in catalogue.PROTOCOLS or not data.name or set(data.name) & set("/\\+")):
                 raise ConfigError(
                     f"`data[{i}].name` must be a name of its own without / \\ +, not that of a known data set, but got "
                     f"{data.name!r}."

@@ -11,7 +11,8 @@ import numpy as np
 from tsadc.bench.cell import Cell, Record
 from tsadc.bench.metrics import COSTS, value_of
 from tsadc.bench.records import cell_of
-from tsadc.data.protocols import CHOOSING, PROTOCOLS
+from tsadc.data.catalogue import PROTOCOLS
+from tsadc.data.protocols import CHOOSING
 from tsadc.errors import DataError
 
 Read = Callable[[Record, str], float | None]

@@ -18,8 +18,8 @@ from tsadc.bench.records import PLAN, SCORES, Store
 from tsadc.bench.run import run_all
 from tsadc.cli.chosen import selected, traits
 from tsadc.cli.console import complain, say
-from tsadc.data import protocols
-from tsadc.data.protocols import CHOOSING, PROTOCOLS
+from tsadc.data.catalogue import PROTOCOLS, present
+from tsadc.data.protocols import CHOOSING, EVERYWHERE
 from tsadc.errors import ConfigError, DataError, OutputError
 from tsadc.show.words import count
 
@@ -83,7 +83,7 @@ def _check_places(asked: Asked, absent: Mapping[str, str]) -> None:
     if (
         absent
         and not asked.raw.is_dir()
-        and not any(protocols.present(one, asked.raw) for one in PROTOCOLS.values() if one.source)
+        and not any(present(one, asked.raw) for one in PROTOCOLS.values() if one.source)
     ):
         came = f"{asked.raw} is a file" if asked.raw.exists() else f"There is no folder {asked.raw}"
         raise DataError(f"{came}, but the folder with the data sets was expected; name it by --raw or TSADC_DATA.")
@@ -91,7 +91,7 @@ def _check_places(asked: Asked, absent: Mapping[str, str]) -> None:
 
 def _check_draws(cells: Sequence[Cell], raw: Path) -> None:
     """Refuse a share or a number of kinds that a data set has not enough of, before hours are spent on the others."""
-    drawn = {(cell.column, cell.seed): cell for cell in cells if set(cell.split) - set(protocols.EVERYWHERE)}
+    drawn = {(cell.column, cell.seed): cell for cell in cells if set(cell.split) - set(EVERYWHERE)}
     for cell in drawn.values():
         try:
             cell.task(raw)

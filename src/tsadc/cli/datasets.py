@@ -11,7 +11,7 @@ from tsadc.config import parse_assignments
 from tsadc.data import CATALOGUE, prepare
 from tsadc.data.counts import compare, reasons
 from tsadc.data.prepared import ARRAYS, Prepared
-from tsadc.data.shift import shift_table, shifts
+from tsadc.data.smd import shift_table, shifts
 from tsadc.detectors.settings import Common
 from tsadc.show.words import count
 

@@ -12,7 +12,7 @@ from tsadc.atomic import write_file
 from tsadc.bench import approximation, impurity
 from tsadc.bench.machine import circumstances
 from tsadc.config import parse_assignments, to_mapping, update
-from tsadc.data import protocols
+from tsadc.data import catalogue
 from tsadc.detectors.tsadc.detector import Config
 from tsadc.errors import ConfigError, DataError
 from tsadc.show import approximation_figure
@@ -51,13 +51,13 @@ class Pictured:
 
 def approximation_to(asked: Pictured) -> str:
     """Train on a data set, and show a normal and an anomalous observation beside what the modules make of them."""
-    protocol = protocols.find(asked.data)
-    if not protocols.present(protocol, asked.raw):
+    protocol = catalogue.find(asked.data, "benchmark")
+    if not catalogue.present(protocol, asked.raw):
         raise DataError(f"{asked.raw} has no {protocol.source}; set TSADC_DATA to the folder that holds it.")
     # The imputation is wanted, and neither the other views nor the threshold are.
     given = {"length": protocol.length, "seed": asked.seed, "scoring": "own"}
     config = update(update(Config.preset(asked.preset), given), parse_assignments(asked.settings))
-    found = approximation.approximations(protocols.draw(asked.data, asked.raw, asked.seed), config)
+    found = approximation.approximations(catalogue.draw(asked.data, asked.raw, asked.seed), config)
     kept = approximation.record(found, asked.seed)
     title = f"Normal approximation: {asked.data}, seed {asked.seed}"
     made = circumstances()

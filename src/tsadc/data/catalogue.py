@@ -1,49 +1,147 @@
-"""The data sets by name, and the one way to prepare them."""
+"""The catalogue: every data set by name, to prepare from its files (`prepare`) or to benchmark (`draw`)."""
 
 from __future__ import annotations
 
 import hashlib
 import warnings
 from collections import Counter
+from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_origin, get_type_hints
+from typing import Any, Literal, get_origin, get_type_hints, overload
 
 import numpy as np
 
 from tsadc.atomic import new_folder
 from tsadc.config import build, nearest, to_mapping
+from tsadc.data import protocols
+from tsadc.data.cinc import PACK as CINC
 from tsadc.data.cinc import CinC
+from tsadc.data.contaminate import MOST_ETA
 from tsadc.data.dataset import DataSet, Record, unique
 from tsadc.data.dodh import DODH
+from tsadc.data.ecg import FIVE
+from tsadc.data.faults import KINDS
 from tsadc.data.icbeb import ICBEB
 from tsadc.data.ludb import LUDB
-from tsadc.data.prepared import Prepared, load
+from tsadc.data.ludb import PACK as LUDB_PACK
+from tsadc.data.packs import open_pack
+from tsadc.data.plant import Plant
+from tsadc.data.prepared import Prepared, Writer, load
+from tsadc.data.protocols import EVERYWHERE, SMD19, Protocol
+from tsadc.data.sleep import KINDS as STAGES
+from tsadc.data.sleepedf import PACK as SLEEP
 from tsadc.data.sleepedf import SleepEDF
 from tsadc.data.smd import SMD
+from tsadc.data.task import Task
 from tsadc.data.tusz import TUSZ
-from tsadc.data.writer import Writer
 from tsadc.errors import ConfigError, DataError, TsadcNotice
 
+Purpose = Literal["prepare", "benchmark"]
+TEN = tuple(range(10))
+ECG = {"eta": MOST_ETA, "kappa": len(FIVE)}
+
+# To prepare from the files of their archives.
 CATALOGUE: dict[str, type[DataSet]] = {cls.card.name: cls for cls in (SMD, ICBEB, DODH, TUSZ, LUDB, CinC, SleepEDF)}
 
+# To benchmark, as plans name them.
+PROTOCOLS: dict[str, Protocol] = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol("smd-causal", SMD19, 600, protocols.smd_causal),
+        Protocol("smd-audit", SMD19, 600, protocols.smd_audit, trains_as="smd-causal"),
+        Protocol("smd-audit-all", SMD19, 600, protocols.smd_audit_all),
+        Protocol("smd-unseen", SMD19, 600, protocols.smd_unseen, (0, 1, 2, 3), (100, 101), options={"eta": MOST_ETA}),
+        Protocol("sleep", SLEEP, 3000, protocols.sleep, options={"eta": MOST_ETA, "kappa": len(STAGES)}),
+        Protocol("ludb", LUDB_PACK, 1000, protocols.ludb_ecg, TEN, options=ECG),
+        Protocol("cinc", CINC, 1000, protocols.cinc_ecg, TEN, options=ECG),
+        Protocol("plant", "", Plant.Config().length, protocols.plant, options={"eta": MOST_ETA, "kappa": len(KINDS)}),
+    )
+}
 
-def find(name: str) -> type[DataSet]:
-    """The data set of that name."""
-    if name.lower() not in CATALOGUE:
-        raise ConfigError(f"There is no data set `{name}`{nearest(name.lower(), list(CATALOGUE))}")
-    return CATALOGUE[name.lower()]
+
+@overload
+def find(name: str, purpose: Literal["prepare"]) -> type[DataSet]: ...
+@overload
+def find(name: str, purpose: Literal["benchmark"]) -> Protocol: ...
+def find(name: str, purpose: Purpose) -> type[DataSet] | Protocol:
+    """Return the data set of that name to prepare, or its protocol to benchmark.
+
+    Raises
+    ------
+    ConfigError
+        If there is none, with the names that would do.
+    """
+    known: Mapping[str, type[DataSet] | Protocol] = CATALOGUE if purpose == "prepare" else PROTOCOLS
+    if name in known:
+        return known[name]
+    names = ", ".join(f"`{other}`" for other in known)
+    if purpose == "prepare" and name in PROTOCOLS:
+        raise ConfigError(f"The data set {name!r} is for benchmarks only and is not prepared; choose from {names}.")
+    if purpose == "benchmark" and name in CATALOGUE:
+        raise ConfigError(
+            f"The data set {name!r} has no benchmark protocol of that name; choose from {names}, or prepare it and "
+            "give its `folder` and `manifest`."
+        )
+    # If several names begin alike, as those of SMD, the nearest is no better a guess than the others.
+    several = sum(other.startswith(name.casefold()) for other in known) > 1
+    hint = f"; there are {names}." if several else nearest(name.casefold(), list(known))
+    raise ConfigError(f"There is no data set {name!r} to {purpose}{hint}")
+
+
+@lru_cache(maxsize=2)
+def draw(name: str, raw: Path, seed: int, split: tuple[tuple[str, float], ...] = ()) -> Task:
+    """Return the task of a benchmark protocol; the latest are kept, as several detectors need the same one."""
+    options = {option: value for option, value in split if option not in EVERYWHERE}
+    return find(name, "benchmark").build(raw, seed, **options)
+
+
+def present(protocol: Protocol, raw: Path) -> bool:
+    """Return whether the data of a benchmark protocol is in the folder `raw`."""
+    return not protocol.source or open_pack(raw, protocol.source) is not None
 
 
 def prepare(name: str, raw: str | Path, out: str | Path, *, skip_bad: bool = False, **options: Any) -> Prepared:
-    """Read the files of a data set under `raw` and write its labelled observations to the new folder `out`. A file that
-    cannot be used is an error, or with `skip_bad` left out, named in `about.json` and told in a notice."""
-    kind, raw, out = find(name), Path(raw), Path(out)
-    dataset = build(kind, _listed(kind, options))
+    """Read the files of a data set and write its labelled observations to a new folder.
+
+    Parameters
+    ----------
+    name
+        Name of the data set, in upper or lower case; `tsadc.data.CATALOGUE` lists them.
+    raw
+        Folder with the files of the archive.
+    out
+        Folder to write, which must not exist.
+    skip_bad
+        Leave out files that cannot be used instead of raising; a warning and `about.json` name them.
+    **options
+        Settings of the data set, for instance `length` or `leave_out`.
+
+    Returns
+    -------
+    Prepared
+        The data set in `out`.
+
+    Raises
+    ------
+    ConfigError
+        If the name or an option is unknown.
+    DataError
+        If a file cannot be used, or no observation remains.
+    OutputError
+        If `out` exists or cannot be written.
+
+    Examples
+    --------
+    >>> from tsadc.data import prepare
+    >>> prepare("smd", "OmniAnomaly", "prepared/smd", leave_out=["machine-2-8"])  # doctest: +SKIP
+    """
+    reader, raw, out = find(name.lower(), "prepare"), Path(raw), Path(out)
+    dataset = build(reader, _listed(reader, options))
     records = unique(dataset.records(raw))
     if not records:
-        raise DataError(f"{raw} holds nothing of {dataset.card.title}; expected was {dataset.card.layout}.")
+        raise DataError(f"{raw} holds nothing of {dataset.card.title}; expected {dataset.card.layout}.")
     skipped: dict[str, str] = {}
     with new_folder(out) as folder:
         writer = Writer(folder, dataset.observation_length, dataset.variables)
@@ -59,7 +157,7 @@ def prepare(name: str, raw: str | Path, out: str | Path, *, skip_bad: bool = Fal
                 continue
             used |= {_relative(file, raw): _digest(file) for file in record.files}
         if not writer.labels:
-            raise _nothing(dataset, raw, len(records), left_out, skipped)
+            raise _nothing_usable(dataset, raw, len(records), left_out, skipped)
         writer.finish(_about(dataset, used, left_out, skipped))
     if skipped:
         warnings.warn(
@@ -71,9 +169,9 @@ def prepare(name: str, raw: str | Path, out: str | Path, *, skip_bad: bool = Fal
 
 
 def _add(writer: Writer, dataset: DataSet, record: Record) -> Counter[str]:
-    # All of a record before any of it: a record that breaks off is left out whole.
     extract = dataset.read(record)
     left_out = Counter(extract.left_out)
+    # Read all pieces before writing any, so that a record that breaks off is left out whole.
     for piece in list(extract.pieces):
         if np.isnan(piece.values).all():
             left_out["nothing measured"] += 1
@@ -114,11 +212,13 @@ def _digest_of(file: Path, changed: int, size: int) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _nothing(dataset: DataSet, raw: Path, records: int, left_out: Counter[str], skipped: dict[str, str]) -> DataError:
-    """Why no observation came out of any record."""
-    why = [f"of the first bad one: {next(iter(skipped.values())).rstrip('.?')}"] if skipped else []
+def _nothing_usable(
+    dataset: DataSet, raw: Path, records: int, left_out: Counter[str], skipped: dict[str, str]
+) -> DataError:
+    """Return an error that says why no record gave an observation."""
+    why = [f"the first bad record: {next(iter(skipped.values())).rstrip('.?')}"] if skipped else []
     if left_out:
-        why.append(f"left out were {', '.join(f'{count} x {reason}' for reason, count in left_out.most_common())}")
+        why.append(f"left out: {', '.join(f'{count} x {reason}' for reason, count in left_out.most_common())}")
     return DataError(
         f"{raw} has no usable observation of {dataset.card.title} in {records} record{'s' if records > 1 else ''}"
         f"{'; ' if why else ''}{'; '.join(why)}."
@@ -126,7 +226,7 @@ def _nothing(dataset: DataSet, raw: Path, records: int, left_out: Counter[str], 
 
 
 def _listed(dataset: type[DataSet], options: dict[str, Any]) -> dict[str, Any]:
-    """One name where a list of names is expected is a list of one."""
+    """Turn a single name into a list where a list of names is expected."""
     hints = get_type_hints(dataset)
     return {
         name: [value] if isinstance(value, str) and get_origin(hints.get(name)) is tuple else value

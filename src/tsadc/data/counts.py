@@ -5,16 +5,15 @@ from __future__ import annotations
 import pandas as pd
 
 from tsadc.data.catalogue import find
-from tsadc.data.contaminate import Draw
+from tsadc.data.contaminate import PARTS, Draw
 from tsadc.data.prepared import Prepared
-from tsadc.data.splits import PARTS
 
 NOTHING = "-"
 
 
 def compare(prepared: Prepared) -> pd.DataFrame:
     """One line per quantity: what is in `prepared`, and what the paper has."""
-    card = find(prepared.name).card
+    card = find(prepared.name, "prepare").card
     labels = [label for labels in prepared.labels.values() for label in labels]
     anomalous = sum(bool(label.kinds) for label in labels)
     total = card.paper.total if card.paper else None
@@ -32,7 +31,7 @@ def compare(prepared: Prepared) -> pd.DataFrame:
 
 def compare_parts(draw: Draw) -> pd.DataFrame:
     """One line per part: observations and the share of anomalous ones, drawn and in the paper."""
-    paper = find(draw.prepared.name).card.paper
+    paper = find(draw.prepared.name, "prepare").card.paper
     rows = []
     for part in PARTS:
         count, anomalous = draw.count(part)
@@ -44,7 +43,7 @@ def compare_parts(draw: Draw) -> pd.DataFrame:
 
 def reasons(prepared: Prepared) -> list[str]:
     """Why the counts are not the paper's, one sentence or two each."""
-    card = find(prepared.name).card
+    card = find(prepared.name, "prepare").card
     out = []
     if card.paper is None:
         out.append("The paper does not use this data set.")

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from tsadc.atomic import new_folder
 from tsadc.config import nearest, require
 from tsadc.data.dataset import Piece, Span, cut
-from tsadc.data.prepared import Prepared, load
-from tsadc.data.writer import Writer
+from tsadc.data.prepared import Prepared, Writer, load
 from tsadc.errors import DataError, TsadcNotice
 from tsadc.io.files import entity_names
 from tsadc.io.frames import as_series

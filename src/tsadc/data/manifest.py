@@ -1,5 +1,7 @@
-"""A draw written down: which observations of which entities, how they were drawn, and hashes of what they were drawn
-from. Anyone with the same prepared data gets the same parts, whatever the versions; with other data it fails."""
+"""Manifests: a draw written down as a file, so that others get exactly the same parts.
+
+A manifest lists the observations of every part, how they were drawn, and hashes of the data they were drawn from.
+With the same prepared data it gives the same parts, whatever the versions; with other data it is refused."""
 
 from __future__ import annotations
 
@@ -11,16 +13,15 @@ from typing import Any
 
 from tsadc.atomic import write_file
 from tsadc.config import build, to_mapping
-from tsadc.data.contaminate import Draw, Plan
+from tsadc.data.contaminate import PARTS, ContaminationSpec, Draw
 from tsadc.data.prepared import Prepared
-from tsadc.data.splits import PARTS
 from tsadc.errors import ConfigError, DataError
 
 FORMAT = 1
 
 
 def describe(draw: Draw) -> dict[str, Any]:
-    """The manifest as plain data."""
+    """Return the manifest of a draw as plain data."""
     prepared = draw.prepared
     entities = sorted({entity for part in draw.parts.values() for entity in part})
     content: dict[str, Any] = {
@@ -28,7 +29,7 @@ def describe(draw: Draw) -> dict[str, Any]:
         "data_set": prepared.name,
         "length": prepared.length,
         "variables": list(prepared.variables),
-        "plan": to_mapping(draw.plan),
+        "plan": to_mapping(draw.spec),
         "kinds": list(draw.kinds),
         "parts": {part: _part(draw, part) for part in PARTS},
         "content": {entity: prepared.fingerprint(entity) for entity in entities},
@@ -38,12 +39,18 @@ def describe(draw: Draw) -> dict[str, Any]:
 
 
 def save(draw: Draw, path: str | Path) -> None:
-    """Write the manifest; the file appears whole or not at all."""
+    """Write the manifest of a draw to a file, which appears whole or not at all."""
     write_file(Path(path), (json.dumps(describe(draw), indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def rebuild(path: str | Path, prepared: Prepared) -> Draw:
-    """The parts a manifest describes, from data that is the same to the bit."""
+    """Return the parts that a manifest lists, from data that is identical to the bit.
+
+    Raises
+    ------
+    DataError
+        If the file is not a manifest, was edited, or `prepared` holds other data.
+    """
     path = Path(path)
     content = _read(path)
     if content["data_set"] != prepared.name:
@@ -57,8 +64,8 @@ def rebuild(path: str | Path, prepared: Prepared) -> Draw:
         )
     for entity, expected in content["content"].items():
         _check_entity(path, prepared, entity, expected, content["sources"])
-    parts = {part: one["observations"] for part, one in content["parts"].items()}
-    return Draw(prepared, _plan(path, content["plan"]), tuple(content["kinds"]), parts)
+    parts = {name: part["observations"] for name, part in content["parts"].items()}
+    return Draw(prepared, _spec(path, content["plan"]), tuple(content["kinds"]), parts)
 
 
 def _check_entity(path: Path, prepared: Prepared, entity: str, expected: str, sources: dict[str, str]) -> None:
@@ -68,8 +75,8 @@ def _check_entity(path: Path, prepared: Prepared, entity: str, expected: str, so
         return
     own = prepared.about.get("sources", {})
     other = [file for file in sources if file in own and own[file] != sources[file]]
-    why = f"its source {other[0]} is another file" if other else "it was prepared otherwise or changed since"
-    raise DataError(f"{prepared.folder} does not hold what {path} was drawn from: {entity} differs, as {why}.")
+    why = f"its source {other[0]} is another file" if other else "it was prepared differently or changed since"
+    raise DataError(f"{prepared.folder} does not hold the data that {path} was drawn from: {entity} differs, as {why}.")
 
 
 def _part(draw: Draw, part: str) -> dict[str, Any]:
@@ -95,15 +102,15 @@ def _read(path: Path) -> dict[str, Any]:
     if content["format"] > FORMAT:
         raise DataError(f"{path} has format {content['format']}, but this version reads up to {FORMAT}; upgrade tsadc.")
     if content.pop("hash") != _hash(content):
-        raise DataError(f"{path} was changed after it was written: its hash does not fit its content.")
+        raise DataError(f"{path} was changed after it was written: its hash does not match its content.")
     return content
 
 
-def _plan(path: Path, settings: dict[str, Any]) -> Plan:
+def _spec(path: Path, settings: dict[str, Any]) -> ContaminationSpec:
     try:
-        return build(Plan, settings)
+        return build(ContaminationSpec, settings)
     except ConfigError as error:
-        raise DataError(f"{path} has a plan this version cannot read: {error}") from None
+        raise DataError(f"{path} has settings that this version cannot read: {error}") from None
 
 
 def _hash(content: dict[str, Any]) -> str:

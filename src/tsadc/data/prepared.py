@@ -1,11 +1,17 @@
-"""A prepared data set is a folder: `observations/ENTITY.npy` (observation, time, variable) as float32 with NaN where
-nothing was observed, `labels.json` with the truth, and `about.json`, which says where everything came from. The folder
-appears whole or not at all. Labels stay here: the series that come out of it carry none."""
+"""Prepared data sets: the folder format, how it is written and how it is read.
+
+    observations/ENTITY.npy   (observation, time, variable) as float32, NaN where nothing was observed
+    labels.json               per entity, the labels of its observations and the true anomalies
+    about.json                settings, counts, and hashes of the sources
+
+The folder appears whole or not at all. The series that are read from it carry no labels.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,17 +21,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tsadc.data.dataset import Piece, Span
 from tsadc.errors import DataError
 from tsadc.series import Booleans, Clock, Labelled, Observations, Place, Series, Truth
 
 FORMAT = 1
 ABOUT, LABELS, ARRAYS = "about.json", "labels.json", "observations"
-Chosen = Mapping[str, Sequence[int]]  # entity -> its observations, ascending
+Selection = Mapping[str, Sequence[int]]  # entity -> its selected observations, ascending
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Where an observation comes from, and the kinds of anomaly in it; without any it is normal."""
+    """The origin of an observation and the kinds of anomaly in it; without any it is normal."""
 
     record: str
     start: int
@@ -35,7 +42,21 @@ class Label:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared data set on disk. Rows of an entity count through its observations, laid end to end."""
+    """A prepared data set on disk, as returned by `prepare`, `prepare_own` and `load`.
+
+    Rows of an entity are counted through its observations, laid end to end.
+
+    Attributes
+    ----------
+    folder
+        Where it lies.
+    about
+        The content of `about.json`.
+    labels
+        For each entity, one `Label` per observation.
+    truth
+        For each entity, its true anomalies.
+    """
 
     folder: Path
     about: dict[str, Any]
@@ -47,18 +68,22 @@ class Prepared:
 
     @property
     def name(self) -> str:
+        """The name of the data set."""
         return str(self.about["name"])
 
     @property
     def entities(self) -> tuple[str, ...]:
+        """The names of the entities."""
         return tuple(self.labels)
 
     @property
     def variables(self) -> tuple[str, ...]:
+        """The names of the variables."""
         return tuple(self.about["variables"])
 
     @property
     def length(self) -> int:
+        """The number of rows of an observation."""
         return int(self.about["length"])
 
     @cached_property
@@ -67,59 +92,63 @@ class Prepared:
         return tuple(sorted({kind for labels in self.labels.values() for label in labels for kind in label.kinds}))
 
     @property
-    def every(self) -> Chosen:
+    def every(self) -> Selection:
+        """All observations of all entities."""
         return {entity: range(len(labels)) for entity, labels in self.labels.items()}
 
     def anomalous(self, entity: str) -> Booleans:
+        """Return whether each observation of an entity is anomalous."""
         return np.array([bool(label.kinds) for label in self.labels[entity]], dtype=bool)
 
     def values(self, entity: str) -> NDArray[np.float32]:
-        """The observations of an entity (observation, time, variable), memory-mapped."""
+        """Return the observations of an entity (observation, time, variable), memory-mapped."""
         file = self.folder / ARRAYS / f"{entity}.npy"
         shape = (len(self.labels[entity]), self.length, len(self.variables))
         try:
             values: NDArray[np.float32] = np.load(file, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError):
-            raise DataError(f"{file} is missing or truncated; prepare the data set anew.") from None
+            raise DataError(f"{file} is missing or truncated; prepare the data set again.") from None
         if values.shape != shape or values.dtype != np.float32:
             raise DataError(f"{file} should hold {shape} float32 values, but holds {values.shape} {values.dtype}.")
         return values
 
-    def series(self, chosen: Chosen | None = None) -> tuple[Series, ...]:
-        """The chosen observations of each entity laid end to end. Only runs that are not whole are copied."""
-        chosen = self.every if chosen is None else chosen
+    def series(self, selection: Selection | None = None) -> tuple[Series, ...]:
+        """Return one series per entity: its selected observations (None: all) laid end to end, without labels.
+
+        Values are copied only if some observations of the entity are left out."""
+        selection = self.every if selection is None else selection
         out = []
-        for entity, indices in chosen.items():
+        for entity, indices in selection.items():
             values = self.values(entity)
             picked = values if len(indices) == len(values) else values[np.asarray(indices, dtype=int)]
             rows = picked.reshape(-1, len(self.variables))
             out.append(Series(rows, self.variables, Clock(), entity, self.length))
         return tuple(out)
 
-    def observations(self, chosen: Chosen | None = None) -> Observations:
-        """The chosen observations, read from disk only when asked for."""
-        chosen = self.every if chosen is None else chosen
-        series = self.series({entity: self.every[entity] for entity in chosen})
-        places = [Place(n, i * self.length) for n, indices in enumerate(chosen.values()) for i in indices]
+    def observations(self, selection: Selection | None = None) -> Observations:
+        """Return the selected observations (None: all), which are read from disk on access."""
+        selection = self.every if selection is None else selection
+        series = self.series({entity: self.every[entity] for entity in selection})
+        places = [Place(n, i * self.length) for n, indices in enumerate(selection.values()) for i in indices]
         return Observations(series, tuple(places), self.length)
 
-    def labelled(self, chosen: Chosen | None = None) -> Labelled:
-        """The series of `chosen` with their truth, for evaluation."""
-        chosen = self.every if chosen is None else chosen
-        truth = [moved for entity, indices in chosen.items() for moved in self._moved(entity, indices)]
-        return Labelled(self.series(chosen), tuple(truth))
+    def labelled(self, selection: Selection | None = None) -> Labelled:
+        """Return the series of the selected observations (None: all) with their truth, for evaluation."""
+        selection = self.every if selection is None else selection
+        truth = [moved for entity, indices in selection.items() for moved in self._moved(entity, indices)]
+        return Labelled(self.series(selection), tuple(truth))
 
     def fingerprint(self, entity: str) -> str:
-        """SHA-256 of an entity's observations and labels as they lie on disk now."""
-        self.values(entity)
+        """Return the SHA-256 of an entity's observations and labels as they are on disk now."""
+        self.values(entity)  # raises if the file is missing or of another shape
         with open(self.folder / ARRAYS / f"{entity}.npy", "rb") as file:
             digest = hashlib.file_digest(file, "sha256")
-        digest.update(plain(self.labels[entity], self.truth[entity]).encode())
+        digest.update(_labels_json(self.labels[entity], self.truth[entity]).encode())
         return digest.hexdigest()
 
     def _moved(self, entity: str, indices: Sequence[int]) -> Iterator[Truth]:
-        """The truth of an entity when only the observations `indices` remain. What is left of an anomaly hangs
-        together, as it reached over every observation between its first and its last."""
+        """Yield the truth of an entity if only the observations `indices` remain. The rest of an anomaly is contiguous,
+        because the anomaly covered every observation between its first and its last."""
         for truth in self.truth[entity]:
             spans = []
             for position, index in enumerate(indices):
@@ -132,18 +161,39 @@ class Prepared:
 
 
 def load(folder: str | Path) -> Prepared:
-    """The prepared data set in `folder`."""
+    """Load a prepared data set.
+
+    Parameters
+    ----------
+    folder
+        A folder that `tsadc data prepare`, `prepare` or `prepare_own` has written.
+
+    Returns
+    -------
+    Prepared
+        The data set. Values are read from disk on access.
+
+    Raises
+    ------
+    DataError
+        If `folder` is not a prepared data set, or was written by a newer version.
+
+    Examples
+    --------
+    >>> from tsadc.data import load
+    >>> load("prepared/smd").entities  # doctest: +SKIP
+    """
     folder = Path(folder)
     if folder.is_file():
         raise DataError(f"{folder} is a file, but the folder of a prepared data set was expected.")
     if not folder.is_dir():
         raise DataError(
-            f"There is no folder {folder}; that of a prepared data set was expected, which `tsadc data prepare` or "
+            f"There is no folder {folder}; expected a prepared data set, which `tsadc data prepare` or "
             "`tsadc.data.prepare_own` writes."
         )
     if not (folder / ABOUT).is_file():
         raise DataError(f"{folder} is not a prepared data set: it has no {ABOUT}.")
-    about, noted = _read_json(folder / ABOUT), _read_json(folder / LABELS)
+    about, stored = _read_json(folder / ABOUT), _read_json(folder / LABELS)
     if not isinstance(about.get("format"), int) or "length" not in about:
         raise DataError(f"{folder / ABOUT} was not written by tsadc.")
     if about["format"] > FORMAT:
@@ -151,31 +201,104 @@ def load(folder: str | Path) -> Prepared:
     try:
         labels = {
             entity: tuple(
-                Label(record, start, part, tuple(kinds)) for record, start, part, kinds in one["observations"]
+                Label(record, start, part, tuple(kinds)) for record, start, part, kinds in content["observations"]
             )
-            for entity, one in noted.items()
+            for entity, content in stored.items()
         }
         truth = {
-            entity: tuple(Truth(entity, start, stop, kind, tuple(blamed)) for start, stop, kind, blamed in one["truth"])
-            for entity, one in noted.items()
+            entity: tuple(
+                Truth(entity, start, stop, kind, tuple(variables)) for start, stop, kind, variables in content["truth"]
+            )
+            for entity, content in stored.items()
         }
     except (KeyError, TypeError, ValueError):
         raise DataError(f"{folder / LABELS} was not written by tsadc.") from None
     for entity in labels:
-        check_entity(entity, folder / LABELS)
+        _check_entity_name(entity, folder / LABELS)
     return Prepared(folder, about, labels, truth)
 
 
-def check_entity(entity: str, source: str | Path) -> None:
-    """Refuse a name that cannot be a file's, or that would lead out of the folder."""
+class Writer:
+    """Write a prepared data set observation by observation, so that memory never holds more than one."""
+
+    def __init__(self, folder: Path, length: int, variables: Sequence[str]) -> None:
+        self.folder, self.shape = folder, (length, len(variables))
+        self.labels: dict[str, list[Label]] = {}
+        self.truth: dict[str, list[Truth]] = {}
+        self.coverage = 1.0  # the least share of rows with any value in an observation
+        (folder / ARRAYS).mkdir()
+
+    def add(self, entity: str, record: str, piece: Piece) -> None:
+        """Append an observation to its entity."""
+        values = np.ascontiguousarray(piece.values, dtype="<f4")
+        if values.shape != self.shape:
+            raise DataError(f"An observation of {record} should have shape {self.shape}, but has {values.shape}.")
+        _check_entity_name(entity, f"The record {record}")
+        self.coverage = min(self.coverage, float(np.isfinite(values).any(axis=1).mean()))
+        labels, truth = self.labels.setdefault(entity, []), self.truth.setdefault(entity, [])
+        follows = bool(labels) and (labels[-1].record, labels[-1].part) == (record, piece.part)
+        follows = follows and labels[-1].start + self.shape[0] == piece.start
+        first = len(labels) * self.shape[0]
+        for span in piece.spans:
+            _extend(truth, entity, first, span, follows)
+        kinds = tuple(sorted({span.kind for span in piece.spans}))
+        labels.append(Label(record, piece.start, piece.part, kinds))
+        with open(self._raw(entity), "ab") as file:
+            file.write(values.tobytes())
+
+    def finish(self, about: dict[str, Any]) -> None:
+        """Give every array its header, then write the labels and `about` with counts and hashes."""
+        for entity, labels in self.labels.items():
+            header = {"descr": "<f4", "fortran_order": False, "shape": (len(labels), *self.shape)}
+            with open(self._raw(entity), "rb") as values, open(self._raw(entity).with_suffix(".npy"), "wb") as out:
+                np.lib.format.write_array_header_1_0(out, header)
+                shutil.copyfileobj(values, out)
+            self._raw(entity).unlink()
+        lines = [
+            f"{json.dumps(entity)}: {_labels_json(labels, self.truth[entity])}"
+            for entity, labels in self.labels.items()
+        ]
+        (self.folder / LABELS).write_text("{" + ",\n".join(lines) + "}\n", encoding="utf-8")
+        labels_of = {entity: tuple(labels) for entity, labels in self.labels.items()}
+        truth_of = {entity: tuple(truth) for entity, truth in self.truth.items()}
+        written = Prepared(self.folder, about, labels_of, truth_of)
+        entities = {
+            entity: {
+                "observations": len(labels),
+                "anomalous": sum(bool(label.kinds) for label in labels),
+                "content": written.fingerprint(entity),
+            }
+            for entity, labels in self.labels.items()
+        }
+        whole = json.dumps(
+            {"format": FORMAT, **about, "coverage": self.coverage, "entities": entities}, indent=1, ensure_ascii=False
+        )
+        (self.folder / ABOUT).write_text(whole + "\n", encoding="utf-8")
+
+    def _raw(self, entity: str) -> Path:
+        return self.folder / ARRAYS / f"{entity}.raw"
+
+
+def _extend(truth: list[Truth], entity: str, first: int, span: Span, follows: bool) -> None:
+    """Add a span; an anomaly that continues from one observation into the next is one anomaly."""
+    start, stop = first + span.start, first + span.stop
+    for i, old in enumerate(truth):
+        if follows and old.stop == start == first and (old.kind, old.variables) == (span.kind, span.variables):
+            truth[i] = Truth(entity, old.start, stop, span.kind, span.variables)
+            return
+    truth.append(Truth(entity, start, stop, span.kind, span.variables))
+
+
+def _check_entity_name(entity: str, source: str | Path) -> None:
+    """Raise if a name cannot be the name of a file, or would lead out of the folder."""
     if entity in ("", ".", "..") or any(mark in entity for mark in "/\\\0"):
         raise DataError(f"{source} names an entity {entity!r}, which cannot be the name of a file; rename it.")
 
 
-def plain(labels: Sequence[Label], truth: Sequence[Truth]) -> str:
-    """The labels of an entity as one line of JSON: what is written, and what is hashed."""
+def _labels_json(labels: Sequence[Label], truth: Sequence[Truth]) -> str:
+    """Return the labels of an entity as one line of JSON, which is written and hashed."""
     observations = [[label.record, label.start, label.part, list(label.kinds)] for label in labels]
-    anomalies = [[one.start, one.stop, one.kind, list(one.variables)] for one in truth]
+    anomalies = [[anomaly.start, anomaly.stop, anomaly.kind, list(anomaly.variables)] for anomaly in truth]
     return json.dumps({"observations": observations, "truth": anomalies}, ensure_ascii=False)
 
 
@@ -183,7 +306,7 @@ def _read_json(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise DataError(f"{file} is missing, truncated or not JSON; prepare the data set anew.") from None
+        raise DataError(f"{file} is missing, truncated or not JSON; prepare the data set again.") from None
     if not isinstance(content, dict):
         raise DataError(f"{file} was not written by tsadc.")
     return content

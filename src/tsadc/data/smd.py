@@ -16,6 +16,7 @@ import pandas as pd
 
 from tsadc.config import require
 from tsadc.data.dataset import Card, DataSet, Extract, PaperCounts, Piece, Record, Share, Span, cut
+from tsadc.data.prepared import Prepared
 from tsadc.errors import DataError
 from tsadc.io.delimited import EXACT
 from tsadc.series import Booleans, Floats
@@ -24,12 +25,14 @@ from tsadc.windows import runs
 KIND = "incident"
 PARTS = ("train", "test", "test_label", "interpretation_label")
 VARIABLES = 38
+FLOOR = 0.01  # least standard deviation: 0.01 of the range, which is 1
+FAR = 2.0  # train standard deviations, or factors of them
 Blamed = list[tuple[int, int, set[int]]]  # rows [start, stop) and the variables to blame in them, counted from 0
 
 
 @dataclass(frozen=True)
 class SMD(DataSet):
-    """`leave_out` names machines whose train and test parts differ too much; `tsadc.data.shift` shows which do."""
+    """`leave_out` names machines whose train and test parts differ too much; `shifts` measures how much."""
 
     leave_out: tuple[str, ...] = ()
     length: int = 600
@@ -163,3 +166,49 @@ def _within(spans: Sequence[Span], start: int, length: int) -> tuple[Span, ...]:
 def _number(name: str) -> tuple[int, ...]:
     """machine-3-10 comes after machine-3-9."""
     return tuple(int(part) for part in name.split("-")[1:] if part.isdigit())
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """One machine: the median and the largest shift of the mean over its variables (in standard deviations), the
+    largest ratio of the standard deviations (either way), and the share of variables in which one exceeds `FAR`."""
+
+    machine: str
+    median_mean: float
+    largest_mean: float
+    largest_spread: float
+    shifted: float
+
+
+def shift(machine: str, train: Floats, test: Floats) -> Shift:
+    """Compare two tables (time, variable)."""
+    before, after = np.maximum(train.std(0), FLOOR), np.maximum(test.std(0), FLOOR)
+    mean = np.abs(test.mean(0) - train.mean(0)) / before
+    ratio = np.exp(np.abs(np.log(after / before)))
+    share = float(((mean > FAR) | (ratio > FAR)).mean())
+    return Shift(machine, float(np.median(mean)), float(mean.max()), float(ratio.max()), share)
+
+
+def shifts(prepared: Prepared) -> list[Shift]:
+    """Every prepared machine that has observations of both parts, the most shifted first."""
+    every = []
+    for machine, labels in prepared.labels.items():
+        values, part = prepared.values(machine), np.array([label.part for label in labels])
+        train, test = (
+            values[part == name].reshape(-1, len(prepared.variables)).astype(np.float64) for name in ("train", "test")
+        )
+        every += [shift(machine, train, test)] if len(train) and len(test) else []
+    return sorted(every, key=lambda one: (-one.shifted, -one.largest_mean, one.machine))
+
+
+def shift_table(every: list[Shift]) -> pd.DataFrame:
+    """For printing: one line per machine."""
+    return pd.DataFrame(
+        {
+            "machine": [one.machine for one in every],
+            "variables shifted": [f"{one.shifted:.0%}" for one in every],
+            "mean, median": [round(one.median_mean, 2) for one in every],
+            "mean, largest": [round(one.largest_mean, 2) for one in every],
+            "spread, largest": [round(one.largest_spread, 2) for one in every],
+        }
+    )

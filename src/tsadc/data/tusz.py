@@ -3,6 +3,7 @@ is abnormal if a focal or generalised seizure touches it, and normal if nothing 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +14,6 @@ from typing import ClassVar
 import numpy as np
 
 from tsadc.data.dataset import Card, DataSet, Extract, PaperCounts, Piece, Record, Share, Span, cut, files_under
-from tsadc.data.seizures import ENDINGS, Event, annotation_files, read_events
 from tsadc.errors import DataError
 from tsadc.io.recording import Recording, read_recording
 
@@ -24,6 +24,21 @@ NEWER = {"T7": "T3", "T8": "T4", "P7": "T5", "P8": "T6"}  # names of the 10-10 s
 LABEL = re.compile(r"^(?:EEG\s*)?([A-Z]+\d*)(?:\s*-\s*(?:REF|LE|AR|AVG|AV|A1|A2|A1A2|M1|M2|CAR)\d*)?$")
 LEAST_MEASURED = 0.5  # of the rows of a minute: what was not recorded is not background
 PATIENT = re.compile(r"^([A-Za-z0-9]+)_s\d+_t\d+")
+ENDINGS = (".csv", ".tse", ".csv_bi", ".tse_bi")  # those with seizure types first
+BACKGROUND = "bckg"
+TYPES = {
+    "fnsz": "focal",
+    "spsz": "focal",
+    "cpsz": "focal",
+    "gnsz": "generalised",
+    "absz": "generalised",
+    "tnsz": "generalised",
+    "cnsz": "generalised",
+    "tcsz": "generalised",
+    "atsz": "generalised",
+    "mysz": "generalised",
+    "seiz": "seizure",  # of a type that was not annotated
+}
 
 
 @dataclass(frozen=True)
@@ -100,3 +115,66 @@ def electrodes(recording: Recording) -> dict[str, str]:
 def _span(event: Event, first: int, last: int) -> Span:
     blamed = tuple(name for name in ELECTRODES if name in event.electrodes)
     return Span(first, last, event.kind or event.label, blamed)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A seizure from `start` to `stop` seconds; `electrodes` of the channels that show it, none where all may."""
+
+    start: float
+    stop: float
+    label: str
+    electrodes: frozenset[str] = frozenset()
+
+    @property
+    def kind(self) -> str | None:
+        """The paper's two types, or None for what is neither."""
+        return TYPES.get(self.label)
+
+
+def annotation_files(edf: Path) -> list[Path]:
+    """The annotations beside a recording, the most telling first."""
+    return [file for ending in ENDINGS if (file := edf.with_suffix(ending)).is_file()]
+
+
+def read_events(file: Path) -> list[Event]:
+    """Everything but background, in the order of time. What overlaps and has the same label is one event."""
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise DataError(f"{file} cannot be read as text.") from None
+    comma = file.suffix.startswith(".csv")
+    events, known = [], False
+    for number, line in enumerate(lines, start=1):
+        text = line.split("#")[0].strip()
+        if not text or text.startswith(("version", "channel,")):
+            continue
+        try:
+            event = _event(text.split(",") if comma else ["TERM", *text.split()])
+        except (ValueError, IndexError):
+            raise DataError(f"{file} is not an annotation of TUSZ: line {number} is {line[:40]!r}.") from None
+        known = True
+        if event.label != BACKGROUND:
+            events.append(event)
+    if not known:
+        raise DataError(f"{file} has no annotations in it; even a recording without seizures has background.")
+    return _merged(events)
+
+
+def _event(fields: list[str]) -> Event:
+    channel, start, stop, label = (field.strip() for field in fields[:4])
+    if not 0 <= float(start) <= float(stop) < math.inf:
+        raise ValueError(start)
+    electrodes = [] if channel.upper() == "TERM" else channel.upper().split("-")
+    return Event(float(start), float(stop), label.lower(), frozenset(electrodes))
+
+
+def _merged(events: list[Event]) -> list[Event]:
+    out: list[Event] = []
+    for event in sorted(events, key=lambda one: (one.label, one.start, one.stop)):
+        if out and out[-1].label == event.label and event.start <= out[-1].stop:
+            last = out.pop()
+            both = last.electrodes | event.electrodes
+            event = Event(last.start, max(last.stop, event.stop), event.label, both)
+        out.append(event)
+    return sorted(out, key=lambda one: (one.start, one.stop, one.label))
