@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tsadc.io.tables import read
     from tsadc.series import Series
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported when first used: `import tsadc` must not cost a second of torch.
 _HOMES = {
