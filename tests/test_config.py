@@ -7,7 +7,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tsadc.config import build, merge, nearest, parse_assignments, read_toml, require, to_mapping, update
+from tsadc.config import (
+    build,
+    build_sections,
+    merge,
+    nearest,
+    parse_assignments,
+    read_toml,
+    require,
+    to_mapping,
+    update,
+)
 from tsadc.errors import ConfigError
 
 
@@ -228,3 +238,34 @@ def test_a_file_is_called_what_it_should_be(tmp_path):
     (tmp_path / "p.toml").write_text("a =")
     with pytest.raises(ConfigError, match=r"The plan .*p\.toml is not valid TOML"):
         read_toml(tmp_path / "p.toml", "plan")
+
+
+@dataclass(frozen=True)
+class Forest:
+    tree: Tree = field(default_factory=lambda: Tree(length=9))
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        build_sections(self)
+
+
+def test_a_mapping_for_a_section_becomes_its_dataclass_on_top_of_the_default():
+    made = Forest(tree={"branch": {"leaf": {"rate": 2}}})
+    assert made == Forest(tree=Tree(Branch(Leaf(rate=2.0)), length=9))
+    assert isinstance(made.tree.branch.leaf.rate, float)
+    assert Forest(tree=Tree(length=3)).tree.length == 3
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"lenght": 3}, "There is no setting `tree.lenght`; did you mean `tree.length`?"),
+        ({"branch": {"leaf": {"rate": -1}}}, "`tree.branch.leaf.rate` must be above 0, but got -1.0."),
+        ({"branch": 3}, "`tree.branch` is a section with settings of its own, but got 3."),
+        (3, "`tree` is a section with settings of its own, but got 3."),
+    ],
+)
+def test_a_wrong_mapping_for_a_section_is_refused_at_construction(tree, message):
+    with pytest.raises(ConfigError) as caught:
+        Forest(tree=tree)
+    assert str(caught.value) == message

@@ -1,7 +1,7 @@
-"""Settings: a mapping, a TOML file or `--set a.b=c` becomes a tree of frozen dataclasses, and back.
+"""Convert mappings, TOML files and `--set a.b=c` to trees of frozen dataclasses, and back.
 
-A dataclass says what its settings are called, their types and, in `__post_init__`, their ranges. What is wrong is named
-by its full dotted path, with the nearest right name."""
+A dataclass declares the names and types of its settings and, in `__post_init__`, checks their ranges. An error message
+gives the full dotted path of the wrong setting and the nearest right name."""
 
 from __future__ import annotations
 
@@ -21,50 +21,64 @@ from typing import Any, Literal, TypeVar, Union
 from tsadc.errors import ConfigError
 
 T = TypeVar("T")
-MOST_NAMES = 12  # in a message that lists what there is
+MOST_NAMES = 12  # listed in a message
 
 
 def build(cls: type[T], mapping: Mapping[str, Any], where: str = "") -> T:
-    """An instance of the dataclass `cls` with the settings of `mapping`; what is not named keeps its default."""
-    return typing.cast(T, update(cls(), mapping, where))
+    """Return an instance of the dataclass `cls` with the settings of `mapping`; all others keep their defaults."""
+    return update(cls(), mapping, where)
 
 
-def update(config: Any, mapping: Mapping[str, Any], where: str = "") -> Any:
-    """A copy of `config` in which the settings of `mapping` are replaced, nested sections included."""
-    hints = _hints(config.__class__)
-    names = [field.name for field in dataclasses.fields(config)]
+def update(config: T, mapping: Mapping[str, Any], where: str = "") -> T:
+    """Return a copy of `config` in which the settings of `mapping` are replaced, including those of nested sections."""
+    instance: Any = config  # a dataclass, which a TypeVar cannot say
+    hints = _hints(instance.__class__)
+    names = [field.name for field in dataclasses.fields(instance)]
     changes: dict[str, Any] = {}
     for name, value in mapping.items():
         path = f"{where}.{name}" if where else str(name)
         if name not in names:
             raise ConfigError(f"There is no setting `{path}`{nearest(str(name), names, where)}")
-        current = getattr(config, name)
-        if dataclasses.is_dataclass(current):
-            if not isinstance(value, Mapping):
-                raise ConfigError(f"`{path}` is a section with settings of its own, but got {value!r}.")
-            changes[name] = update(current, value, path)
-        else:
-            changes[name] = _convert(value, hints[name], path)
+        current = getattr(instance, name)
+        section = dataclasses.is_dataclass(current)
+        changes[name] = _section(current, value, path) if section else _convert(value, hints[name], path)
     try:
-        return dataclasses.replace(config, **changes)
+        return typing.cast(T, dataclasses.replace(instance, **changes))
     except ConfigError as error:
         raise ConfigError(str(error).replace("`", f"`{where}.", 1) if where else str(error)) from None
 
 
+def build_sections(config: Any) -> None:
+    """Replace, in `__post_init__` of a frozen dataclass, mappings given for nested sections by their dataclasses.
+
+    `Config(training={"epochs": 3})` keeps the class's defaults for all other settings of `training`."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(_hints(config.__class__)[field.name]) and not dataclasses.is_dataclass(value):
+            default: Any = field.default_factory  # a section always has one
+            object.__setattr__(config, field.name, _section(default(), value, field.name))
+
+
+def _section(current: T, value: Any, path: str) -> T:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"`{path}` is a section with settings of its own, but got {value!r}.")
+    return update(current, value, path)
+
+
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Types by name, which are slow to find."""
+    """Return the types of a dataclass's fields; cached, as resolving them is slow."""
     return typing.get_type_hints(kind)
 
 
 def require(condition: bool, name: str, expected: str, value: Any) -> None:
-    """For `__post_init__`: refuse a setting that is out of range."""
+    """Raise a `ConfigError` unless `condition` holds; for range checks in `__post_init__`."""
     if not condition:
         raise ConfigError(f"`{name}` must be {expected}, but got {value!r}.")
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
-    """The settings as plain data, ready for JSON; `build` turns them back."""
+    """Return the settings as plain data, ready for JSON; the inverse of `build`."""
     return {
         field.name: to_mapping(value) if dataclasses.is_dataclass(value) else _plain(value)
         for field in dataclasses.fields(config)
@@ -73,21 +87,21 @@ def to_mapping(config: Any) -> dict[str, Any]:
 
 
 def read_toml(path: str | Path, what: str = "settings file") -> dict[str, Any]:
-    """The content of a TOML file, which a message calls `what` it should be."""
+    """Return the content of a TOML file; error messages call the file `what`."""
     if Path(path).is_dir():
         raise ConfigError(f"{path} is a folder, but a {what} in TOML was expected; name the file.")
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"There is no {what} {path}; check the name, a TOML file was expected.") from None
-    except ValueError as error:  # of TOML, or of its encoding
+    except ValueError as error:  # invalid TOML or invalid UTF-8
         raise ConfigError(f"The {what} {path} is not valid TOML: {error}.") from None
     except OSError as error:
         raise ConfigError(f"The {what} {path} cannot be read: {error.strerror}.") from None
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
-    """`["a.b=1", "c=x"]` -> `{"a": {"b": 1}, "c": "x"}`. Values are TOML literals; anything else is text."""
+    """Parse `["a.b=1", "c=x"]` into `{"a": {"b": 1}, "c": "x"}`; a value that is no TOML literal is text."""
     out: dict[str, Any] = {}
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
@@ -104,7 +118,7 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with everything that `over` names replaced, section by section."""
+    """Return `base` updated with `over`, section by section."""
     out = dict(base)
     for name, value in over.items():
         old = out.get(name)
@@ -113,7 +127,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nearest(name: str, names: Sequence[str], where: str = "") -> str:
-    """The end of a message: the nearest right name, or those there are."""
+    """Return the end of an error message: the most similar of `names`, or a list of them."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     prefix = f"{where}." if where else ""
     if close:

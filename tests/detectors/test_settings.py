@@ -29,3 +29,9 @@ def test_presets_by_name() -> None:
 def test_a_number_where_contamination_is_estimated() -> None:
     assert Common().assumed_contamination == 0.1
     assert Common(contamination=0.3).assumed_contamination == 0.3
+
+
+def test_sections_may_be_given_as_mappings() -> None:
+    assert Config(scaler={"scope": "pooled"}) == Config.with_settings(scaler={"scope": "pooled"})
+    with pytest.raises(ConfigError, match=r"did you mean `threshold\.method`"):
+        Config(threshold={"methd": "tail"})

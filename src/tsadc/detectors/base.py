@@ -8,10 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Generic, Literal, Self, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import TypeVar  # that of `typing` has a default from Python 3.13 on
 
 from tsadc.config import to_mapping, update
 from tsadc.detectors.parameters import Parameters
@@ -29,6 +30,7 @@ from tsadc.variables import match
 from tsadc.windows import Cut, cut, section
 
 LEAST_OBSERVATIONS = 5
+ConfigT = TypeVar("ConfigT", bound=Common, covariant=True, default=Common)
 MOST_CELLS = 2**22  # of a part of a large request: some 100 MB of values, scores and expectations
 
 
@@ -50,7 +52,7 @@ class FitOptions:
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Detector(Parameters, ABC):
+class Detector(Parameters, ABC, Generic[ConfigT]):
     """Learns from unlabelled, contaminated series what is normal; says when, which variable and how sure.
 
     Parameters
@@ -64,13 +66,14 @@ class Detector(Parameters, ABC):
     name: ClassVar[str]
     savable: ClassVar[bool] = True  # False where what was learnt cannot be told as arrays
     Config: ClassVar[type[Common]] = Common
+    settings_: ConfigT
 
     def __init__(
         self,
         length: int | None = None,
         contamination: float | Literal["auto"] | None = None,
         seed: int | None = None,
-        config: Common | None = None,
+        config: ConfigT | None = None,
     ) -> None:
         self.length = length
         self.contamination = contamination
@@ -107,13 +110,13 @@ class Detector(Parameters, ABC):
 
     @property
     @final
-    def settings(self) -> Any:
+    def settings(self) -> ConfigT:
         """The settings in force: those it was fitted with, whatever was set since; before that, those asked for."""
         return self.__dict__.get("settings_") or self._requested_settings()
 
-    def _requested_settings(self) -> Any:
+    def _requested_settings(self) -> ConfigT:
         """`config` with the constructor's own arguments on top, types and ranges checked."""
-        config = self.Config() if self.config is None else self.config
+        config = cast(ConfigT, self.Config()) if self.config is None else self.config
         if type(config) is not self.Config:
             came = f"{type(config).__module__}.{type(config).__qualname__}"
             raise ConfigError(f"`config` must be a {type(self).__name__}.Config, but got a {came}.")

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from tsadc.config import require, to_mapping
 from tsadc.detectors.base import Detector, FitOptions, ScoringProgress
@@ -35,6 +36,7 @@ WEIGHTS = "network."
 LARGEST = 1e30  # of a score: the square of a wild value would not be finite in single precision
 MOST_CELLS = 2**22  # that are looked at together to learn what is usual
 LATER = ("threshold", "scoring")  # settings without which the weights would be the same
+ResidualT = TypeVar("ResidualT", bound="ResidualDetector.Config", covariant=True, default="ResidualDetector.Config")
 WATCHED = ("training", "seed")  # by the training loop itself
 
 
@@ -63,32 +65,42 @@ class NetworkOutput:
         return every[np.isfinite(every)]
 
 
-@dataclass(frozen=True)
-class ResidualConfig(Common):
-    """`scoring`: "fused" lets the ensemble score the observation together with the residuals of the network, "own" is
-    the pooling of the method's paper. `ensemble`: settings of the former. `selected`: the share of the training part,
-    the most ordinary by the ensemble without a network, that the network learns from."""
-
-    scoring: Literal["fused", "own"] = "fused"
-    ensemble: FusedScorer.Config = field(default_factory=FusedScorer.Config)
-    selected: float = 1.0
-    training: Training = field(default_factory=Training)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 < self.selected <= 1, "selected", "above 0 and at most 1", self.selected)
-
-
-class ResidualDetector(Detector, ABC):
+class ResidualDetector(Detector[ResidualT], ABC):
     """Judges an observation by what a trained network does not explain of it."""
 
-    Config: ClassVar[type[ResidualConfig]] = ResidualConfig
+    @dataclass(frozen=True)
+    class Config(Common):
+        """Settings of every detector with a network.
+
+        Parameters
+        ----------
+        scoring
+            "fused": the ensemble scores the values and the residuals of the network together. "own": the pooling of
+            the method's paper.
+        ensemble
+            Settings of the ensemble.
+        selected
+            Share of the training observations that the network learns from: those that the ensemble, without a
+            network, scores lowest.
+        training
+            Settings of the training loop.
+        """
+
+        scoring: Literal["fused", "own"] = "fused"
+        ensemble: FusedScorer.Config = field(default_factory=FusedScorer.Config)
+        selected: float = 1.0
+        training: Training = field(default_factory=Training)
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(0 < self.selected <= 1, "selected", "above 0 and at most 1", self.selected)
+
     stops_early: ClassVar[bool] = True  # False where losses of different epochs cannot be compared
     inference_settings: ClassVar[tuple[str, ...]] = ()  # settings of its own that matter only then
     network_: Any
 
     @classmethod
-    def weight_settings(cls, settings: ResidualConfig) -> dict[str, Any]:
+    def weight_settings(cls, settings: Config) -> dict[str, Any]:
         """The settings that the weights depend on; all others are about what is made of them."""
         # The views choose what a network learns from, where it does not learn from all.
         later = {*LATER, *cls.inference_settings, *(("ensemble",) if settings.selected == 1 else ())}
@@ -205,6 +217,9 @@ class ResidualDetector(Detector, ABC):
             self.scorer_ = FusedScorer.restore(
                 state, settings.ensemble, variables, settings.length, self._residual_names()
             )
+
+
+ResidualConfig = ResidualDetector.Config
 
 
 def pooled_evidence(

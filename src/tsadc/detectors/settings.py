@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
-from tsadc.config import require, update
+from tsadc.config import build_sections, require, update
 from tsadc.detectors.threshold import CUSTOMARY, Threshold
 from tsadc.errors import ConfigError
 from tsadc.scale import Scaler
@@ -28,6 +28,7 @@ class Common:
     threshold: Threshold.Config = field(default_factory=Threshold.Config)
 
     def __post_init__(self) -> None:
+        build_sections(self)
         require(self.length >= 8, "length", "at least 8 time steps", self.length)
         allowed = self.contamination == "auto" or 0 < self.contamination < 0.5
         require(allowed, "contamination", "between 0 and 0.5, both excluded, or auto", self.contamination)
@@ -53,5 +54,4 @@ class Common:
     @classmethod
     def with_settings(cls, **settings: Any) -> Self:
         """The defaults with some settings replaced, nested ones included."""
-        changed: Self = update(cls(), settings)
-        return changed
+        return update(cls(), settings)

@@ -221,7 +221,7 @@ def positions(count: int, features: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
-class DCdetector(ResidualDetector):
+class DCdetector(ResidualDetector[Config]):
     """Detect steps at which attention between patches and attention inside patches disagree."""
 
     name: ClassVar[str] = "dcdetector"

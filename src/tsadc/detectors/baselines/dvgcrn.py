@@ -240,7 +240,7 @@ class Network(nn.Module):
         return self.gain * self.mixed(0, seen.states[0], above) + self.offset
 
 
-class DVGCRN(ResidualDetector):
+class DVGCRN(ResidualDetector[Config]):
     """Detect values that layered latents over a recurrent graph network neither reconstruct nor forecast."""
 
     name: ClassVar[str] = "dvgcrn"

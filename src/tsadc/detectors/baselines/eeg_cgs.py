@@ -251,7 +251,7 @@ def subgraphs(adjacency: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
     return found / found.sum(-1, keepdim=True).clamp_min(1e-6), present
 
 
-class EEGCGS(ResidualDetector):
+class EEGCGS(ResidualDetector[Config]):
     """Detect variables that do not fit the subgraphs of correlated variables they belong to."""
 
     name: ClassVar[str] = "eeg-cgs"

@@ -135,7 +135,7 @@ def convolve(adjacency: Tensor, nodes: Tensor, layer: nn.Module) -> Tensor:
     return mixed
 
 
-class GAE(ResidualDetector):
+class GAE(ResidualDetector[Config]):
     """Detect values that differ from their reconstruction by a graph-convolutional autoencoder over a learnt graph."""
 
     name: ClassVar[str] = "gae"

@@ -206,7 +206,7 @@ def smoothed(cells: Floats) -> Floats:
     return np.where(known, total / np.maximum(count, 1), np.nan)
 
 
-class GDN(ResidualDetector):
+class GDN(ResidualDetector[Config]):
     """Detect values that differ more than usual from the forecast by their own past and their neighbours."""
 
     name: ClassVar[str] = "gdn"

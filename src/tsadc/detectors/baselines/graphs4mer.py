@@ -214,7 +214,7 @@ class Network(nn.Module):
         return parameter_groups(self, config, ssm_parameters(self))
 
 
-class GraphS4mer(ResidualDetector):
+class GraphS4mer(ResidualDetector[Config]):
     """Detect values that differ from the reconstruction of their window by its pooled nodes and their graph."""
 
     name: ClassVar[str] = "graphs4mer"

@@ -184,7 +184,7 @@ class Network(nn.Module):
         return {"reconstruction": error, "graph": penalty}
 
 
-class GRUGNN(ResidualDetector):
+class GRUGNN(ResidualDetector[Config]):
     """Detect values that differ from their reconstruction by the embedded past of the neighbouring variables."""
 
     name: ClassVar[str] = "gru-gnn"

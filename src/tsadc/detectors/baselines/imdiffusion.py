@@ -291,7 +291,7 @@ class Imputer:
         return (apart.double().sum(1) / measured.sum(0)).numpy(), samples[0]
 
 
-class IMDiffusion(ResidualDetector):
+class IMDiffusion(ResidualDetector[Config]):
     """Detect values that differ from their imputation by diffusion from the other half of their window."""
 
     name: ClassVar[str] = "imdiffusion"

@@ -296,7 +296,7 @@ class Network(nn.Module):
         return improbable.mean(0), seen.mean.view(shape).mean(0)
 
 
-class InterFusion(ResidualDetector):
+class InterFusion(ResidualDetector[Config]):
     """Detect values that are improbable given a temporal and an inter-metric latent of their window."""
 
     name: ClassVar[str] = "interfusion"

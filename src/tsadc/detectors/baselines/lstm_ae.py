@@ -122,7 +122,7 @@ class Network(nn.Module):
         return self.windows.join(self.through(self.windows.cut(x), forced=False))
 
 
-class LSTMAE(ResidualDetector):
+class LSTMAE(ResidualDetector[Config]):
     """Detect values that differ from the reconstruction of their window by an LSTM autoencoder."""
 
     name: ClassVar[str] = "lstm-ae"

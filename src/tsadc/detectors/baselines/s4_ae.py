@@ -150,7 +150,7 @@ class Network(nn.Module):
         return parameter_groups(self, config, ssm_parameters(self))
 
 
-class S4AE(ResidualDetector):
+class S4AE(ResidualDetector[Config]):
     """Detect values that differ from their reconstruction by an S4 autoencoder of the whole observation."""
 
     name: ClassVar[str] = "s4-ae"

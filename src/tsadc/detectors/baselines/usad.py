@@ -177,7 +177,7 @@ class Network(nn.Module):
         return self.leave(one), self.leave(again)
 
 
-class USAD(ResidualDetector):
+class USAD(ResidualDetector[Config]):
     """Detect windows that the first autoencoder, or both in sequence, cannot reconstruct.
 
     The second autoencoder learns to distinguish data from reconstructions of the first, which amplifies small errors.

@@ -31,7 +31,7 @@ class Config(NearestConfig):
         require(self.kernels >= 1, "kernels", "at least 1", self.kernels)
 
 
-class RandomConvolutions(NearestDetector):
+class RandomConvolutions(NearestDetector[Config]):
     """Unusual shapes, whatever their size."""
 
     name: ClassVar[str] = "convolutions"

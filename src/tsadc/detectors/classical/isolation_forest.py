@@ -40,7 +40,7 @@ class Config(Common):
         require(self.trees >= 1, "trees", "at least 1", self.trees)
 
 
-class Forest(WindowDetector):
+class Forest(WindowDetector[Config]):
     """Easy to set apart from the training observations. A variable is blamed for how far its features are from usual:
     the forest itself does not say."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
+from typing_extensions import TypeVar
 
 from tsadc.config import require
 from tsadc.detectors.classical.window import WindowDetector
@@ -30,7 +31,10 @@ class NearestConfig(Common):
         require(0 < self.keep <= 1, "keep", "above 0 and at most 1", self.keep)
 
 
-class NearestDetector(WindowDetector):
+NearestT = TypeVar("NearestT", bound=NearestConfig, covariant=True, default=NearestConfig)
+
+
+class NearestDetector(WindowDetector[NearestT]):
     """The score is the root mean square distance to the nearest training observations that count as normal."""
 
     Config: ClassVar[type[NearestConfig]] = NearestConfig

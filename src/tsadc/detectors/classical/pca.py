@@ -36,7 +36,7 @@ class Config(Common):
         require(0 < self.explained < 1, "explained", "between 0 and 1, both excluded", self.explained)
 
 
-class PrincipalComponents(Detector):
+class PrincipalComponents(Detector[Config]):
     """`top3max` of the residuals: at each step the mean of the 3 largest; the observation scores as its worst step."""
 
     name: ClassVar[str] = "pca"

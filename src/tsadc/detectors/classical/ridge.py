@@ -36,7 +36,7 @@ class Config(Common):
         require(self.penalty > 0, "penalty", "positive", self.penalty)
 
 
-class Ridge(Detector):
+class Ridge(Detector[Config]):
     """`top3max` of the residuals: at each step the mean of the 3 largest; the observation scores as its worst step."""
 
     name: ClassVar[str] = "ridge"

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tsadc.detectors.base import Detector, FitOptions
+from tsadc.detectors.base import ConfigT, Detector, FitOptions
 from tsadc.detectors.ensemble.features import Features, affordable, blame
 from tsadc.detectors.ensemble.standard import LEAST_HISTORY, Standard
 from tsadc.detectors.result import Evidence
 from tsadc.series import Floats, Observations
 
 
-class WindowDetector(Detector, ABC):
+class WindowDetector(Detector[ConfigT], ABC):
     """Judges an observation by its features."""
 
     features_: Features

@@ -24,7 +24,7 @@ class Config(FusedScorer.Config, Common):
         FusedScorer.Config.__post_init__(self)
 
 
-class Ensemble(Detector):
+class Ensemble(Detector[Config]):
     """Extreme values, broken correlations, unusual shapes, or stretches that vary more or less than usual."""
 
     name: ClassVar[str] = "ensemble"

@@ -99,7 +99,7 @@ class Config(ResidualConfig):
         )
 
 
-class TSADC(ResidualDetector):
+class TSADC(ResidualDetector[Config]):
     """Anomalies in multivariate series whose unlabelled training data already contains some.
 
     >>> detector = TSADC(length=600, seed=0).fit(history)   # doctest: +SKIP
