@@ -33,7 +33,7 @@ from tsadc.detectors.residual import ResidualDetector
 from tsadc.detectors.settings import Common
 from tsadc.errors import ConfigError, DataError, TsadcError
 from tsadc.nn.runtime.allocator import keep_freed_memory
-from tsadc.nn.runtime.threads import available, spread
+from tsadc.nn.runtime.threads import available, parallel_map
 from tsadc.show.bench_markdown import insert
 
 HERE = Path(__file__).parent
@@ -196,7 +196,7 @@ def scoring(detector: Detector, new: Mapping[str, Any]) -> Record:
     extra: Record = {"network ms": None, "scoring": None}
     if isinstance(detector, ResidualDetector):
         infer, extra = torch.no_grad()(detector._make_inference()), {"scoring": detector.settings.scoring}
-        works["network"] = lambda: list(spread(infer, each))
+        works["network"] = lambda: list(parallel_map(infer, each))
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(3):
         for name, work in works.items():

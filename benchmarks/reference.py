@@ -22,7 +22,7 @@ Outputs then equal the fast path's, and so do gradients, once those of C have be
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import TypeVar
 
@@ -32,9 +32,9 @@ from torch import Tensor, nn
 
 from tsadc.detectors.tsadc.decontaminator import Block, Decontaminator, StepEmbedding
 from tsadc.detectors.tsadc.dependencies import Dependencies
-from tsadc.detectors.tsadc.network import Network
+from tsadc.detectors.tsadc.network import Network, TSADCBatch
 from tsadc.nn.diffusion import Diffusion
-from tsadc.nn.graph import GIN, AttentionGraph, Weights
+from tsadc.nn.graph import GIN, AttentionGraph, GraphLossWeights
 from tsadc.nn.s4 import S4, StateSpace
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -228,7 +228,7 @@ def learn_graph(graph: AttentionGraph, nodes: Tensor) -> Tensor:
     return graph.zeta * similarity * chosen + (1 - graph.zeta) * learned
 
 
-def penalty(nodes: Tensor, adjacency: Tensor, weights: Weights) -> Tensor:
+def penalty(nodes: Tensor, adjacency: Tensor, weights: GraphLossWeights) -> Tensor:
     """L_graph of each graph, (batch,)."""
     degree = adjacency.sum(-1)
     laplacian = torch.diag_embed(degree) - adjacency
@@ -287,15 +287,15 @@ def cell_mean(values: Tensor, cells: Tensor) -> Tensor:
     return (values * cells).sum((1, 2)) / cells.sum((1, 2)).clamp_min(1)
 
 
-def losses(network: Network, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def losses(network: Network, batch: TSADCBatch) -> dict[str, Tensor]:
     """What `Network.losses` returns, from what `Network.draw` drew: (batch, variable, time)."""
     require_paper(network)
     model, schedule = network.decontaminator, Schedule(network.decontaminator.config.diffusion)
     names = ("x", "measured", "observed", "noise", "last_noise")
-    x, measured, observed, noise, last_noise = (drawn[name].transpose(1, 2) for name in names)
+    x, measured, observed, noise, last_noise = (getattr(batch, name).transpose(1, 2) for name in names)
     x = x * measured
-    noisy = schedule.add_noise(x, observed, drawn["step"], noise)
-    noise_hat = estimate(model, noisy, drawn["step"], x, observed)
+    noisy = schedule.add_noise(x, observed, batch.step, noise)
+    noise_hat = estimate(model, noisy, batch.step, x, observed)
     last = torch.full((len(x),), schedule.steps)
     noisy = schedule.add_noise(x, observed, last, last_noise)
     last_hat = estimate(model, noisy, last, x, observed)
@@ -309,9 +309,9 @@ def losses(network: Network, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
     }
 
 
-def training_step(network: Network, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def training_step(network: Network, batch: TSADCBatch) -> dict[str, Tensor]:
     """The losses of a batch, each (batch,); adds the gradient of their mean to the weights."""
-    found = losses(network, drawn)
+    found = losses(network, batch)
     torch.stack(list(found.values())).sum(0).mean().backward()
     return {name: loss.detach() for name, loss in found.items()}
 

@@ -33,7 +33,7 @@ from tsadc.bench.machine import commit
 from tsadc.config import update
 from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.detectors.tsadc.scoring import VIEWS, Examiner
-from tsadc.nn.operations import Operations
+from tsadc.nn.operation_counter import OperationCounter
 from tsadc.nn.runtime.allocator import keep_freed_memory
 from tsadc.nn.s4 import StateSpace
 
@@ -147,7 +147,7 @@ def limit() -> dict[str, Any]:
         kept += tensor.numel() * tensor.element_size()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), Operations() as counted:
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor), OperationCounter() as counted:
         update_once(network, batch, 1)
     rates = machine()
     parts = {

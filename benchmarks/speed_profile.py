@@ -20,7 +20,8 @@ from tsadc.detectors.tsadc import dependencies
 from tsadc.detectors.tsadc.scoring import VIEWS, Examiner
 from tsadc.nn import ssm
 from tsadc.nn.graph import GIN, AttentionGraph
-from tsadc.nn.s4 import S4, ChannelNorm
+from tsadc.nn.layers import ChannelNorm
+from tsadc.nn.s4 import S4
 
 KERNELS, CONVOLUTION, PRODUCTS = "making kernels", "Fourier convolution", "matrix products"
 POINTWISE, GRAPH, OTHER = "normalisation, activation", "graph and its layers", "other"
@@ -31,7 +32,7 @@ PARTS: tuple[tuple[Any, str, str], ...] = (
     (reference, "learn_graph", GRAPH),
     (reference, "gin", GRAPH),
     (reference, "penalty", GRAPH),
-    (S4, "circle", KERNELS),
+    (S4, "filter", KERNELS),
     (ssm, "filter_circle", CONVOLUTION),
     (ssm, "filter_spectrum", CONVOLUTION),
     (AttentionGraph, "forward", GRAPH),

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from tsadc.config import update
 from tsadc.detectors.tsadc.detector import TSADC, Config
-from tsadc.detectors.tsadc.network import Network
+from tsadc.detectors.tsadc.network import Network, TSADCBatch
 from tsadc.detectors.tsadc.scoring import Examiner
-from tsadc.nn import objective
-from tsadc.nn.runtime.world import World
+from tsadc.nn import losses
+from tsadc.nn.runtime.distributed import World
 from tsadc.series import Floats
 
 K, LENGTH, BATCH = 38, 600, 4
@@ -31,7 +30,7 @@ def build(preset: str = "paper", variables: int = K, length: int = LENGTH, **set
     return config, network
 
 
-def drawn(network: Network, variables: int = K, length: int = LENGTH, batch: int = BATCH) -> dict[str, Tensor]:
+def drawn(network: Network, variables: int = K, length: int = LENGTH, batch: int = BATCH) -> TSADCBatch:
     x = torch.randn(batch, variables, length, generator=generator())
     return network.draw(x, torch.ones_like(x, dtype=torch.bool), generator())
 
@@ -46,8 +45,8 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
-def update_once(network: Network, batch: Mapping[str, Tensor], micro_batch: int | None = None) -> None:
-    objective.sum_losses(network, batch, micro_batch, World(), backward=True)
+def update_once(network: Network, batch: TSADCBatch, micro_batch: int | None = None) -> None:
+    losses.sum_losses(network, batch, micro_batch, World(), backward=True)
 
 
 def alternate(

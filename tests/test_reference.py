@@ -1,7 +1,6 @@
 """The plain reference of the speed ratios gives the fast path's numbers, so that a ratio compares like with like."""
 
 import importlib.util
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
 from tsadc.detectors.tsadc.detector import Config
-from tsadc.detectors.tsadc.network import Network
+from tsadc.detectors.tsadc.network import Network, TSADCBatch
 from tsadc.detectors.tsadc.scoring import VIEWS, Examiner
 from tsadc.nn.s4 import S4, StateSpace
 
@@ -67,18 +66,18 @@ def observations(batch: int, length: int, gaps: float = 0.1) -> tuple[Tensor, Te
     return torch.randn(batch, VARIABLES, length, generator=generator), measured
 
 
-def drawn(net: Network, length: int, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+def drawn(net: Network, length: int, dtype: torch.dtype = torch.float32) -> TSADCBatch:
     found = net.draw(*observations(3, length), torch.Generator().manual_seed(2))
-    return {name: tensor.to(dtype) if tensor.is_floating_point() else tensor for name, tensor in found.items()}
+    return replace(found, **{name: t.to(dtype) for name, t in found.tensors().items() if t.is_floating_point()})
 
 
-def fast_gradients(net: Network, cells: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def fast_gradients(net: Network, cells: TSADCBatch) -> dict[str, Tensor]:
     names, parameters = zip(*net.named_parameters(), strict=True)
     loss = torch.stack([loss.mean() for loss in net.losses(cells).values()]).sum()
     return dict(zip(names, torch.autograd.grad(loss, parameters), strict=True))
 
 
-def reference_gradients(net: Network, cells: Mapping[str, Tensor], length: int) -> dict[str, Tensor]:
+def reference_gradients(net: Network, cells: TSADCBatch, length: int) -> dict[str, Tensor]:
     """Those of the published copy; what reached the stored C goes on to what it was made from."""
     copied = reference.published(net, length)
     reference.training_step(copied, cells)

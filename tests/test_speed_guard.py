@@ -25,7 +25,7 @@ from tsadc.config import update
 from tsadc.detectors.tsadc.network import Network
 from tsadc.detectors.tsadc.scoring import VIEWS, Examiner
 from tsadc.nn import ssm
-from tsadc.nn.operations import TRANSFORMS, Operations
+from tsadc.nn.operation_counter import TRANSFORMS, OperationCounter
 from tsadc.nn.power_series import exponentials, fft_size
 from tsadc.nn.train import train
 
@@ -53,7 +53,7 @@ class Cost:
         return Cost(*(getattr(self, name) - getattr(other, name) for name in self.__dataclass_fields__))
 
 
-class Counting(Operations):
+class Counting(OperationCounter):
     """Also counts the kernels that are made."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ def test_losses_of_a_batch_are_those_of_its_observations(name: str) -> None:
         together = network.losses(drawn)
         assert all(loss.shape == (4,) for loss in together.values())
         for i in range(4):
-            alone = network.losses({key: value[i : i + 1] for key, value in drawn.items()})
+            alone = network.losses(drawn[i : i + 1])
             assert set(alone) == set(together)
             for part, loss in together.items():
                 torch.testing.assert_close(alone[part], loss[i : i + 1], rtol=1e-4, atol=1e-5)

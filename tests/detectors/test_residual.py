@@ -1,6 +1,5 @@
 """A network that predicts a variable's median, so that every number can be told by hand."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -24,6 +23,7 @@ from tsadc.detectors.residual import (
 )
 from tsadc.errors import ConfigError
 from tsadc.nn.train import Training
+from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats, Observations
 
 LENGTH, VARIABLES = 32, 4
@@ -36,11 +36,11 @@ class Level(nn.Module):
         super().__init__()
         self.level = nn.Parameter(torch.randn(variables, 1))
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": x, "observed": observed}
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ObservedBatch:
+        return ObservedBatch(x, observed)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        apart = torch.where(drawn["observed"], drawn["x"] - self.level, 0.0)
+    def losses(self, batch: ObservedBatch) -> dict[str, Tensor]:
+        apart = torch.where(batch.observed, batch.x - self.level, 0.0)
         return {"reconstruction": apart.square().mean((1, 2))}
 
 

@@ -123,10 +123,10 @@ def test_regulariser_weighs_each_term_by_its_own_weight():
     nodes, adjacency = normal(2, 5, 3), positive(2, 5, 5)
     terms = graph.smoothness(nodes, adjacency), graph.sparsity(adjacency), graph.connectivity(adjacency)
     for i, name in enumerate(("smooth", "sparse", "connect")):
-        only = graph.Weights(**({"smooth": 0.0, "sparse": 0.0, "connect": 0.0} | {name: 1.0}))
+        only = graph.GraphLossWeights(**({"smooth": 0.0, "sparse": 0.0, "connect": 0.0} | {name: 1.0}))
         torch.testing.assert_close(graph.regulariser(nodes, adjacency, only), terms[i])
     expected = terms[0] + 0.05 * terms[1] + 0.5 * terms[2]
-    torch.testing.assert_close(graph.regulariser(nodes, adjacency, graph.Weights()), expected)
+    torch.testing.assert_close(graph.regulariser(nodes, adjacency, graph.GraphLossWeights()), expected)
 
 
 def slow_gin(gin: graph.GIN, embedding: torch.Tensor, adjacency: torch.Tensor, own: bool) -> torch.Tensor:
@@ -244,6 +244,6 @@ def test_gradients_of_reading_are_those_of_the_output_read():
 @given(time=st.integers(1, 30), count=st.integers(1, 30))
 def test_windows_are_those_of_tensor_split(time, count):
     x = normal(2, time)
-    windows = graph.windows_of(x, min(count, time))
+    windows = graph.split_windows(x, min(count, time))
     for one, other in zip(windows, x.tensor_split(min(count, time), dim=-1), strict=True):
         assert torch.equal(one, other)

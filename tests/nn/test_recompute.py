@@ -1,16 +1,17 @@
 import pytest
 import torch
-from tiny import Denoiser
+from tiny import Denoiser, OnlyX
 
-from tsadc.nn import objective, recompute
-from tsadc.nn.dropout import Dropout, drawing_from
+from tsadc.nn import losses, recompute
+from tsadc.nn.layers import Dropout
+from tsadc.nn.randomness import use_generator
 from tsadc.nn.recompute import recomputed
-from tsadc.nn.runtime.world import World
+from tsadc.nn.runtime.distributed import World
 from tsadc.nn.s4 import S4
 
 
 def gradients(layer: S4, x: torch.Tensor) -> list[torch.Tensor]:
-    with drawing_from(torch.Generator().manual_seed(5)):
+    with use_generator(torch.Generator().manual_seed(5)):
         made = layer(x)
     return [made.detach(), *torch.autograd.grad(made.square().sum(), [x, *layer.parameters()])]
 
@@ -37,7 +38,7 @@ def test_work_is_done_twice_and_draws_the_same(monkeypatch: pytest.MonkeyPatch, 
 
     x = torch.ones(16, requires_grad=True)
     generator = torch.Generator().manual_seed(1)
-    with drawing_from(generator) if own else torch.random.fork_rng(devices=[]):
+    with use_generator(generator) if own else torch.random.fork_rng(devices=[]):
         made = recomputed(work, x)
         after = generator.get_state()
         (grad,) = torch.autograd.grad(made.sum(), x)
@@ -70,13 +71,13 @@ def test_an_update_with_filters_made_within_it(monkeypatch: pytest.MonkeyPatch) 
             super().__init__()
             self.layer = S4(3, state=4, dropout=0.2, bidirectional=True)
 
-        def losses(self, drawn):
-            return {"loss": self.layer(drawn["x"]).square().mean((1, 2))}
+        def losses(self, batch):
+            return {"loss": self.layer(batch.x).square().mean((1, 2))}
 
     def update() -> list[torch.Tensor]:
         torch.manual_seed(0)
         network, x = Two(), torch.randn(4, 3, 20, generator=torch.Generator().manual_seed(3))
-        objective.sum_losses(network, {"x": x}, 1, World(), backward=True, dropout=(7,))
+        losses.sum_losses(network, OnlyX(x), 1, World(), backward=True, dropout=(7,))
         return [parameter.grad for parameter in network.layer.parameters()]
 
     kept = update()

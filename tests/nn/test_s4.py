@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from tsadc.errors import ConfigError
 from tsadc.nn import ssm
-from tsadc.nn.s4 import S4, ChannelNorm, StateSpace, ssm_parameters
+from tsadc.nn.layers import ChannelNorm
+from tsadc.nn.s4 import S4, StateSpace, ssm_parameters
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -255,7 +256,7 @@ def test_copies_have_a_cache_and_a_lock_of_their_own(how) -> None:
         assert clone._lock is not layer._lock
         assert torch.equal(clone(x), expected)
         assert len(clone._cache) == len(layer._cache) == 1
-    assert clone.given is None
+    assert clone.shared_filter is None
     clone.train()(x).sum().backward()
     assert clone.D.grad is not None
     assert layer.D.grad is None
@@ -326,9 +327,9 @@ def test_threads_that_ask_for_the_same_kernel_wait_for_one_to_make_it(monkeypatc
 def test_a_given_filter_is_used_whatever_the_mode(training: bool, grad: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     layer, other = (S4(4, state=8, generator=seeded(seed)).train(training) for seed in (0, 1))
     x = noise(2, 4, 9)
-    circle = other.circle(9)
+    circle = other.filter(9)
     made = count_kernels(layer, monkeypatch)
-    layer.given = lambda length: (circle, torch.fft.rfft(circle.detach()))
+    layer.shared_filter = lambda length: (circle, torch.fft.rfft(circle.detach()))
     with torch.set_grad_enabled(grad):
         found = layer._convolution(x.shape[-1])(x)
     torch.testing.assert_close(found, convolve_directly(x, other.space(9), other.D))

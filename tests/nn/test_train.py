@@ -12,11 +12,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import Denoiser, Waves, weights
+from tiny import Denoiser, OnlyX, Waves, weights
 from torch import Tensor, nn
 
 from tsadc.errors import ConfigError, DataError, ModelFileError, TsadcError
-from tsadc.nn import objective
+from tsadc.nn import losses
+from tsadc.nn.randomness import derive_seed
 from tsadc.nn.train import History, Progress, Training, parameter_groups, rate, train
 from tsadc.series import Observations, Place, Series
 
@@ -59,14 +60,14 @@ def test_updates_are_adamw_written_out() -> None:
     network, reference, source = Grouped(), Grouped(), Waves(7)
     train(network, source, None, config, seed=2)
 
-    order = torch.randperm(7, generator=torch.Generator().manual_seed(objective.derive(2, 1, objective.SHUFFLE)))
-    generator = torch.Generator().manual_seed(objective.derive(2, 1, objective.DRAW))
+    order = torch.randperm(7, generator=torch.Generator().manual_seed(derive_seed(2, 1, losses.SHUFFLE)))
+    generator = torch.Generator().manual_seed(derive_seed(2, 1, losses.DRAW))
     shares = [1.0, 1.0, 0.5 * (1 + math.cos(math.pi / 2))]  # warm-up: at most half of 3 updates, rounded down, is one
     parameters = dict(reference.named_parameters())
     first = {name: torch.zeros_like(p) for name, p in parameters.items()}
     second = {name: torch.zeros_like(p) for name, p in parameters.items()}
     for n, (indices, share) in enumerate(zip(order.split(3), shares, strict=True), start=1):
-        drawn = objective.draw(reference, source, indices.numpy(), generator)
+        drawn = losses.draw_batch(reference, source, indices.numpy(), generator)
         loss = sum(reference.losses(drawn).values()).mean()
         gradients = torch.autograd.grad(loss, list(parameters.values()))
         norm = math.sqrt(sum((g**2).sum().item() for g in gradients))
@@ -117,11 +118,11 @@ class Level(nn.Module):
         super().__init__()
         self.level = nn.Parameter(torch.zeros(()))
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": x}
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> OnlyX:
+        return OnlyX(x)
 
-    def losses(self, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {"distance": ((drawn["x"] - self.level) ** 2).mean((1, 2))}
+    def losses(self, batch: OnlyX) -> dict[str, Tensor]:
+        return {"distance": ((batch.x - self.level) ** 2).mean((1, 2))}
 
 
 class Constant:
@@ -171,7 +172,7 @@ def test_the_weights_kept_are_those_validated(ema: float) -> None:
     network, validation = Denoiser(dropout=0.3), Waves(5, seed=1)
     config = Training(epochs=6, batch=2, learning_rate=0.05, ema=ema)
     history = train(network, Waves(6), validation, config, seed=4)
-    means = objective.evaluate(network, validation, seed=4, batch=2)
+    means = losses.evaluate(network, validation, seed=4, batch=2)
     assert sum(means.values()) == history.best.validation == min(epoch.validation for epoch in history.epochs)
 
 
@@ -197,7 +198,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path: Path, ema: float, valid
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tiny import Denoiser, Waves
+from tiny import Denoiser, OnlyX, Waves
 from tsadc.nn.train import Training, train
 
 config = Training(epochs=5, batch=3, micro_batch=2, learning_rate=0.01, warmup_epochs=1, ema=0.6)
@@ -224,7 +225,8 @@ def test_a_killed_process_can_be_resumed(tmp_path: Path, moment: str) -> None:
     path = tmp_path / "run.safetensors"
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, str(path), moment],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"},
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]), "OMP_NUM_THREADS": "1"},
         timeout=100,
     )
     assert killed.returncode == -signal.SIGKILL
@@ -294,8 +296,8 @@ def test_tied_and_complex_weights_are_trained_and_resumed(tmp_path: Path) -> Non
             self.pole = nn.Parameter(torch.tensor([0.5 + 0.5j]))
             self.register_buffer("fixed", torch.tensor([True]))
 
-        def losses(self, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
-            distance = super().losses(drawn)["distance"]
+        def losses(self, batch: OnlyX) -> dict[str, Tensor]:
+            distance = super().losses(batch)["distance"]
             return {"distance": distance, "pole": self.pole.abs().square().expand(len(distance))}
 
     whole, resumed = Tied(), Tied()

@@ -1,12 +1,26 @@
 """A network and data small enough to train in milliseconds, shared by the tests of training and their children."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tsadc.nn.dropout import Dropout
+from tsadc.nn.layers import Dropout
+from tsadc.nn.trainable import Batch
+
+
+@dataclass(frozen=True)
+class NoisyBatch(Batch):
+    x: Tensor
+    hidden: Tensor
+    level: Tensor
+    noise: Tensor
+
+
+@dataclass(frozen=True)
+class OnlyX(Batch):
+    x: Tensor
 
 
 class Denoiser(nn.Module):
@@ -20,17 +34,17 @@ class Denoiser(nn.Module):
             self.out = nn.Conv1d(2, 2, 1)
         self.dropout = Dropout(dropout)
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> Batch:
         hidden = observed & (torch.rand(x.shape, generator=generator) < 0.5)
         level = torch.rand(len(x), generator=generator)
         noise = torch.randn(x.shape, generator=generator)
-        return {"x": x, "hidden": hidden, "level": level, "noise": noise}
+        return NoisyBatch(x, hidden, level, noise)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        hidden = drawn["hidden"].float()
-        noisy = drawn["x"] + drawn["level"][:, None, None] * drawn["noise"] * hidden
+    def losses(self, batch: NoisyBatch) -> dict[str, Tensor]:
+        hidden = batch.hidden.float()
+        noisy = batch.x + batch.level[:, None, None] * batch.noise * hidden
         noise_hat = self.out(self.dropout(torch.tanh(self.mix(torch.cat([noisy, hidden], dim=1)))))
-        error = ((noise_hat - drawn["noise"]) ** 2 * hidden).sum((1, 2)) / hidden.sum((1, 2)).clamp(min=1)
+        error = ((noise_hat - batch.noise) ** 2 * hidden).sum((1, 2)) / hidden.sum((1, 2)).clamp(min=1)
         return {"noise": error, "size": 0.1 * (noise_hat**2).mean((1, 2))}
 
 

@@ -21,7 +21,7 @@ from tsadc.detectors.base import Detector
 from tsadc.detectors.tsadc.detector import Config
 from tsadc.errors import ModelFileError
 from tsadc.nn import checkpoint
-from tsadc.nn.operations import Operations
+from tsadc.nn.operation_counter import OperationCounter
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,6 @@ def _flops(detector: Detector, test: Data) -> int | None:
     one = evenly(test, detector.settings.length, 1, detector.settings.coverage)
     if not len(one):
         return None
-    with Operations() as counted:
+    with OperationCounter() as counted:
         detector.decision_function(one)
     return round(counted.flops) or None

@@ -23,7 +23,7 @@ from tsadc.detectors.threshold import Threshold, calibrate, check, choose, idle,
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.io.frames import as_series
 from tsadc.io.reading import Reading, same_step, spell
-from tsadc.nn.runtime.blas import each_within, without_threads
+from tsadc.nn.runtime.blas import each_within, single_threaded_blas
 from tsadc.scale import Scaler
 from tsadc.series import Clock, Floats, Observations, Series
 from tsadc.variables import match
@@ -157,7 +157,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         self.provenance_ = provenance(self.name, every)
         fingerprint = {"history": self.provenance_["data"], "validation": describe(held)}
         options = FitOptions(progress, Path(checkpoint) if checkpoint is not None else None, resume, fingerprint)
-        with without_threads():
+        with single_threaded_blas():
             self._fit(train.scaled(scaler), held.scaled(scaler), options)
         self.decision_scores_ = self._scores(every, progress)
         self.validation_scores_ = self._scores(held, progress) if chosen is None else self.decision_scores_[chosen]
@@ -224,7 +224,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     def _evidence(self, observations: Observations, progress: Callable[[Any], None] | None) -> Iterator[Evidence]:
         every = self._score(observations.scaled(self.scaler_))
-        for i, found in enumerate(each_within(without_threads, every)):
+        for i, found in enumerate(each_within(single_threaded_blas, every)):
             if progress is not None:
                 progress(ScoringProgress(i + 1, len(observations)))
             if found.expected is not None:
@@ -311,7 +311,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
                 )
         self.scaler_.adapt(series)
         pieces = cut(series, self.settings.length, self.settings.coverage)
-        with without_threads():
+        with single_threaded_blas():
             self._adapt(pieces.observations.scaled(self.scaler_))
         return self
 

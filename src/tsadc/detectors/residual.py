@@ -25,9 +25,9 @@ from tsadc.detectors.ensemble.neighbours import lowest
 from tsadc.detectors.ensemble.scorer import FusedScorer, Model, Residuals, described, names_of
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
-from tsadc.nn.cells import cells_of, unsquash
-from tsadc.nn.objective import derive
-from tsadc.nn.runtime.threads import spread
+from tsadc.nn.inputs import prepare_input, unsquash
+from tsadc.nn.randomness import derive_seed
+from tsadc.nn.runtime.threads import parallel_map
 from tsadc.nn.train import Training, train
 from tsadc.series import Floats, Observations
 from tsadc.subsample import evenly_spaced
@@ -175,7 +175,7 @@ class ResidualDetector(Detector[ResidualT], ABC):
             self.scorer_.adapt(history, self._residuals)
 
     def _residuals(self, observations: Iterable[Floats]) -> Iterator[Residuals]:
-        return (found.residuals for found in spread(_quietly(self._make_inference()), observations))
+        return (found.residuals for found in parallel_map(_quietly(self._make_inference()), observations))
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
         infer = _quietly(self._make_inference())
@@ -187,7 +187,7 @@ class ResidualDetector(Detector[ResidualT], ABC):
                 return self._own_evidence(z, found)
             return self.scorer_.evidence(observations.entity(i), z, found.residuals, found.expected)
 
-        yield from spread(judge, range(len(observations)))
+        yield from parallel_map(judge, range(len(observations)))
 
     def _own_evidence(self, z: Floats, found: NetworkOutput) -> Evidence:
         """The mean of the method's own scores of steps, which every step then has; the kind of residual that adds most
@@ -199,7 +199,7 @@ class ResidualDetector(Detector[ResidualT], ABC):
 
     def _build(self, variables: int) -> Any:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(self.settings.seed, 0))
+            torch.manual_seed(derive_seed(self.settings.seed, 0))
             return self._network(variables)
 
     def _state(self) -> dict[str, NDArray[Any]]:
@@ -244,7 +244,7 @@ def reconstruction_inference(look: Callable[[Tensor], Tensor]) -> Callable[[Floa
     """The examiner of a network that makes of what it sees (batch, variable, time) something like it."""
 
     def infer(z: Floats) -> NetworkOutput:
-        values, _, x = cells_of(z)
+        values, _, x = prepare_input(z)
         expected = unsquash(look(x[None])[0])
         # NaN wherever the observation is.
         return NetworkOutput(((values - expected).abs().numpy(),), expected.numpy())

@@ -141,7 +141,7 @@ class Diffusion:
         with torch.no_grad():
             noisy = keep(noisy, chain[0])
             for step, previous in pairwise((*chain, 0)):
-                prediction = predict(noisy, torch.full((len(noisy),), step, device=noisy.device))
+                prediction = predict(noisy, torch.full((len(noisy),), step))
                 if method == "ancestral":
                     noisy = self.step(noisy, step, prediction, _required(generator))
                 else:
@@ -161,8 +161,8 @@ class Diffusion:
         return tuple(sorted(chosen, reverse=True))
 
     def _row(self, step: Tensor | int, least: int = 1) -> Tensor:
-        """`step` as an index into the tables, which live on the CPU."""
-        row = torch.as_tensor(step, device="cpu")
+        """`step` as an index into the tables."""
+        row = torch.as_tensor(step)
         if int(row.min()) < least or int(row.max()) > self.steps:
             raise ValueError(f"Diffusion steps run from {least} to {self.steps}, but got {step}.")
         return row
@@ -174,7 +174,7 @@ def _spread(coefficient: Tensor, like: Tensor) -> Tensor:
 
 
 def _gaussian(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.randn(like.shape, generator=_required(generator), dtype=like.dtype, device=like.device)
+    return torch.randn(like.shape, generator=_required(generator), dtype=like.dtype)
 
 
 def _required(generator: torch.Generator | None) -> torch.Generator:

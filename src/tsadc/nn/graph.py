@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from tsadc.errors import ConfigError
-from tsadc.nn.dropout import Dropout
-from tsadc.nn.pointwise import Pointwise
+from tsadc.nn.layers import Dropout, Pointwise
 
 
 def knn_adjacency(nodes: Tensor, neighbours: int = 3) -> Tensor:
@@ -62,7 +61,7 @@ class AttentionGraph(nn.Module):
 
 
 @dataclass(frozen=True)
-class Weights:
+class GraphLossWeights:
     """xi_1, xi_2, xi_3 of Eq. "loss_graph"."""
 
     smooth: float = 1.0
@@ -70,7 +69,7 @@ class Weights:
     connect: float = 0.5
 
 
-def regulariser(nodes: Tensor, adjacency: Tensor, weights: Weights) -> Tensor:
+def regulariser(nodes: Tensor, adjacency: Tensor, weights: GraphLossWeights) -> Tensor:
     """The weighted sum of the three terms, per graph (batch,); the paper's L_graph is its mean."""
     return (
         weights.smooth * smoothness(nodes, adjacency)
@@ -152,7 +151,7 @@ class GIN(nn.Module):
     def _gather(self, layer: int, graphs: Tensor) -> Tensor | None:
         """The matrix by which a layer gathers over nodes, (1 + eps) I + A: one product for both terms."""
         if self.eps is not None:
-            own = torch.eye(graphs.shape[-1], dtype=graphs.dtype, device=graphs.device)
+            own = torch.eye(graphs.shape[-1], dtype=graphs.dtype)
             return graphs + (1 + self.eps[layer]) * own
         if layer == len(self.mlps) - 1:
             return graphs.masked_fill(_diagonal(graphs), 0)
@@ -165,12 +164,12 @@ def _gathered(hidden: Tensor, gather: Tensor) -> Tensor:
     feature = hidden.shape[1]
     parts = [
         torch.bmm(graph, part.reshape(batch, node, -1)).view(batch * node, feature, -1)
-        for graph, part in zip(gather.unbind(1), windows_of(hidden, count), strict=True)
+        for graph, part in zip(gather.unbind(1), split_windows(hidden, count), strict=True)
     ]
     return torch.cat(parts, dim=-1)
 
 
-def windows_of(x: Tensor, count: int) -> tuple[Tensor, ...]:
+def split_windows(x: Tensor, count: int) -> tuple[Tensor, ...]:
     """`x` (..., time) in `count` windows, the first ones a step longer where they cannot all be equal.
 
     Not by `tensor_split`: its gradient fills a whole tensor with zeros for every window.
@@ -182,4 +181,4 @@ def windows_of(x: Tensor, count: int) -> tuple[Tensor, ...]:
 
 def _diagonal(adjacency: Tensor) -> Tensor:
     """True on the diagonal (node, node)."""
-    return torch.eye(adjacency.shape[-1], dtype=torch.bool, device=adjacency.device)
+    return torch.eye(adjacency.shape[-1], dtype=torch.bool)

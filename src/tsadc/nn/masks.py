@@ -37,7 +37,7 @@ def masked_length(contamination: float, length: int) -> int:
 
 
 def draw(strategy: Strategy, shape: Shape, masked_length: int, generator: torch.Generator) -> Tensor:
-    """`observed` (batch, channel, time) by the strategy's name, on the generator's device."""
+    """`observed` (batch, channel, time) by the strategy's name."""
     _check(strategy)
     if not 1 <= masked_length < shape[-1]:
         raise ConfigError(f"A mask hides 1 to {shape[-1] - 1} of {shape[-1]} time steps, but not {masked_length}.")
@@ -47,7 +47,7 @@ def draw(strategy: Strategy, shape: Shape, masked_length: int, generator: torch.
 def rand(shape: Shape, masked_length: int, generator: torch.Generator) -> Tensor:
     """RandM: the hidden steps of a variable are those with the r largest of L random numbers."""
     hidden = _uniform(shape, generator).topk(masked_length, dim=-1, sorted=False).indices
-    observed = torch.ones(shape, dtype=torch.bool, device=generator.device)
+    observed = torch.ones(shape, dtype=torch.bool)
     return observed.scatter_(-1, hidden, False)
 
 
@@ -74,15 +74,15 @@ def complementary(strategy: Strategy, channels: int, length: int, count: int, ge
     _check(strategy)
     if not 2 <= count <= length:
         raise ConfigError(f"Complementary masks of {length} time steps are 2 to {length} in number, but not {count}.")
-    time = torch.arange(length, device=generator.device)
+    time = torch.arange(length)
     rows = 1 if strategy == "BoM" else channels
     if strategy == "RandM":
         place = _permutations(rows, length, generator)
     else:
-        offset = torch.randint(length, (rows, 1), generator=generator, device=generator.device)
+        offset = torch.randint(length, (rows, 1), generator=generator)
         place = (time + offset) % length
     hidden_in = _permutations(rows, count, generator).gather(1, place * count // length)
-    index = torch.arange(count, device=generator.device)
+    index = torch.arange(count)
     return (hidden_in.expand(channels, length) != index[:, None, None]).contiguous()
 
 
@@ -92,8 +92,8 @@ def _check(strategy: str) -> None:
 
 
 def _outside_window(shape: Shape, length: int, masked_length: int, generator: torch.Generator) -> Tensor:
-    first = torch.randint(length - masked_length + 1, shape, generator=generator, device=generator.device)
-    time = torch.arange(length, device=generator.device)
+    first = torch.randint(length - masked_length + 1, shape, generator=generator)
+    time = torch.arange(length)
     return (time < first) | (time >= first + masked_length)
 
 
@@ -102,4 +102,4 @@ def _permutations(rows: int, length: int, generator: torch.Generator) -> Tensor:
 
 
 def _uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    return torch.rand(shape, generator=generator, device=generator.device)
+    return torch.rand(shape, generator=generator)

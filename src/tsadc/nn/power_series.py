@@ -75,7 +75,7 @@ class _Exponentials(torch.autograd.Function):
         grad_rows, of_high = _pull(of_left, rows, high)
         grad_columns, of_low = _pull(of_right, columns, low)
         # d pole^p = p pole^(p-1) d pole, and pole^(am - 1) = pole^((a-1)m) pole^(m-1).
-        a, b = (torch.arange(1, stop, device=pole.device) for stop in (count, split))
+        a, b = (torch.arange(1, stop) for stop in (count, split))
         slope = (b[:, None] * low[:, :-1].conj() * of_low[:, 1:]).sum(1)
         slope += low[:, -1].conj() * (split * a[:, None] * high[:, :-1].conj() * of_high[:, 1:]).sum(1)
         return slope.to(pole.dtype), grad_rows, grad_columns, None

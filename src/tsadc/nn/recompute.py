@@ -1,5 +1,4 @@
-"""Less memory for more time: of a piece of work only its inputs are kept, and the rest is made again when the gradient
-needs it."""
+"""Activation recomputation: keep only the inputs of a large computation, and repeat it for the gradient."""
 
 from __future__ import annotations
 
@@ -10,30 +9,33 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from tsadc.nn.dropout import drawing_from, generator_in_use
+from tsadc.nn.randomness import current_generator, use_generator
 
-CELLS = 3_000_000  # of an input: from here on what is kept for the gradient outgrows the memory of a small machine
+CELLS = 3_000_000  # of an input: from here on the tensors kept for the gradient outgrow the memory of a small machine
 
 
-def recomputed(work: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-    """`work(*inputs)`, made twice if these are large and gradients are wanted; dropout draws the same again."""
+def recomputed(compute: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+    """Return `compute(*inputs)`; if the first input is large and gradients are on, repeat it in the backward pass.
+
+    Dropout draws the same numbers both times.
+    """
     if not torch.is_grad_enabled() or inputs[0].numel() < CELLS:
-        return work(*inputs)
-    generator = generator_in_use()
+        return compute(*inputs)
+    generator = current_generator()
     state = None if generator is None else generator.get_state()
 
-    def again() -> AbstractContextManager[None]:
-        if generator is None or state is None:
+    def second_time() -> AbstractContextManager[None]:
+        if state is None:
             return nullcontext()
-        copy = torch.Generator(generator.device)
+        copy = torch.Generator()
         copy.set_state(state)
-        return drawing_from(copy)
+        return use_generator(copy)
 
-    made: Tensor = checkpoint(
-        work,
+    out: Tensor = checkpoint(
+        compute,
         *inputs,
         use_reentrant=False,
         preserve_rng_state=generator is None,
-        context_fn=lambda: (nullcontext(), again()),
+        context_fn=lambda: (nullcontext(), second_time()),
     )
-    return made
+    return out

@@ -13,12 +13,10 @@ from typing import Any, Literal, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from tsadc.errors import ConfigError
 from tsadc.nn import ssm
-from tsadc.nn.dropout import Dropout
-from tsadc.nn.pointwise import mix
+from tsadc.nn.layers import ChannelNorm, Dropout, mix
 from tsadc.nn.recompute import recomputed
 
 KernelName = Literal["dplr", "diagonal"]
@@ -125,8 +123,8 @@ class S4(nn.Module):
         self.mix_bias = nn.Parameter(torch.empty(2 * channels).uniform_(-bound, bound, generator=generator))
         self.dropout = Dropout(dropout)
         self.norm = ChannelNorm(channels)
-        self.given: Callable[[int], tuple[Tensor, Tensor]] | None = None  # see `filters`
-        self.lengths: list[int] = []
+        self.shared_filter: Callable[[int], tuple[Tensor, Tensor]] | None = None  # see `shared_filters`
+        self.filter_lengths: list[int] = []
         self._cache: dict[object, tuple[tuple[Tensor, ...], Any]] = {}
         self._lock = threading.Lock()
 
@@ -137,7 +135,7 @@ class S4(nn.Module):
 
     def initial_state(self, batch: int) -> Tensor:
         """The state before the first time step, (batch, channel, N/2) complex128."""
-        return torch.zeros(batch, *self.space.frequency.shape, dtype=torch.complex128, device=self.D.device)
+        return torch.zeros(batch, *self.space.frequency.shape, dtype=torch.complex128)
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """One time step of a stream: `x` (batch, channel) -> its output, and the state after it.
@@ -155,22 +153,22 @@ class S4(nn.Module):
         self._cache.clear()
         return super().train(mode)
 
-    def circle(self, length: int) -> Tensor:
+    def filter(self, length: int) -> Tensor:
         """The filter for `length` time steps, D included, as lags on a circle (channel, size)."""
         return ssm.two_sided(self.space(length), self.D, length)
 
-    def behind_filter(self) -> list[nn.Parameter]:
+    def filter_parameters(self) -> list[nn.Parameter]:
         """The parameters that `circle` is made from."""
         return [self.D, *self.space.parameters()]
 
     def _convolution(self, length: int) -> Callable[[Tensor], Tensor]:
         """The convolution of inputs of `length`, its filter made."""
-        if self.given is not None or torch.is_grad_enabled():
-            filters = (self.circle(length),) if self.given is None else self.given(length)
+        if self.shared_filter is not None or torch.is_grad_enabled():
+            filters = (self.filter(length),) if self.shared_filter is None else self.shared_filter(length)
             return lambda x: ssm.filter_circle(x, *filters)
 
         def spectrum() -> tuple[Tensor, int]:
-            circle = self.circle(length)
+            circle = self.filter(length)
             return torch.fft.rfft(circle), circle.shape[-1]
 
         kept = self._kept(length, spectrum)
@@ -180,8 +178,8 @@ class S4(nn.Module):
         """What `make` returns, from the cache if in eval mode, without gradients and with unchanged parameters."""
         if self.training or torch.is_grad_enabled():
             return make()
-        parameters = self.behind_filter()
-        key = (name, self.D.dtype, self.D.device)
+        parameters = self.filter_parameters()
+        key = (name, self.D.dtype)
         with self._lock:
             copies, value = self._cache.pop(key, ((), None))
             if not copies or not all(map(torch.equal, copies, parameters)):
@@ -204,20 +202,6 @@ class S4(nn.Module):
         return out
 
 
-class ChannelNorm(nn.Module):
-    """LayerNorm over the channels of (batch, channel, time), where they are: no transpose."""
-
-    def __init__(self, channels: int, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(channels))
-        self.bias = nn.Parameter(torch.zeros(channels))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = _ChannelNorm.apply(x, self.weight, self.bias, self.eps)
-        return out
-
-
 def ssm_parameters(module: nn.Module) -> list[nn.Parameter]:
     """The state-space parameters log dt, Λ, P and B of every S4 layer inside `module`.
 
@@ -226,35 +210,6 @@ def ssm_parameters(module: nn.Module) -> list[nn.Parameter]:
     """
     spaces = [part for part in module.modules() if isinstance(part, StateSpace)]
     return [p for space in spaces for name, p in space.named_parameters() if name != "C"]
-
-
-class _ChannelNorm(torch.autograd.Function):
-    """Keeps one tensor of the input's size, the normalised input, where autograd on the formula keeps several."""
-
-    @staticmethod
-    def forward(
-        ctx: torch.autograd.function.FunctionCtx, x: Tensor, weight: Tensor, bias: Tensor, eps: float
-    ) -> Tensor:
-        normal = x - x.mean(1, keepdim=True)
-        scale = torch.rsqrt(normal.square().mean(1, keepdim=True) + eps)
-        normal *= scale
-        ctx.save_for_backward(normal, scale, weight)
-        return torch.addcmul(bias.unsqueeze(-1), normal, weight.unsqueeze(-1))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: torch.autograd.function.FunctionCtx, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        normal, scale, weight = ctx.saved_tensors  # type: ignore[attr-defined]
-        grad = grads[0]
-        along = grad * normal
-        grad_weight, grad_bias = along.sum((0, 2)), grad.sum((0, 2))
-        # The gradient loses its part along the constant and along the normalised vector: both are invariances.
-        share = (weight / len(weight)).expand(len(grad), 1, -1)
-        out = grad * weight.unsqueeze(-1)
-        out -= share @ grad
-        out -= normal * (share @ along)
-        out *= scale
-        return out, grad_weight, grad_bias, None
 
 
 def _per_channel(x: Tensor, channels: int) -> Tensor:

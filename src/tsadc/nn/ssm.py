@@ -71,7 +71,7 @@ def dense(Lambda: Tensor, P: Tensor | None, B: Tensor) -> tuple[Tensor, Tensor]:
 def bilinear(log_dt: Tensor, A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
     """`dA` (channel, N, N) and `dB` (channel, N) of dense `A`, `B`, by the definition."""
     dt = log_dt.exp()[:, None, None]
-    eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    eye = torch.eye(A.shape[-1], dtype=A.dtype)
     right = torch.cat([eye + dt / 2 * A, dt * B.unsqueeze(-1)], dim=-1)
     solved = torch.linalg.solve(eye - dt / 2 * A, right)
     return solved[..., :-1], solved[..., -1]
@@ -82,7 +82,7 @@ def recurrence(dA: Tensor, dB: Tensor, C: Tensor, x: Tensor) -> Tensor:
 
     `C` (channel, N/2). The kernel is the answer to the impulse 1, 0, 0, ...
     """
-    state = torch.zeros(*x.shape[:2], dA.shape[-1], dtype=dA.dtype, device=x.device)
+    state = torch.zeros(*x.shape[:2], dA.shape[-1], dtype=dA.dtype)
     out = []
     for u in x.unbind(-1):
         state = torch.einsum("hmn,bhn->bhm", dA, state) + dB * u.unsqueeze(-1)

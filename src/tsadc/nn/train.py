@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +20,10 @@ from torch import Tensor, nn
 from tsadc.config import require
 from tsadc.errors import ConfigError, DataError, ModelFileError, TsadcError
 from tsadc.nn import checkpoint as files
-from tsadc.nn import objective
-from tsadc.nn.objective import Source, Trainable
-from tsadc.nn.runtime.world import World
-
-__all__ = ["Epoch", "History", "Progress", "Source", "Trainable", "Training", "parameter_groups", "rate", "train"]
+from tsadc.nn import losses
+from tsadc.nn.randomness import derive_seed
+from tsadc.nn.runtime.distributed import World
+from tsadc.nn.trainable import B, Source, Trainable
 
 
 @dataclass(frozen=True)
@@ -111,7 +110,7 @@ class History:
 
 
 def train(
-    network: Trainable,
+    network: Trainable[B],
     source: Source,
     validation: Source | None,
     config: Training,
@@ -158,7 +157,9 @@ def rate(update: int, *, warmup: int, updates: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (update - warmup) / (updates - warmup)))
 
 
-def parameter_groups(network: Trainable, config: Training, ssm: Iterable[nn.Parameter] = ()) -> list[dict[str, Any]]:
+def parameter_groups(
+    network: Trainable[Any], config: Training, ssm: Iterable[nn.Parameter] = ()
+) -> list[dict[str, Any]]:
     """Groups for AdamW. `ssm`, the parameters of state-space dynamics, learn at a rate of their own and do not decay:
     a time scale or a pole that is pulled towards zero does not become simpler but another system."""
     dynamics = {id(parameter) for parameter in ssm}
@@ -172,12 +173,12 @@ def parameter_groups(network: Trainable, config: Training, ssm: Iterable[nn.Para
     return [group for group in groups if group["params"]]
 
 
-class _Run:
+class _Run(Generic[B]):
     """One run between epochs: weights, AdamW's moments, moving average, best weights, finished epochs."""
 
     def __init__(
         self,
-        network: Trainable,
+        network: Trainable[B],
         source: Source,
         validation: Source | None,
         config: Training,
@@ -187,7 +188,6 @@ class _Run:
     ) -> None:
         self.network, self.source, self.validation = network, source, validation
         self.config, self.seed, self.world = config, seed, world
-        self.device = objective.device_of(network)
         self.trained = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
         self.parameters = list(self.trained.values())
         self.optimizer = _optimizer(network, config, self.parameters)
@@ -224,18 +224,20 @@ class _Run:
 
     def epoch(self, report: Callable[[Progress], None] | None, checkpoint: Path | None) -> None:
         number, started = len(self.epochs) + 1, time.perf_counter()
-        shuffle = torch.Generator().manual_seed(objective.derive(self.seed, number, objective.SHUFFLE))
-        generator = torch.Generator(self.device).manual_seed(objective.derive(self.seed, number, objective.DRAW))
+        shuffle = torch.Generator().manual_seed(derive_seed(self.seed, number, losses.SHUFFLE))
+        generator = torch.Generator().manual_seed(derive_seed(self.seed, number, losses.DRAW))
         order = torch.randperm(len(self.source), generator=shuffle).numpy()
         totals: dict[str, float] = {}
         means: dict[str, float] = {}
         self.network.train()
-        objective.begin_epoch(self.network, number)
-        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(objective.derive(self.seed, number, objective.DROPOUT, self.world.rank))
+        begin_epoch = getattr(self.network, "begin_epoch", None)
+        if begin_epoch is not None:
+            begin_epoch(number)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(self.seed, number, losses.DROPOUT, self.world.rank))
             for first in range(0, len(order), self.config.batch):
                 indices = order[first : first + self.config.batch]
-                objective.add(totals, self.update(objective.draw(self.network, self.source, indices, generator)))
+                losses.add(totals, self.update(losses.draw_batch(self.network, self.source, indices, generator)))
                 means = {name: total / (first + len(indices)) for name, total in totals.items()}
                 if report:
                     report(self.progress(number, means, time.perf_counter() - started))
@@ -248,12 +250,12 @@ class _Run:
         if report:
             report(self.progress(number, means, 0.0, epoch_ended=True))
 
-    def update(self, drawn: Mapping[str, Tensor]) -> dict[str, float]:
+    def update(self, batch: B) -> dict[str, float]:
         """One step of AdamW on the mean loss of a batch; returns the sums of its losses."""
         config = self.config
         self.optimizer.zero_grad(set_to_none=False)
-        key = (self.seed, objective.DROPOUT, self.update_number, self.world.rank)
-        sums = objective.sum_losses(self.network, drawn, config.micro_batch, self.world, backward=True, dropout=key)
+        key = (self.seed, losses.DROPOUT, self.update_number, self.world.rank)
+        sums = losses.sum_losses(self.network, batch, config.micro_batch, self.world, backward=True, dropout=key)
         self.world.sum_all(parameter.grad for parameter in self.parameters if parameter.grad is not None)
         self.require_finite("loss", sum(sums.values()))
         norm = nn.utils.clip_grad_norm_(self.parameters, config.clip or math.inf)
@@ -283,7 +285,7 @@ class _Run:
             return None
         config, world = self.config, self.world
         with self.averaged():
-            means = objective.evaluate(
+            means = losses.evaluate(
                 self.network,
                 self.validation,
                 seed=self.seed,
@@ -344,11 +346,9 @@ class _Run:
         self.best = tensors.get("best", {})
         for name, average in zip(self.trained, self.average, strict=False):
             average.copy_(tensors["average"][name])
-        step = torch.tensor(
-            float(self.update_number), device=self.device if self.optimizer.defaults["fused"] else "cpu"
-        )
+        step = torch.tensor(float(self.update_number))
         for name, parameter in self.trained.items():
-            moments = {kind: tensors[kind][name].to(self.device) for kind in ("exp_avg", "exp_avg_sq")}
+            moments = {kind: tensors[kind][name] for kind in ("exp_avg", "exp_avg_sq")}
             self.optimizer.state[parameter] = {"step": step.clone(), **moments}
 
     def close(self) -> History:
@@ -363,7 +363,7 @@ class _Run:
         return History(tuple(self.epochs), stopped_early=len(self.epochs) < self.config.epochs)
 
 
-def _optimizer(network: Trainable, config: Training, parameters: Sequence[nn.Parameter]) -> torch.optim.AdamW:
+def _optimizer(network: Trainable[Any], config: Training, parameters: Sequence[nn.Parameter]) -> torch.optim.AdamW:
     own = getattr(network, "parameter_groups", None)
     groups = own(config) if own else parameter_groups(network, config)
     if {id(p) for group in groups for p in group["params"]} != {id(p) for p in parameters}:

@@ -9,6 +9,7 @@ import networks
 from tsadc.config import update
 from tsadc.detectors.baselines.dcdetector import Config, DCdetector, Network, from_uniform, positions, standard
 from tsadc.errors import ConfigError
+from tsadc.nn.trainable import ObservedBatch
 
 LENGTH, VARIABLES = 48, 4
 waves = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
@@ -19,10 +20,10 @@ def network(**settings: object) -> Network:
     return Network(update(Config.tiny(), settings), LENGTH).double()
 
 
-def batch(count: int = 3) -> dict[str, torch.Tensor]:
+def batch(count: int = 3) -> ObservedBatch:
     generator = torch.Generator().manual_seed(4)
     x = torch.randn(count, VARIABLES, LENGTH, generator=generator).double()
-    return {"x": x, "observed": torch.rand(x.shape, generator=generator) > 0.2}
+    return ObservedBatch(x, torch.rand(x.shape, generator=generator) > 0.2)
 
 
 def attention(net: Network, tokens: torch.Tensor) -> torch.Tensor:
@@ -33,7 +34,7 @@ def attention(net: Network, tokens: torch.Tensor) -> torch.Tensor:
 def test_the_divergence_is_that_of_the_upsampled_views():
     """Against both views at (window, window), step by step, as the paper draws them."""
     net, drawn = network(patches=(2, 4)), batch(1)
-    x, seen = drawn["x"], drawn["observed"]
+    x, seen = drawn.x, drawn.observed
     with torch.no_grad():
         between, inside = net(torch.where(seen, x, 0.0), seen)
         window, cells = torch.asinh(x[0, 1, 24:]), seen[0, 1, 24:]
@@ -66,7 +67,7 @@ def test_how_far_from_uniform():
 @pytest.mark.parametrize("opposed", [True, False])
 def test_each_loss_holds_the_other_view(opposed):
     net, drawn = network(opposed=opposed), batch()
-    cells = net.windows.cut(drawn["observed"])
+    cells = net.windows.cut(drawn.observed)
     losses = net.losses(drawn)
     split = [{"between": list(v.between.parameters()), "inside": list(v.inside.parameters())} for v in net.views]
     for name, loss in losses.items():
@@ -76,7 +77,7 @@ def test_each_loss_holds_the_other_view(opposed):
         grads = torch.autograd.grad(loss.sum(), held + free, retain_graph=True, allow_unused=True)
         assert all(one is None or not one.any() for one in grads[: len(held)])
         assert any(one is not None and one.any() for one in grads[len(held) :])
-    between, inside = net(torch.where(drawn["observed"], drawn["x"], 0.0), drawn["observed"])
+    between, inside = net(torch.where(drawn.observed, drawn.x, 0.0), drawn.observed)
     for i in range(3):
         apart = (between + inside)[i][cells[i]].mean()
         torch.testing.assert_close(losses["inside"][i], apart)

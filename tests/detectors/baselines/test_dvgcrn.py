@@ -9,7 +9,7 @@ from torch.distributions import Normal, kl_divergence
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.dvgcrn import DVGCRN, Config, Network
+from tsadc.detectors.baselines.dvgcrn import DVGCRN, Config, LatentBatch, Network
 
 LENGTH, VARIABLES = 30, 4
 waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
@@ -20,7 +20,7 @@ def network(**settings) -> Network:
     return Network(update(Config.tiny(), settings), VARIABLES).eval()
 
 
-def drawn(net: Network, count: int = 3) -> dict[str, torch.Tensor]:
+def drawn(net: Network, count: int = 3) -> LatentBatch:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(count, VARIABLES, LENGTH, generator=generator)
     observed = torch.rand(x.shape, generator=generator) < 0.9
@@ -76,8 +76,8 @@ def test_the_loss_is_the_bound_and_the_forecast_of_a_pass_step_by_step():
         found = net.losses(given)
         expected = dict.fromkeys(found, 0.0)
         for w in range(3):  # from steps 0, 12 and 18
-            x, there = given["x"][0, w], given["observed"][0, w]
-            for t, (h, (z1, z2), (one, two)) in enumerate(slow_pass(net, x, given["noise"][0, w])):
+            x, there = given.x[0, w], given.observed[0, w]
+            for t, (h, (z1, z2), (one, two)) in enumerate(slow_pass(net, x, given.noise[0, w])):
                 mean2 = torch.softmax(net.nodes[2] @ net.units[1].T, dim=1) @ h[1]
                 prior2 = Normal(torch.nn.functional.leaky_relu(mean2), net.spread[2](h[1]).clamp(-5, 2).exp())
 

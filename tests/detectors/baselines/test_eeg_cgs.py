@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -8,9 +9,9 @@ import networks
 from tsadc.config import update
 from tsadc.detectors.baselines.eeg_cgs import (
     EEGCGS,
-    GIVEN,
     Config,
     Network,
+    SubgraphBatch,
     correlations,
     first_distinct,
     random_walk,
@@ -82,12 +83,12 @@ def test_a_subgraph_keeps_the_edges_of_its_members():
     np.testing.assert_allclose(found[0, 0, 0, 1, 2], [1 / 7, 2 / 7, 4 / 7], rtol=1e-6)
 
 
-def slowly(made: Network, drawn: dict[str, torch.Tensor], one: int, piece: int, i: int):
+def slowly(made: Network, drawn: SubgraphBatch, one: int, piece: int, i: int):
     """Logits and reconstructions of one variable, written out; and its two subgraph summaries."""
-    x, adjacency = drawn["x"][one, piece], drawn["adjacency"][one, piece]
+    x, adjacency = drawn.x[one, piece], drawn.adjacency[one, piece]
 
     def subgraph(view: int, target: int) -> tuple[torch.Tensor, torch.Tensor]:
-        inside = [j for j in drawn["members"][one, view, piece, target].tolist() if j >= 0] + [target]
+        inside = [j for j in drawn.members[one, view, piece, target].tolist() if j >= 0] + [target]
         turned = [torch.corrcoef(x[[target, j]])[0, 1].sign() if made.turned else 1.0 for j in inside]
         encoded = [s * x[j] @ made.encode.weight.T * (j != target) for s, j in zip(turned, inside, strict=True)]
         embedded = []
@@ -99,7 +100,7 @@ def slowly(made: Network, drawn: dict[str, torch.Tensor], one: int, piece: int, 
         return torch.stack(embedded).mean(0), generated
 
     alone = made.activate(x[i] @ made.encode.weight.T)
-    others = [int(drawn["other"][one, view, piece, i]) for view in range(2)]
+    others = [int(drawn.other[one, view, piece, i]) for view in range(2)]
     own, other = (
         sum(alone @ made.compare[view] @ subgraph(view, j)[0] + made.offset[view] for view, j in enumerate(whose)) / 2
         for whose in ((i, i), others)
@@ -115,8 +116,8 @@ def test_logits_and_reconstructions_are_those_of_the_paper_variable_by_variable(
         made.offset.normal_()
         x = torch.from_numpy(coupled(3, 1)).float().mT
         drawn = made.draw(x, torch.ones_like(x, dtype=torch.bool), torch.Generator().manual_seed(3))
-        assert (drawn["members"] == -1).any()  # some walks meet too few
-        found = made(*(drawn[name] for name in GIVEN))
+        assert (drawn.members == -1).any()  # some walks meet too few
+        found = made(drawn)
         for one, piece, i in [(0, 0, 0), (1, 1, 2), (2, 2, 4), (1, 0, 3)]:
             own, other, generated = slowly(made, drawn, one, piece, i)
             torch.testing.assert_close(found.own[one, piece, i], own, rtol=1e-4, atol=1e-5)
@@ -128,10 +129,10 @@ def test_logits_and_reconstructions_are_those_of_the_paper_variable_by_variable(
 def test_a_reconstruction_knows_nothing_of_the_variable_itself():
     made = network()
     drawn = made.draw(*batch(), torch.Generator().manual_seed(3))
-    x = drawn["x"].clone()
+    x = drawn.x.clone()
     x[:, :, 2] += 3.0
     with torch.no_grad():
-        before, after = (made(one, *(drawn[name] for name in GIVEN[1:])).generated for one in (drawn["x"], x))
+        before, after = (made(replace(drawn, x=changed)).generated for changed in (drawn.x, x))
     torch.testing.assert_close(after[:, :, :, 2], before[:, :, :, 2])
     assert (after != before).any()
 
@@ -139,15 +140,15 @@ def test_a_reconstruction_knows_nothing_of_the_variable_itself():
 def test_the_losses_are_cross_entropy_and_square_of_what_was_measured():
     made, given = network(share=0.7), batch()
     drawn = made.draw(*given, torch.Generator().manual_seed(0))
-    assert (drawn["other"] != torch.arange(VARIABLES)).all()
+    assert (drawn.other != torch.arange(VARIABLES)).all()
     together = made.losses(drawn)
     with torch.no_grad():
-        found = made(*(drawn[name] for name in GIVEN))
-    seen, known = drawn["known"][1].any(-1), drawn["known"][1]
+        found = made(drawn)
+    seen, known = drawn.known[1].any(-1), drawn.known[1]
     assert not seen.all()
     entropy = -(found.own[1].sigmoid().log() + (1 - found.other[1].sigmoid()).log())[seen].mean() / 2
     torch.testing.assert_close(together["contrast"][1], 0.7 * entropy)
-    squares = [(one - drawn["x"][1])[known].square().mean() for one in found.generated[1]]
+    squares = [(one - drawn.x[1])[known].square().mean() for one in found.generated[1]]
     torch.testing.assert_close(together["generation"][1], 0.3 * sum(squares) / 2)
 
 
@@ -172,8 +173,8 @@ def test_two_variables_are_each_others_only_neighbour():
     detector = EEGCGS(length=LENGTH, contamination=0.1, config=Config.tiny()).fit(data)
     assert np.isfinite(detector.decision_function(data)).all()
     drawn = detector.network_.draw(*(one[:, :2] for one in batch()), torch.Generator().manual_seed(0))
-    assert set(drawn["members"][..., 0, :].flatten().tolist()) <= {1, -1}
-    assert (drawn["other"] == torch.tensor([1, 0])).all()
+    assert set(drawn.members[..., 0, :].flatten().tolist()) <= {1, -1}
+    assert (drawn.other == torch.tensor([1, 0])).all()
 
 
 def test_both_scores_are_scaled_by_the_training_data():

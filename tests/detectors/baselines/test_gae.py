@@ -7,6 +7,7 @@ import torch
 import networks
 from tsadc.config import update
 from tsadc.detectors.baselines.gae import GAE, Config, Network, convolve
+from tsadc.nn.trainable import ObservedBatch
 
 LENGTH, VARIABLES = 40, 4
 coupled = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
@@ -17,10 +18,10 @@ def network(window: int = 12) -> Network:
     return Network(Config.tiny(), VARIABLES, window)
 
 
-def batch(count: int = 3) -> dict[str, torch.Tensor]:
+def batch(count: int = 3) -> ObservedBatch:
     x = torch.from_numpy(coupled(count, 1)).float().mT.contiguous()
     observed = torch.rand(x.shape, generator=torch.Generator().manual_seed(2)) < 0.9
-    return {"x": torch.where(observed, x, 0.0), "observed": observed}
+    return ObservedBatch(torch.where(observed, x, 0.0), observed)
 
 
 def test_a_graph_convolution_by_hand():
@@ -48,7 +49,7 @@ def test_the_learnt_graph_is_half_the_variable_itself():
 
 
 def test_the_whole_network_is_a_loop_over_windows_and_layers():
-    made, x = network(), batch()["x"]
+    made, x = network(), batch().x
     expected = torch.zeros_like(x)
     with torch.no_grad():
         adjacency = made.adjacency()
@@ -66,10 +67,10 @@ def test_the_whole_network_is_a_loop_over_windows_and_layers():
 
 def test_the_loss_is_the_mean_square_over_what_was_measured():
     made, given = network(), batch()
-    drawn = made.draw(given["x"], given["observed"], torch.Generator())
+    drawn = made.draw(given.x, given.observed, torch.Generator())
     together = made.losses(drawn)["reconstruction"]
     with torch.no_grad():
-        apart = (made(drawn["x"]) - drawn["x"])[1][drawn["observed"][1]]
+        apart = (made(drawn.x) - drawn.x)[1][drawn.observed[1]]
     torch.testing.assert_close(together[1], apart.square().mean())
 
 

@@ -74,16 +74,16 @@ def test_training_draws_every_fifth_step_with_its_past():
     made, (x, observed) = network(), batch(40)
     drawn = made.draw(x, observed, torch.Generator().manual_seed(0))
     filled = carried(x.asinh(), observed)
-    assert drawn["history"].shape == (40, 7, VARIABLES, 5)
+    assert drawn.history.shape == (40, 7, VARIABLES, 5)
     begun = set()
     for one in range(40):
-        steps = [t for t in range(5, LENGTH) if torch.equal(filled[one, :, t], drawn["target"][one, 0])]
+        steps = [t for t in range(5, LENGTH) if torch.equal(filled[one, :, t], drawn.target[one, 0])]
         begun.add(steps[0])
         for k in range(7):
             t = steps[0] + 5 * k
-            assert torch.equal(drawn["history"][one, k], filled[one, :, t - 5 : t])
-            assert torch.equal(drawn["target"][one, k], filled[one, :, t])
-            assert torch.equal(drawn["known"][one, k], observed[one, :, t])
+            assert torch.equal(drawn.history[one, k], filled[one, :, t - 5 : t])
+            assert torch.equal(drawn.target[one, k], filled[one, :, t])
+            assert torch.equal(drawn.known[one, k], observed[one, :, t])
     assert begun == {5, 6, 7, 8, 9}
 
 
@@ -92,7 +92,7 @@ def test_the_loss_is_the_mean_square_over_what_was_measured():
     drawn = made.draw(x, observed, torch.Generator().manual_seed(0))
     together = made.losses(drawn)["forecast"]
     with torch.no_grad():
-        apart = (made(drawn["history"]) - drawn["target"])[1][drawn["known"][1]]
+        apart = (made(drawn.history) - drawn.target)[1][drawn.known[1]]
     torch.testing.assert_close(together[1], apart.square().mean())
 
 

@@ -9,6 +9,7 @@ import torch
 import networks
 from tsadc.config import update
 from tsadc.detectors.baselines.graphs4mer import Config, GraphS4mer, Network
+from tsadc.nn.trainable import ObservedBatch
 
 LENGTH, VARIABLES = 32, 4
 waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
@@ -19,7 +20,7 @@ def network(**settings) -> Network:
     return Network(update(Config.tiny(), settings)).eval()
 
 
-def drawn(net: Network, count: int = 3) -> dict[str, torch.Tensor]:
+def drawn(net: Network, count: int = 3) -> ObservedBatch:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(count, VARIABLES, LENGTH, generator=generator)
     observed = torch.rand(x.shape, generator=generator) < 0.9
@@ -57,7 +58,7 @@ def test_each_window_has_a_graph_of_a_knn_prior_and_attention_without_weak_edges
 
 def test_nodes_are_means_of_windows_and_a_window_is_read_from_its_own_nodes():
     net = network(window=8)
-    x = drawn(net)["x"][:, :, :30]  # windows of 8, 8, 7 and 7 steps
+    x = drawn(net).x[:, :, :30]  # windows of 8, 8, 7 and 7 steps
     with torch.no_grad():
         reconstruction, nodes, _ = net(x)
         embedding = net.embed(x)
@@ -75,7 +76,7 @@ def test_nodes_are_means_of_windows_and_a_window_is_read_from_its_own_nodes():
 def test_a_window_is_read_from_what_the_graph_makes_of_its_nodes():
     """leave(LeakyReLU(MLP((1 + eps) h + A h)) + h), variable by variable."""
     net = network(window=8, prune=0.0)
-    x = drawn(net)["x"]
+    x = drawn(net).x
     with torch.no_grad():
         net.gin.eps.fill_(0.3)
         found, nodes, adjacency = net(x)
@@ -96,10 +97,10 @@ def test_the_loss_is_the_error_of_what_was_measured_and_the_regulariser_of_the_g
     given = drawn(net)
     with torch.no_grad():
         found = net.losses(given)
-        reconstruction, nodes, adjacency = net(given["x"])
+        reconstruction, nodes, adjacency = net(given.x)
     for one in range(3):
-        there = given["observed"][one]
-        error = (given["x"][one] - reconstruction[one])[there].square().mean()
+        there = given.observed[one]
+        error = (given.x[one] - reconstruction[one])[there].square().mean()
         torch.testing.assert_close(found["reconstruction"][one], error)
         penalties = []
         for window in range(4):
@@ -114,7 +115,7 @@ def test_the_loss_is_the_error_of_what_was_measured_and_the_regulariser_of_the_g
 
 def test_variables_talk_through_the_graph_alone():
     net = network(prune=0.0)
-    x = drawn(net)["x"]
+    x = drawn(net).x
     other = x.clone()
     other[:, 3] += 1
     with torch.no_grad():

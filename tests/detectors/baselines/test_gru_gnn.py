@@ -81,7 +81,7 @@ def test_the_loss_is_the_mean_square_over_what_was_measured():
     drawn = made.draw(*given, torch.Generator())
     together = made.losses(drawn)
     with torch.no_grad():
-        apart = (made(drawn["x"])[0] - drawn["x"])[1][drawn["observed"][1]]
+        apart = (made(drawn.x)[0] - drawn.x)[1][drawn.observed[1]]
     torch.testing.assert_close(together["reconstruction"][1], apart.square().mean())
 
 

@@ -11,6 +11,7 @@ import networks
 from tsadc.config import update
 from tsadc.detectors.baselines.imdiffusion import (
     Config,
+    DiffusionBatch,
     IMDiffusion,
     Imputer,
     Network,
@@ -20,7 +21,7 @@ from tsadc.detectors.baselines.imdiffusion import (
     grating,
     sinusoidal,
 )
-from tsadc.nn.cells import joined
+from tsadc.nn.patches import join_patches
 
 LENGTH, VARIABLES = 40, 4
 waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
@@ -33,7 +34,7 @@ def network(**settings) -> Network:
     return net
 
 
-def drawn(net: Network, count: int = 3) -> dict[str, torch.Tensor]:
+def drawn(net: Network, count: int = 3) -> DiffusionBatch:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(count, VARIABLES, LENGTH, generator=generator)
     observed = torch.rand(x.shape, generator=generator) < 0.9
@@ -65,11 +66,11 @@ def test_the_loss_is_the_error_of_what_is_hidden_and_measured(target):
         for i in range(2):
             errors = []
             for w in range(3):
-                x, observed, noise = (given[name][i, w] for name in ("x", "observed", "noise"))
-                step = int(given["step"][i, w])
+                x, observed, noise = (tensor[i, w] for tensor in (given.x, given.observed, given.noise))
+                step = int(given.step[i, w])
                 alpha_bar = float(net.diffusion.alpha_bar[step])
                 stripe = torch.arange(16) // 4 % 2
-                hidden = (stripe == given["policy"][i, w]) & observed
+                hidden = (stripe == given.policy[i, w]) & observed
                 noisy = alpha_bar**0.5 * x + (1 - alpha_bar) ** 0.5 * noise
                 prediction = net(noisy[None], torch.tensor([step]), (observed & ~hidden)[None])[0]
                 errors.append((prediction - (noise if target == "noise" else x)).square()[hidden])
@@ -174,7 +175,8 @@ def test_the_last_samples_of_the_denoising_vote_the_very_last_first(settings, st
         left = [float((1 - net.diffusion.alpha_bar[step]) ** 0.5) for step in steps]
         spread = [float(one.std()) for one in found]
         first = float((1 - net.diffusion.alpha_bar[10]) ** 0.5)
-        began = float(joined(torch.where(imputer.hidden[0], *imputer.begin.view(imputer.hidden.shape)), LENGTH).std())
+        begin = torch.where(imputer.hidden[0], *imputer.begin.view(imputer.hidden.shape))
+        began = float(join_patches(begin, LENGTH).std())
         np.testing.assert_allclose(spread, [one / first * began for one in left], rtol=1e-4, atol=1e-6)
 
 

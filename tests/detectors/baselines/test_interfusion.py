@@ -10,9 +10,9 @@ from torch.distributions import Normal, kl_divergence
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.interfusion import Config, Flow, InterFusion, Network, Squeezer, refined
+from tsadc.detectors.baselines.interfusion import Config, Flow, InterFusion, LatentBatch, Network, Squeezer, refined
 from tsadc.nn.gaussian import NARROW
-from tsadc.nn.objective import derive
+from tsadc.nn.randomness import derive_seed
 
 LENGTH, VARIABLES = 40, 4
 waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
@@ -23,7 +23,7 @@ def network(**settings) -> Network:
     return Network(update(Config.tiny(), settings), VARIABLES).eval()
 
 
-def drawn(net: Network, count: int = 3) -> dict[str, torch.Tensor]:
+def drawn(net: Network, count: int = 3) -> LatentBatch:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(count, VARIABLES, LENGTH, generator=generator)
     observed = torch.rand(x.shape, generator=generator) < 0.9
@@ -79,9 +79,9 @@ def test_the_flow_says_by_how_much_it_stretches_space():
 
 def test_one_latent_is_short_in_time_and_one_is_narrow_in_variables():
     given = drawn(network())
-    assert given["x"].shape == (3, 3, VARIABLES, 16)  # windows from steps 0, 16 and 24
-    assert given["temporal"].shape == (3, 3, VARIABLES, 4)
-    assert given["metric"].shape == (3, 3, 16, 2)
+    assert given.x.shape == (3, 3, VARIABLES, 16)  # windows from steps 0, 16 and 24
+    assert given.temporal.shape == (3, 3, VARIABLES, 4)
+    assert given.metric.shape == (3, 3, 16, 2)
 
 
 def test_the_metric_latent_follows_its_own_past_and_the_future_of_the_view():
@@ -119,12 +119,12 @@ def test_the_loss_is_minus_the_evidence_lower_bound_over_measured_cells():
         found = net.losses(given)
         expected = dict.fromkeys(found, 0.0)
         for w in range(3):
-            x, there = given["x"][0, w][None], given["observed"][0, w]
+            x, there = given.x[0, w][None], given.observed[0, w]
             q2 = net.squeezer.encode(x)
             prior2 = Normal(torch.zeros_like(q2.mean), torch.ones_like(q2.mean))
             expected["temporal"] += kl_divergence(Normal(q2.mean, q2.log_std.exp()), prior2).sum()
-            view = net.squeezer.decode(q2.mean + q2.log_std.exp() * given["temporal"][0, w], 16)
-            z1, density = net.infer(view, given["metric"][0, w][None])
+            view = net.squeezer.decode(q2.mean + q2.log_std.exp() * given.temporal[0, w], 16)
+            z1, density = net.infer(view, given.metric[0, w][None])
             p1, px = net.expect(view, z1), net.look(view, z1)
             expected["metric"] += density.sum() - Normal(p1.mean, p1.log_std.exp()).log_prob(z1).sum()
             expected["reconstruction"] -= Normal(px.mean, px.log_std.exp()).log_prob(x)[0][there].sum()
@@ -237,7 +237,8 @@ def test_a_cell_is_as_improbable_as_the_normal_distributions_of_the_samples_say(
     z = np.random.default_rng(0).normal(size=(VARIABLES, LENGTH)).astype(np.float32)
     z[1:, 7] = np.nan
     net, x = detector.network_, torch.from_numpy(np.nan_to_num(np.arcsinh(z)))
-    noise = net.noise((samples, 3, VARIABLES, 16), torch.Generator().manual_seed(derive(detector.settings.seed, 1)))
+    generator = torch.Generator().manual_seed(derive_seed(detector.settings.seed, 1))
+    noise = net.noise((samples, 3, VARIABLES, 16), generator)
     cells, means = np.zeros(z.shape), np.zeros(z.shape)
     with torch.no_grad():
         found = detector._make_inference()(z)

@@ -8,15 +8,16 @@ from torch.nn.functional import linear
 import networks
 from tsadc.config import update
 from tsadc.detectors.baselines.usad import RANGE, USAD, Config, Network, Perceptron
+from tsadc.nn.trainable import ObservedBatch
 
 LENGTH, VARIABLES = 24, 4
 waves = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
 
 
-def batch(count: int = 3) -> dict[str, torch.Tensor]:
+def batch(count: int = 3) -> ObservedBatch:
     generator = torch.Generator().manual_seed(4)
     x = torch.randn(count, VARIABLES, LENGTH, generator=generator)
-    return {"x": x, "observed": torch.rand(x.shape, generator=generator) > 0.2}
+    return ObservedBatch(x, torch.rand(x.shape, generator=generator) > 0.2)
 
 
 def network(**settings: object) -> Network:
@@ -31,11 +32,11 @@ def autoencode(decoder: Perceptron, net: Network, vectors: torch.Tensor) -> torc
     return vectors.tanh()
 
 
-def definition(net: Network, drawn: dict[str, torch.Tensor], n: int) -> tuple[torch.Tensor, torch.Tensor]:
+def definition(net: Network, drawn: ObservedBatch, n: int) -> tuple[torch.Tensor, torch.Tensor]:
     """L_AE1 and L_AE2 as the paper writes them, over all windows of all observations."""
-    x = torch.where(drawn["observed"], drawn["x"], 0.0)
+    x = torch.where(drawn.observed, drawn.x, 0.0)
     one, two = [], []
-    for z, seen in zip(x, drawn["observed"], strict=True):
+    for z, seen in zip(x, drawn.observed, strict=True):
         terms = []
         for start in range(0, LENGTH - 7, 4):
             W = (torch.asinh(z[:, start : start + 8]) / RANGE).flatten()

@@ -1,6 +1,8 @@
 """The estimate before a fit: grows with the work, and is of the right size. What is timed here counts operations or the
 looks at a clock: no machine is too busy for that."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,8 @@ from torch import nn
 
 from tsadc.detectors.tsadc.cost import COPIES, _kept, estimate
 from tsadc.detectors.tsadc.detector import TSADC, Config
-from tsadc.nn.operations import Operations
+from tsadc.nn.operation_counter import OperationCounter
+from tsadc.nn.trainable import Batch
 
 
 def with_training(**training: object) -> Config:
@@ -42,11 +45,16 @@ def test_seconds_by_hand() -> None:
 def test_it_is_of_the_right_size() -> None:
     values = np.random.default_rng(0).normal(size=(1200, 3))
     config = with_training(epochs=2)
-    with Operations() as done:
+    with OperationCounter() as done:
         expected = estimate(30, 3, config, lambda done=done: done.flops).seconds
-    with Operations() as done:
+    with OperationCounter() as done:
         TSADC(config=config).fit(values)
     assert 0.6 < done.flops / expected < 1.2
+
+
+@dataclass(frozen=True)
+class OnlyX(Batch):
+    x: torch.Tensor
 
 
 class Growth(nn.Module):
@@ -56,13 +64,13 @@ class Growth(nn.Module):
         super().__init__()
         self.rate = nn.Parameter(torch.ones(50))
 
-    def losses(self, drawn: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {"growth": (drawn["x"] * self.rate).exp().sum(1)}
+    def losses(self, batch: OnlyX) -> dict[str, torch.Tensor]:
+        return {"growth": (batch.x * self.rate).exp().sum(1)}
 
 
 def test_what_a_micro_batch_keeps_by_hand() -> None:
     # 4 bytes for each of 3 x 50 cells of the exponential, and the storage of x, of which the 3 are a view.
-    assert _kept(Growth(), {"x": torch.zeros(7, 50)}, 3) == 4 * 50 * (3 + 7)
+    assert _kept(Growth(), OnlyX(torch.zeros(7, 50)), 3) == 4 * 50 * (3 + 7)
 
 
 def test_memory_is_that_of_a_micro_batch_whatever_was_held_before() -> None:

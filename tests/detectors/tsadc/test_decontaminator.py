@@ -8,8 +8,8 @@ import torch
 
 from tsadc.detectors.tsadc.decontaminator import Decontaminator, StepEmbedding, masks_drawn
 from tsadc.errors import ConfigError
-from tsadc.nn.cells import cell_mean
 from tsadc.nn.diffusion import Diffusion
+from tsadc.nn.inputs import masked_mean
 
 VARIABLES, LENGTH, BATCH, STEPS = 3, 12, 2, 6
 
@@ -254,7 +254,7 @@ def test_the_step_embedding_tells_steps_apart():
 def test_cell_mean_of_no_cells_is_zero():
     values = torch.tensor([[[1.0, 3.0]], [[5.0, 7.0]]], requires_grad=True)
     cells = torch.tensor([[[True, True]], [[False, False]]])
-    out = cell_mean(values, cells)
+    out = masked_mean(values, cells)
     assert out.tolist() == [2.0, 0.0]
     out.sum().backward()
     assert values.grad.tolist() == [[[0.5, 0.5]], [[0.0, 0.0]]]
@@ -262,7 +262,7 @@ def test_cell_mean_of_no_cells_is_zero():
 
 def test_cell_mean_does_not_see_what_is_not_a_cell():
     values = torch.tensor([[[1.0, torch.nan, torch.inf]]])
-    assert cell_mean(values, torch.tensor([[[True, False, False]]])).tolist() == [1.0]
+    assert masked_mean(values, torch.tensor([[[True, False, False]]])).tolist() == [1.0]
 
 
 @pytest.mark.parametrize(

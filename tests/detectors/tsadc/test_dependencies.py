@@ -6,7 +6,7 @@ import torch
 
 from tsadc.detectors.tsadc.dependencies import Dependencies
 from tsadc.errors import ConfigError
-from tsadc.nn.graph import Weights, regulariser
+from tsadc.nn.graph import GraphLossWeights, regulariser
 
 VARIABLES, LENGTH, BATCH = 5, 23, 2
 
@@ -32,7 +32,7 @@ def windows(length: int, graphs: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("settings", [{}, {"identity": False}, {"own": True}, {"layers": 0}, {"graphs": 1}])
-@pytest.mark.parametrize("weights", [Weights(), Weights(smooth=0.3, sparse=2.0, connect=0.0)])
+@pytest.mark.parametrize("weights", [GraphLossWeights(), GraphLossWeights(smooth=0.3, sparse=2.0, connect=0.0)])
 @torch.no_grad()
 def test_forward_against_a_loop_over_observations_windows_and_variables(x, settings, weights):
     model = make(weights=weights, **settings)

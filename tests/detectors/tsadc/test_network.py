@@ -1,11 +1,13 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
-from tsadc.detectors.tsadc.network import Network
-from tsadc.nn.cells import LARGEST
+from tsadc.detectors.tsadc.network import Network, TSADCBatch
 from tsadc.nn.diffusion import Diffusion
+from tsadc.nn.inputs import LARGEST
 from tsadc.nn.s4 import ssm_parameters
 from tsadc.nn.train import Training
 
@@ -34,7 +36,7 @@ def batch(seed: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.where(measured, 2 * torch.randn(measured.shape, generator=generator), 0.0), measured
 
 
-def drawn(network: Network, seed: int = 2) -> dict[str, torch.Tensor]:
+def drawn(network: Network, seed: int = 2) -> TSADCBatch:
     return network.draw(*batch(), torch.Generator().manual_seed(seed))
 
 
@@ -59,39 +61,39 @@ def test_a_draw_hides_some_of_what_was_measured(at, masking):
     everything = torch.ones_like(x, dtype=torch.bool)
     for measured in (everything, batch()[1]):
         found = network.draw(x, measured, torch.Generator().manual_seed(3))
-        assert torch.equal(found["measured"], measured)
-        assert not (found["observed"] & ~measured).any()
+        assert torch.equal(found.measured, measured)
+        assert not (found.observed & ~measured).any()
         if measured is everything:
-            hidden = ~found["observed"]
+            hidden = ~found.observed
             assert (hidden.sum(-1) == HIDDEN).all()
             if masking != "RandM":
                 edges = hidden.int().diff(dim=-1).abs().sum(-1)
                 assert (edges <= 2).all()
             assert (hidden == hidden[:, :1]).all() == (masking == "BoM")
-    torch.testing.assert_close(found["x"], torch.asinh(x))
-    assert all(len(tensor) == BATCH for tensor in found.values())
-    assert ("step" in found) == (at == "uniform")
+    torch.testing.assert_close(found.x, torch.asinh(x))
+    assert all(len(tensor) == BATCH for tensor in found.tensors().values())
+    assert (found.step is not None) == (at == "uniform")
 
 
 def test_steps_and_noise_are_drawn_alike():
     network = make(at="uniform")
     x, measured = torch.zeros(400, VARIABLES, LENGTH), torch.ones(400, VARIABLES, LENGTH, dtype=torch.bool)
     found = network.draw(x, measured, torch.Generator().manual_seed(4))
-    counts = found["step"].bincount(minlength=6)
+    counts = found.step.bincount(minlength=6)
     assert counts[0] == 0
     assert (counts[1:] > 50).all()
-    for name in ("noise", "last_noise"):
-        assert abs(float(found[name].mean())) < 0.03
-        assert float(found[name].std()) == pytest.approx(1, abs=0.03)
-    assert not torch.equal(found["noise"], found["last_noise"])
+    for noise in (found.noise, found.last_noise):
+        assert abs(float(noise.mean())) < 0.03
+        assert float(noise.std()) == pytest.approx(1, abs=0.03)
+    assert not torch.equal(found.noise, found.last_noise)
 
 
 @both
 def test_the_same_generator_draws_the_same(at):
     network = make(at=at)
     one, two, other = drawn(network, 5), drawn(network, 5), drawn(network, 6)
-    assert all(torch.equal(one[name], two[name]) for name in one)
-    assert not torch.equal(one["noise"], other["noise"])
+    assert all(map(torch.equal, one.tensors().values(), two.tensors().values()))
+    assert not torch.equal(one.noise, other.noise)
 
 
 @kinds
@@ -99,11 +101,12 @@ def test_the_same_generator_draws_the_same(at):
 def test_losses_against_their_parts(settings):
     network = make(**settings)
     cells = drawn(network)
-    x, measured, observed = cells["x"], cells["measured"], cells["observed"]
+    x, measured, observed = cells.x, cells.measured, cells.observed
     model = network.decontaminator
-    step = cells.get("step", torch.full((BATCH,), model.last))
-    noise_loss, _ = model.loss(x, measured, observed, step, cells["noise"])
-    decontaminated = model.estimate(x, observed, cells.get("last_noise", cells["noise"]))
+    step = torch.full((BATCH,), model.last) if cells.step is None else cells.step
+    last_noise = cells.noise if cells.last_noise is None else cells.last_noise
+    noise_loss, _ = model.loss(x, measured, observed, step, cells.noise)
+    decontaminated = model.estimate(x, observed, last_noise)
     reconstruction, graph_loss = network.dependencies(decontaminated)
     found = network.losses(cells)
     assert tuple(found) == LOSSES
@@ -119,15 +122,15 @@ def test_losses_against_their_parts(settings):
 def test_what_was_not_measured_reaches_no_loss(settings, rubbish):
     network = make(**settings)
     cells = drawn(network)
-    assert (~cells["measured"]).any()
+    assert (~cells.measured).any()
     expected = network.losses(cells)
-    other = {**cells, "x": torch.where(cells["measured"], cells["x"], rubbish).requires_grad_()}
+    other = replace(cells, x=torch.where(cells.measured, cells.x, rubbish).requires_grad_())
     found = network.losses(other)
     for name in LOSSES:
         assert torch.equal(found[name], expected[name])
     sum(found.values()).sum().backward()
-    assert (other["x"].grad[~cells["measured"]] == 0).all()
-    assert torch.isfinite(other["x"].grad).all()
+    assert (other.x.grad[~cells.measured] == 0).all()
+    assert torch.isfinite(other.x.grad).all()
 
 
 @kinds
@@ -136,10 +139,10 @@ def test_an_observation_does_not_depend_on_its_batch(settings):
     network = make(**settings)
     cells = drawn(network)
     together = network.losses(cells)
-    changed = {name: tensor.clone() for name, tensor in cells.items()}
-    changed["x"][1:], changed["noise"][1:] = 5.0, -3.0
+    changed = replace(cells, x=cells.x.clone(), noise=cells.noise.clone())
+    changed.x[1:], changed.noise[1:] = 5.0, -3.0
     beside_others = network.losses(changed)
-    alone = network.losses({name: tensor[:1] for name, tensor in cells.items()})
+    alone = network.losses(cells[:1])
     for name in LOSSES:
         torch.testing.assert_close(beside_others[name][0], together[name][0], rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(alone[name][0], together[name][0], rtol=1e-5, atol=1e-6)

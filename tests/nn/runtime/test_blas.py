@@ -10,7 +10,7 @@ from tsadc.detectors.base import Detector
 from tsadc.detectors.classical.robust_z import RobustZ
 from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.nn.runtime import blas
-from tsadc.nn.runtime.blas import each_within, without_threads
+from tsadc.nn.runtime.blas import each_within, single_threaded_blas
 
 PATIENCE = 60  # seconds until a test that would wait for ever fails
 
@@ -18,9 +18,9 @@ PATIENCE = 60  # seconds until a test that would wait for ever fails
 def test_products_run_alone_and_have_their_threads_back_afterwards() -> None:
     with threadpool_limits(2, user_api="blas"):
         assert products() == {2}
-        with without_threads():
+        with single_threaded_blas():
             assert products() == {1}
-            with without_threads():
+            with single_threaded_blas():
                 assert products() == {1}
             assert products() == {1}
         assert products() == {2}
@@ -30,37 +30,37 @@ def test_the_last_to_leave_lifts_the_limit_whichever_thread_that_is() -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def other() -> None:
-        with without_threads():
+        with single_threaded_blas():
             entered.set()
             assert leave.wait(PATIENCE)
 
     with threadpool_limits(2, user_api="blas"):
         thread = threading.Thread(target=other)
-        with without_threads():
+        with single_threaded_blas():
             thread.start()
             assert entered.wait(PATIENCE)
         assert products() == {1}
         leave.set()
         thread.join()
         assert products() == {2}
-        with without_threads():
+        with single_threaded_blas():
             assert products() == {1}
         assert products() == {2}
 
 
 def test_after_an_error_the_limit_is_lifted() -> None:
     with threadpool_limits(2, user_api="blas"):
-        with pytest.raises(LookupError), without_threads():
+        with pytest.raises(LookupError), single_threaded_blas():
             raise LookupError
         assert products() == {2}
 
 
 def test_items_are_made_within_and_given_away_outside() -> None:
     with threadpool_limits(2, user_api="blas"):
-        made = each_within(without_threads, (products() for _ in range(3)))
+        made = each_within(single_threaded_blas, (products() for _ in range(3)))
         for inside in made:
             assert (inside, products()) == ({1}, {2})
-        assert list(each_within(without_threads, [])) == []
+        assert list(each_within(single_threaded_blas, [])) == []
 
 
 @pytest.mark.parametrize("kind", [Ensemble, RobustZ])

@@ -12,7 +12,7 @@ from cores import cores, products
 from threadpoolctl import threadpool_limits
 
 from tsadc.nn.runtime import threads
-from tsadc.nn.runtime.threads import available, spread
+from tsadc.nn.runtime.threads import available, parallel_map
 
 PATIENCE = 60  # seconds until a test that would wait for ever fails
 
@@ -55,7 +55,7 @@ def test_without_affinity_the_cores_of_the_machine_count(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("ahead", [0, 1, 5])
 @pytest.mark.parametrize("items", [0, 1, 2, 17])
 def test_results_come_in_the_order_of_items(count: int, ahead: int, items: int) -> None:
-    assert list(spread(lambda n: n * n, range(items), ahead)) == [n * n for n in range(items)]
+    assert list(parallel_map(lambda n: n * n, range(items), ahead)) == [n * n for n in range(items)]
 
 
 def test_a_late_item_holds_its_place() -> None:
@@ -69,7 +69,7 @@ def test_a_late_item_holds_its_place() -> None:
             second.set()
         return n
 
-    assert list(spread(work, range(5))) == list(range(5))
+    assert list(parallel_map(work, range(5))) == list(range(5))
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -80,7 +80,7 @@ def test_as_many_work_at_once_as_there_are_threads_each_by_itself(count: int) ->
         together.wait()
         return threading.get_ident(), torch.get_num_threads()
 
-    done = list(spread(work, range(2 * count)))
+    done = list(parallel_map(work, range(2 * count)))
     assert len({thread for thread, _ in done}) == count
     assert {inner for _, inner in done} == {1}
     assert threading.get_ident() not in {thread for thread, _ in done}
@@ -89,7 +89,7 @@ def test_as_many_work_at_once_as_there_are_threads_each_by_itself(count: int) ->
 @pytest.mark.parametrize("count", [1])
 def test_with_one_thread_all_happens_here_and_when_asked_for(count: int) -> None:
     taken = Taken(5)
-    results = spread(lambda n: (n, threading.get_ident()), taken)
+    results = parallel_map(lambda n: (n, threading.get_ident()), taken)
     assert taken.count == 0
     for n in range(5):
         assert next(results) == (n, threading.get_ident())
@@ -100,7 +100,7 @@ def test_with_one_thread_all_happens_here_and_when_asked_for(count: int) -> None
 @pytest.mark.parametrize("ahead", [0, 1, 4])
 def test_the_input_is_read_a_bounded_way_ahead(count: int, ahead: int) -> None:
     taken = Taken(40)
-    for done, result in enumerate(spread(lambda n: n, taken, ahead)):
+    for done, result in enumerate(parallel_map(lambda n: n, taken, ahead)):
         assert result == done
         assert taken.count == min(40, done + count + ahead)
 
@@ -113,12 +113,12 @@ def test_an_error_arrives_in_its_place(count: int) -> None:
             raise LookupError(n)
         return n
 
-    results = spread(work, range(9))
+    results = parallel_map(work, range(9))
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(LookupError, match="3"):
         next(results)
     assert torch.get_num_threads() == count
-    assert list(spread(lambda n: n, range(4))) == [0, 1, 2, 3]
+    assert list(parallel_map(lambda n: n, range(4))) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -129,7 +129,7 @@ def test_an_error_of_the_input_arrives(count: int) -> None:
         raise OSError("unreadable")
 
     with pytest.raises(OSError, match="unreadable"):
-        list(spread(lambda n: n, broken()))
+        list(parallel_map(lambda n: n, broken()))
     assert torch.get_num_threads() == count
 
 
@@ -142,14 +142,14 @@ def test_who_stops_early_leaves_nothing_to_do_and_the_threads_as_they_were() -> 
         assert n == 0 or go_on.wait(PATIENCE)
         return n
 
-    results = spread(work, range(20), ahead=4)
+    results = parallel_map(work, range(20), ahead=4)
     assert next(results) == 0
     results.close()  # type: ignore[attr-defined]
     assert torch.get_num_threads() == 2
     go_on.set()
     # Both threads come to this only when the work before it is done or was taken back.
     together = threading.Barrier(2, timeout=PATIENCE)
-    list(spread(lambda _: together.wait(), range(2)))
+    list(parallel_map(lambda _: together.wait(), range(2)))
     assert sorted(begun)[:1] == [0]
     assert set(begun) <= {0, 1, 2}
 
@@ -159,16 +159,16 @@ def test_inner_work_is_done_where_it_is_asked_for() -> None:
 
     def work(n: int) -> tuple[list[int], bool]:
         here = threading.get_ident()
-        inner = list(spread(lambda m: (10 * n + m, threading.get_ident()), range(3)))
+        inner = list(parallel_map(lambda m: (10 * n + m, threading.get_ident()), range(3)))
         return [value for value, _ in inner], all(place == here for _, place in inner)
 
     expected = [([10 * n, 10 * n + 1, 10 * n + 2], True) for n in range(6)]
-    assert list(spread(work, range(6))) == expected
+    assert list(parallel_map(work, range(6))) == expected
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_two_may_be_read_in_turn(count: int) -> None:
-    both = zip(spread(lambda n: n, range(7)), spread(lambda n: -n, range(7)), strict=True)
+    both = zip(parallel_map(lambda n: n, range(7)), parallel_map(lambda n: -n, range(7)), strict=True)
     assert list(both) == [(n, -n) for n in range(7)]
     assert torch.get_num_threads() == count
 
@@ -186,7 +186,7 @@ def test_operations_have_no_threads_within_work_nor_while_items_are_made(count: 
             yield inner()
 
     with threadpool_limits(2, user_api="blas"):
-        assert list(spread(lambda item: (item, inner()), items())) == [((1, {1}), (1, {1}))] * 4
+        assert list(parallel_map(lambda item: (item, inner()), items())) == [((1, {1}), (1, {1}))] * 4
         assert inner() == (2, {2})
 
 
@@ -195,7 +195,7 @@ def test_who_reads_the_results_has_its_threads(count: int) -> None:
     """Also those of products, once no work is under way."""
     torch.set_num_threads(2)
     with threadpool_limits(2, user_api="blas"):
-        first, second = spread(lambda n: n, range(3), ahead=5), spread(lambda n: n, range(3), ahead=5)
+        first, second = parallel_map(lambda n: n, range(3), ahead=5), parallel_map(lambda n: n, range(3), ahead=5)
         for results in (first, second, second, first):
             next(results)
             assert torch.get_num_threads() == 2
@@ -205,7 +205,7 @@ def test_who_reads_the_results_has_its_threads(count: int) -> None:
 
 def test_threads_that_start_later_have_as_many_inside_operations_as_this_one() -> None:
     found: list[int] = []
-    list(spread(lambda n: n, range(5)))
+    list(parallel_map(lambda n: n, range(5)))
     later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
     later.start()
     later.join()
@@ -214,7 +214,7 @@ def test_threads_that_start_later_have_as_many_inside_operations_as_this_one() -
 
 def test_gradient_mode_is_the_threads_own() -> None:
     with torch.no_grad():
-        assert list(spread(lambda _: torch.is_grad_enabled(), range(4))) == [True] * 4
+        assert list(parallel_map(lambda _: torch.is_grad_enabled(), range(4))) == [True] * 4
 
 
 FORKED = """
@@ -223,11 +223,11 @@ import torch
 from tsadc.nn.runtime import threads
 
 threads.available = lambda: 2
-assert list(threads.spread(abs, range(4))) == [0, 1, 2, 3]
+assert list(threads.parallel_map(abs, range(4))) == [0, 1, 2, 3]
 child = os.fork()
 if child == 0:
     signal.alarm(20)
-    os._exit(0 if list(threads.spread(abs, range(4))) == [0, 1, 2, 3] else 1)
+    os._exit(0 if list(threads.parallel_map(abs, range(4))) == [0, 1, 2, 3] else 1)
 sys.exit(os.waitpid(child, 0)[1])
 """
 
@@ -238,7 +238,7 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
 
 
 def test_threads_are_kept() -> None:
-    first = set(spread(lambda _: threading.get_ident(), range(8)))
+    first = set(parallel_map(lambda _: threading.get_ident(), range(8)))
     assert threads._pool(2, os.getpid()) is threads._pool(2, os.getpid())
-    again = set(spread(lambda _: threading.get_ident(), range(8)))
+    again = set(parallel_map(lambda _: threading.get_ident(), range(8)))
     assert len(first | again) <= 2

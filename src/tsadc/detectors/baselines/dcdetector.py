@@ -50,9 +50,11 @@ from torch import Tensor, nn
 
 from tsadc.config import require
 from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training, step_means
-from tsadc.nn.cells import Sliding, cell_mean, cells_of, squash
-from tsadc.nn.runtime.threads import spread
+from tsadc.nn.inputs import masked_mean, prepare_input, squash
+from tsadc.nn.patches import SlidingWindows
+from tsadc.nn.runtime.threads import parallel_map
 from tsadc.nn.train import Training
+from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats, Observations
 from tsadc.subsample import evenly_spaced
 
@@ -158,24 +160,24 @@ class Network(nn.Module):
         super().__init__()
         shared = math.lcm(*config.patches)
         size = min(config.window, length // shared * shared)
-        self.windows, self.heads, self.opposed = Sliding(length, size, size), config.heads, config.opposed
+        self.windows, self.heads, self.opposed = SlidingWindows(length, size, size), config.heads, config.opposed
         self.views = nn.ModuleList(Views(size, patch, config.features) for patch in config.patches)
         features = config.features
         self.queries = nn.ModuleList(nn.Linear(features, features) for _ in range(config.layers))
         self.keys = nn.ModuleList(nn.Linear(features, features) for _ in range(config.layers))
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": x, "observed": observed}
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ObservedBatch:
+        return ObservedBatch(x, observed)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def losses(self, batch: ObservedBatch) -> dict[str, Tensor]:
         """L_N and L_P."""
-        observed = drawn["observed"]
-        between, inside = self(torch.where(observed, drawn["x"], 0.0), observed)
+        observed = batch.observed
+        between, inside = self(torch.where(observed, batch.x, 0.0), observed)
         cells = self.windows.cut(observed)
-        between_loss = cell_mean(between + inside.detach(), cells)
+        between_loss = masked_mean(between + inside.detach(), cells)
         return {
             "between": -between_loss if self.opposed else between_loss,
-            "inside": cell_mean(between.detach() + inside, cells),
+            "inside": masked_mean(between.detach() + inside, cells),
         }
 
     def forward(self, z: Tensor, measured: Tensor) -> tuple[Tensor, Tensor]:
@@ -240,7 +242,7 @@ class DCdetector(ResidualDetector[Config]):
             cells = self._apart(train_part.read(i))
             return float(np.median(cells[np.isfinite(cells)])) if np.isfinite(cells).any() else np.nan
 
-        typical = float(np.nanmedian(list(spread(middle, evenly_spaced(len(train_part), SAMPLE).tolist()))))
+        typical = float(np.nanmedian(list(parallel_map(middle, evenly_spaced(len(train_part), SAMPLE).tolist()))))
         self.typical_ = typical if typical > 0 else 1.0
 
     def _extra_state(self) -> dict[str, NDArray[Any]]:
@@ -250,7 +252,7 @@ class DCdetector(ResidualDetector[Config]):
         self.typical_ = float(state["typical"][0])
 
     def _apart(self, z: Floats) -> Floats:
-        values, measured, _ = cells_of(z)
+        values, measured, _ = prepare_input(z)
         between, inside = self.network_(torch.where(measured, values, 0.0).unsqueeze(0), measured.unsqueeze(0))
         out: Floats = torch.where(measured, self.network_.windows.join(between + inside)[0], torch.nan).numpy()
         return out

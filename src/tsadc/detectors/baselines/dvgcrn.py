@@ -34,7 +34,7 @@ the score is ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
@@ -44,9 +44,11 @@ from torch.nn import functional as F
 
 from tsadc.config import require
 from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
-from tsadc.nn.cells import cells_of, joined, pieces, squash, unsquash
 from tsadc.nn.gaussian import Gaussian
+from tsadc.nn.inputs import prepare_input, squash, unsquash
+from tsadc.nn.patches import cut_patches, join_patches
 from tsadc.nn.train import Training
+from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
 
@@ -122,6 +124,13 @@ class Seen(NamedTuple):
     states: list[Tensor]  # *before* each step
 
 
+@dataclass(frozen=True)
+class LatentBatch(ObservedBatch):
+    """Windows (batch, window, time, variable) and the noise of all latents (batch, window, time, latent)."""
+
+    noise: Tensor
+
+
 class Network(nn.Module):
     """The generative model and its inference, for windows (window, time, variable)."""
 
@@ -148,28 +157,28 @@ class Network(nn.Module):
     def begin_epoch(self, number: int) -> None:
         self.weight = min(1.0, (number - 1) / self.rising)
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> LatentBatch:
         size = self.config.window
-        windows = pieces(torch.where(observed, squash(x), 0.0), size).mT
+        windows = cut_patches(torch.where(observed, squash(x), 0.0), size).mT
         shape = (*windows.shape[:3], sum(self.config.latents))
-        noise = torch.randn(shape, generator=generator, device=x.device)
-        return {"x": windows, "observed": pieces(observed, size).mT, "noise": noise}
+        noise = torch.randn(shape, generator=generator)
+        return LatentBatch(windows, cut_patches(observed, size).mT, noise)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def losses(self, batch: LatentBatch) -> dict[str, Tensor]:
         """Minus the evidence lower bound and the squared error of the forecast, per cell. Validation takes the KL terms
         in full."""
-        batch, count, time, variables = drawn["x"].shape
-        x, observed, noise = (drawn[name].flatten(0, 1) for name in ("x", "observed", "noise"))
+        count, time, variables = batch.x.shape[1:]
+        x, observed, noise = (tensor.flatten(0, 1) for tensor in batch.tensors().values())
         seen = self.infer(x, noise)
         unlikely = torch.where(observed, -self.likelihood(seen).log_prob(x), 0.0)
         missed = torch.where(observed, (x - self.forecast(seen)).square(), 0.0)
         apart = [
-            posterior.divergence(self.prior(layer, seen.states[layer], above)).sum(-1)
+            posterior.kl(self.prior(layer, seen.states[layer], above)).sum(-1)
             for layer, (posterior, above) in enumerate(zip(seen.posteriors, (*seen.latents[1:], None), strict=True))
         ]
 
         def per_observation(values: Tensor) -> Tensor:
-            return values.reshape(batch, -1).sum(1) / (count * time * variables)
+            return values.reshape(len(batch), -1).sum(1) / (count * time * variables)
 
         weight = self.weight if self.training else 1.0
         return {
@@ -211,8 +220,8 @@ class Network(nn.Module):
         posteriors: list[Gaussian] = []
         values: list[Tensor] = []
         for i in reversed(range(len(features))):
-            posteriors.insert(0, Gaussian.of(self.posterior[i](torch.cat([features[i], *values[:1]], -1))))
-            values.insert(0, posteriors[0].at(draws[i]))
+            posteriors.insert(0, Gaussian.from_output(self.posterior[i](torch.cat([features[i], *values[:1]], -1))))
+            values.insert(0, posteriors[0].sample(draws[i]))
         return posteriors, values
 
     def mixed(self, node: int, state: Tensor, above: Tensor | None) -> Tensor:
@@ -224,13 +233,13 @@ class Network(nn.Module):
     def prior(self, layer: int, state: Tensor, above: Tensor | None) -> Gaussian:
         """p(z^{layer + 1}_t) given the states before t and the latents above."""
         known = state if above is None else torch.cat([state, above], -1)
-        return Gaussian.held(F.leaky_relu(self.mixed(layer + 1, state, above)), self.spread[layer + 1](known))
+        return Gaussian.clamped(F.leaky_relu(self.mixed(layer + 1, state, above)), self.spread[layer + 1](known))
 
     def likelihood(self, seen: Seen) -> Gaussian:
         """p(x_t) of every step, (window, time, variable)."""
         state, latent = seen.states[0], seen.latents[0]
         mean = self.gain * self.mixed(0, state, latent) + self.offset
-        return Gaussian.held(mean, self.spread[0](torch.cat([state, latent], -1)))
+        return Gaussian.clamped(mean, self.spread[0](torch.cat([state, latent], -1)))
 
     def forecast(self, seen: Seen) -> Tensor:
         """The mean of every step by what was known before it."""
@@ -257,13 +266,13 @@ class DVGCRN(ResidualDetector[Config]):
         network, settings, hop = self.network_, self.settings, self.settings.hop
 
         def infer(z: Floats) -> NetworkOutput:
-            values, measured, x = cells_of(z)
-            windows = pieces(x, settings.window, hop).mT
+            values, measured, x = prepare_input(z)
+            windows = cut_patches(x, settings.window, hop).mT
             seen = network.infer(windows, windows.new_zeros(*windows.shape[:2], sum(settings.latents)))
             likelihood = network.likelihood(seen)
-            improbable = joined(-likelihood.log_prob(windows).mT, z.shape[1], hop)
-            expected = joined(likelihood.mean.mT, z.shape[1], hop)
-            foreseen = joined(network.forecast(seen).mT, z.shape[1], hop)
+            improbable = join_patches(-likelihood.log_prob(windows).mT, z.shape[1], hop)
+            expected = join_patches(likelihood.mean.mT, z.shape[1], hop)
+            foreseen = join_patches(network.forecast(seen).mT, z.shape[1], hop)
             missed = torch.where(measured, (x - foreseen).square(), 0.0)
             missed[:, 0] = 0.0  # before it there was nothing to foresee it from
             unlikely, missed = torch.where(measured, improbable, 0.0), settings.forecast * missed

@@ -60,14 +60,15 @@ from tsadc.detectors.residual import (
     sample_observations,
     step_means,
 )
-from tsadc.nn.cells import cell_mean, cells_of, joined, pieces, squash, unsquash
-from tsadc.nn.objective import derive
-from tsadc.nn.runtime.threads import spread
+from tsadc.nn.inputs import masked_mean, prepare_input, squash, unsquash
+from tsadc.nn.patches import cut_patches, join_patches
+from tsadc.nn.randomness import derive_seed
+from tsadc.nn.runtime.threads import parallel_map
 from tsadc.nn.train import Training
+from tsadc.nn.trainable import Batch
 from tsadc.series import Floats, Observations
 
 VIEWS = 2
-GIVEN = ("x", "adjacency", "signs", "members", "other")  # of what is drawn, what the network sees
 RESTART = 0.5  # share of steps at which a walk returns to where it began
 MOST_OBSERVATIONS = 128  # of either part of the training data tell what scores are usual
 
@@ -136,6 +137,22 @@ class Found(NamedTuple):
     generated: Tensor  # what each view makes of a variable (batch, view, piece, variable, window)
 
 
+@dataclass(frozen=True)
+class SubgraphBatch(Batch):
+    """Graphs and the subgraphs drawn from them.
+
+    `members` (batch, sample, piece, variable, member) are variables, -1 for none. `other` (batch, sample, piece,
+    variable) is the variable whose subgraph is the negative one.
+    """
+
+    x: Tensor
+    known: Tensor
+    adjacency: Tensor
+    signs: Tensor
+    members: Tensor
+    other: Tensor
+
+
 class Network(nn.Module):
     """Encoder, decoder and the discriminators of the two views."""
 
@@ -154,49 +171,48 @@ class Network(nn.Module):
     def activate(self, mixed: Tensor) -> Tensor:
         return prelu(mixed + self.bias, self.slope)
 
-    def forward(self, x: Tensor, adjacency: Tensor, signs: Tensor, members: Tensor, other: Tensor) -> Found:
-        """`members` (batch, view, piece, variable, member): which variables, -1 for none; `other` (batch, view, piece,
-        variable): whose subgraph is the negative one."""
+    def forward(self, drawn: SubgraphBatch) -> Found:
+        x, members = drawn.x, drawn.members
         encoded = self.encode(x)
-        target = torch.arange(x.shape[2], device=x.device).expand(members.shape[:-1]).unsqueeze(-1)
+        target = torch.arange(x.shape[2]).expand(members.shape[:-1]).unsqueeze(-1)
         inside = torch.cat([members, target], dim=-1)  # the masked one comes last
-        mixing, present = subgraphs(adjacency, inside)
+        mixing, present = subgraphs(drawn.adjacency, inside)
         heard = members.clamp_min(0)  # what is absent weighs nothing in `mixing`
-        turns = signs.unsqueeze(1).expand(-1, VIEWS, -1, -1, -1).gather(-1, heard)
+        turns = drawn.signs.unsqueeze(1).expand(-1, VIEWS, -1, -1, -1).gather(-1, heard)
         # By `embedding`: the gradient of an index into an array is far slower.
-        graph = torch.arange(x.shape[0] * x.shape[1], device=x.device).view(x.shape[0], 1, x.shape[1], 1, 1)
+        graph = torch.arange(x.shape[0] * x.shape[1]).view(x.shape[0], 1, x.shape[1], 1, 1)
         visible = embedding(graph * x.shape[2] + heard, encoded.flatten(0, 2)) * turns.unsqueeze(-1)
         embedded = self.activate(mixing[..., :-1] @ visible)
         generated = self.decode((mixing[..., -1:, :] @ embedded).squeeze(-2))
         summary = (embedded * present.unsqueeze(-1)).sum(-2) / present.sum(-1, keepdim=True)
         alone = torch.einsum("bpkf,vfg->bvpkg", self.activate(encoded), self.compare)
-        negative = summary.gather(3, other.unsqueeze(-1).expand(summary.shape))
+        negative = summary.gather(3, drawn.other.unsqueeze(-1).expand(summary.shape))
         own, others = (((alone * one).sum(-1) + self.offset.view(1, -1, 1, 1)).mean(1) for one in (summary, negative))
         return Found(own, others, generated)
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return self.sample(x, observed, torch.rand(self.chances(*x.shape), generator=generator, device=x.device))
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> SubgraphBatch:
+        return self.sample(x, observed, torch.rand(self.chances(*x.shape), generator=generator))
 
     def chances(self, batch: int, variables: int, time: int) -> tuple[int, ...]:
         """The shape of the random numbers from 0 to 1 that `sample` needs."""
         return (batch, VIEWS, -(-time // self.window), variables, 1 + 4 * (self.members + 1))
 
-    def sample(self, x: Tensor, observed: Tensor, chance: Tensor) -> dict[str, Tensor]:
+    def sample(self, x: Tensor, observed: Tensor, chance: Tensor) -> SubgraphBatch:
         """Graphs of the pieces of x (batch, variable, time), in z units, and subgraphs by `chance`."""
         seen, count = torch.where(observed, squash(x), 0.0), x.shape[1]
-        cut, known = pieces(seen, self.window), pieces(observed, self.window)
+        cut, known = cut_patches(seen, self.window), cut_patches(observed, self.window)
         adjacency, signs, nearest = correlations(cut, known, self.neighbours)
         met = random_walk(nearest.unsqueeze(1).expand(-1, VIEWS, -1, -1, -1), chance[..., 1:], RESTART)
         shift = 1 + (chance[..., 0] * (count - 1)).long().clamp_max(count - 2)
-        other = (torch.arange(count, device=x.device) + shift) % count
-        graph = {"adjacency": adjacency, "signs": signs if self.turned else torch.ones_like(signs)}
-        return {"x": cut, "known": known, **graph, "members": first_distinct(met, self.members), "other": other}
+        other = (torch.arange(count) + shift) % count
+        signs = signs if self.turned else torch.ones_like(signs)
+        return SubgraphBatch(cut, known, adjacency, signs, first_distinct(met, self.members), other)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        x, known = drawn["x"], drawn["known"]
-        found = self(*(drawn[name] for name in GIVEN))
+    def losses(self, batch: SubgraphBatch) -> dict[str, Tensor]:
+        x, known = batch.x, batch.known
+        found = self(batch)
         error = torch.where(known.unsqueeze(1), found.generated - x.unsqueeze(1), 0.0).square() / VIEWS
-        contrast = cell_mean((softplus(-found.own) + softplus(found.other)) / 2, known.any(-1))
+        contrast = masked_mean((softplus(-found.own) + softplus(found.other)) / 2, known.any(-1))
         generation = error.sum((1, 2, 3, 4)) / known.sum((1, 2, 3)).clamp_min(1)
         return {"contrast": self.share * contrast, "generation": (1 - self.share) * generation}
 
@@ -211,7 +227,7 @@ def correlations(x: Tensor, known: Tensor, neighbours: int) -> tuple[Tensor, Ten
     direction = apart / torch.where(size > 1e-6, size, torch.inf)
     correlation = direction @ direction.mT
     strength = correlation.abs()
-    own = torch.eye(x.shape[2], dtype=torch.bool, device=x.device)
+    own = torch.eye(x.shape[2], dtype=torch.bool)
     nearest = strength.masked_fill(own, -1.0).topk(min(neighbours, x.shape[2] - 1), dim=-1).indices
     chosen = torch.zeros_like(strength).scatter(-1, nearest, 1.0)
     adjacency = torch.where(own, 1.0, strength * torch.maximum(chosen, chosen.mT))
@@ -222,7 +238,7 @@ def random_walk(nearest: Tensor, chance: Tensor, restart: float) -> Tensor:
     """A walk from each node: nearest (..., node, neighbour), chance (..., node, step) from 0 to 1 -> the node at each
     step (..., node, step), -1 where that is where it began. The share `restart` of steps leads back to there."""
     *_, count, neighbours = nearest.shape
-    start = torch.arange(count, device=nearest.device).expand(nearest.shape[:-1])
+    start = torch.arange(count).expand(nearest.shape[:-1])
     at, places = start, []
     for one in chance.unbind(-1):
         turn = ((one - restart) / (1 - restart) * neighbours).long().clamp(0, neighbours - 1)
@@ -267,19 +283,19 @@ class EEGCGS(ResidualDetector[Config]):
     def _looker(self) -> Callable[[Floats], tuple[Floats, Floats, Floats]]:
         """Gives contrast, distance and expectation of an observation, each (variable, time)."""
         settings, network = self.settings, self.network_
-        source = torch.Generator().manual_seed(derive(settings.seed, 1))
+        source = torch.Generator().manual_seed(derive_seed(settings.seed, 1))
         chance = torch.rand(network.chances(settings.rounds, len(self.variables_), settings.length), generator=source)
 
         def look(z: Floats) -> tuple[Floats, Floats, Floats]:
-            values, known, _ = cells_of(z)
+            values, known, _ = prepare_input(z)
             x = torch.where(known, values, 0.0)
             drawn = network.sample(*(one.expand(settings.rounds, -1, -1) for one in (x, known)), chance)
-            found = network(*(drawn[name] for name in GIVEN))
+            found = network(drawn)
             contrast = (found.other.sigmoid() - found.own.sigmoid()).mean(0)
             expected = unsquash(found.generated.mean((0, 1)))
-            distance = (pieces(values.double()[None], network.window)[0] - expected).square().nanmean(-1).sqrt()
+            distance = (cut_patches(values.double()[None], network.window)[0] - expected).square().nanmean(-1).sqrt()
             whole = [one.unsqueeze(-1).expand(expected.shape) for one in (contrast + 1, distance)]
-            return tuple(joined(one, z.shape[1]).numpy() for one in (*whole, expected))  # type: ignore[return-value]
+            return tuple(join_patches(one, z.shape[1]).numpy() for one in (*whole, expected))  # type: ignore[return-value]
 
         return look
 
@@ -293,7 +309,7 @@ class EEGCGS(ResidualDetector[Config]):
             contrast, distance, _ = look(z)
             return contrast[np.isfinite(z)], distance[np.isfinite(z)]
 
-        found = list(spread(both, sample_observations((train_part, validation), MOST_OBSERVATIONS)))
+        found = list(parallel_map(both, sample_observations((train_part, validation), MOST_OBSERVATIONS)))
         each = (np.concatenate(one) for one in zip(*found, strict=True))
         self.scale_ = np.array([np.quantile(one, (0.01, 0.99)) for one in each], dtype=np.float64)
 

@@ -27,7 +27,7 @@ belongs to another optimiser: window, learning rate, batch and embedding size ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar, Self
@@ -44,8 +44,10 @@ from tsadc.detectors.residual import (
     published_training,
     reconstruction_inference,
 )
-from tsadc.nn.cells import cell_mean, joined, pieces, squash
+from tsadc.nn.inputs import masked_mean, squash
+from tsadc.nn.patches import cut_patches, join_patches
 from tsadc.nn.train import Training
+from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
 SLOPE = 0.25  # of the leaky ReLU below 0, as in the published code
@@ -111,22 +113,22 @@ class Network(nn.Module):
     def adjacency(self) -> Tensor:
         """(variable, variable): row i holds the weights with which i listens, to itself with one half or more."""
         learnt = torch.softmax(self.listens @ self.heard.T, dim=-1)
-        return (torch.eye(len(learnt), device=learnt.device) + learnt) / 2
+        return (torch.eye(len(learnt)) + learnt) / 2
 
     def forward(self, x: Tensor) -> Tensor:
         """The reconstruction of x (batch, variable, time), in the units of x."""
-        nodes, adjacency = pieces(x, self.window), self.adjacency()
+        nodes, adjacency = cut_patches(x, self.window), self.adjacency()
         for i, layer in enumerate(self.layers):
             nodes = convolve(adjacency, nodes, layer)
             if i < len(self.layers) - 1:
                 nodes = leaky_relu(nodes, SLOPE)
-        return joined(nodes, x.shape[-1])
+        return join_patches(nodes, x.shape[-1])
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": torch.where(observed, squash(x), 0.0), "observed": observed}
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ObservedBatch:
+        return ObservedBatch(torch.where(observed, squash(x), 0.0), observed)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {"reconstruction": cell_mean((self(drawn["x"]) - drawn["x"]).square(), drawn["observed"])}
+    def losses(self, batch: ObservedBatch) -> dict[str, Tensor]:
+        return {"reconstruction": masked_mean((self(batch.x) - batch.x).square(), batch.observed)}
 
 
 def convolve(adjacency: Tensor, nodes: Tensor, layer: nn.Module) -> Tensor:

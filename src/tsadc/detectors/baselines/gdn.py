@@ -57,10 +57,11 @@ from tsadc.detectors.residual import (
     published_training,
     sample_observations,
 )
-from tsadc.nn.cells import cell_mean, cells_of, squash, unsquash
-from tsadc.nn.dropout import Dropout
-from tsadc.nn.runtime.threads import spread
+from tsadc.nn.inputs import masked_mean, prepare_input, squash, unsquash
+from tsadc.nn.layers import Dropout
+from tsadc.nn.runtime.threads import parallel_map
 from tsadc.nn.train import Training
+from tsadc.nn.trainable import Batch
 from tsadc.series import Floats, Observations
 
 SLOPE = 0.2  # of the leaky ReLU below 0
@@ -132,6 +133,15 @@ class Config(ResidualConfig):
         return cls.with_settings(features=8, top=2, hidden=8, training={"epochs": 5})
 
 
+@dataclass(frozen=True)
+class ForecastBatch(Batch):
+    """Steps to forecast, (batch, step, variable), which of them were measured, and the `window` steps before each."""
+
+    history: Tensor
+    target: Tensor
+    known: Tensor
+
+
 class Network(nn.Module):
     """Forecasts one step of every variable."""
 
@@ -150,7 +160,7 @@ class Network(nn.Module):
     def edges(self) -> Tensor:
         """(variable, variable): True where i listens to j, itself or one of its neighbours."""
         direction = normalize(self.embedding.detach(), dim=-1)
-        own = torch.eye(len(direction), dtype=torch.bool, device=direction.device)
+        own = torch.eye(len(direction), dtype=torch.bool)
         cosine = (direction @ direction.T).masked_fill(own, -2.0)
         return own.scatter(1, cosine.topk(self.top, dim=-1).indices, True)
 
@@ -169,25 +179,25 @@ class Network(nn.Module):
         forecast: Tensor = self.out((self.embedding * gathered).flatten(-2))
         return forecast
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ForecastBatch:
         """Every `stride`-th step, from one drawn for each observation: (batch, step, variable) and its history."""
         batch, _, time = x.shape
         stride = min(self.stride, time - self.window)
-        late = torch.randint(stride, (batch, 1), generator=generator, device=x.device)
-        first = late + stride * torch.arange((time - self.window) // stride, device=x.device)
+        late = torch.randint(stride, (batch, 1), generator=generator)
+        first = late + stride * torch.arange((time - self.window) // stride)
         filled = carried(squash(x), observed).unfold(-1, self.window + 1, 1)
         places = first[:, None, :].expand(-1, x.shape[1], -1)
         chosen = filled.gather(2, places.unsqueeze(-1).expand(-1, -1, -1, self.window + 1)).transpose(1, 2)
         known = observed[:, :, self.window :].gather(2, places).transpose(1, 2)
-        return {"history": chosen[..., :-1], "target": chosen[..., -1], "known": known}
+        return ForecastBatch(chosen[..., :-1], chosen[..., -1], known)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {"forecast": cell_mean((self(drawn["history"]) - drawn["target"]).square(), drawn["known"])}
+    def losses(self, batch: ForecastBatch) -> dict[str, Tensor]:
+        return {"forecast": masked_mean((self(batch.history) - batch.target).square(), batch.known)}
 
 
 def carried(x: Tensor, observed: Tensor) -> Tensor:
     """x (..., time) with the last value that was observed where there is none; 0 before the first one."""
-    place = torch.arange(x.shape[-1], device=x.device)
+    place = torch.arange(x.shape[-1])
     last = torch.where(observed, place, -1).cummax(-1).values
     return torch.where(last >= 0, x.gather(-1, last.clamp_min(0)), 0.0)
 
@@ -218,7 +228,7 @@ class GDN(ResidualDetector[Config]):
     def _errors(self, z: Floats) -> tuple[Floats, Floats]:
         """Err and the forecast, both (variable, time) in z units."""
         network: Network = self.network_
-        _, measured, x = cells_of(z)
+        _, measured, x = prepare_input(z)
         filled = carried(x, measured)
         # Before the observation nothing was measured: its first steps are forecast from less, and not judged.
         before = torch.cat([filled.new_zeros(len(filled), network.window), filled[:, :-1]], dim=-1)
@@ -236,7 +246,7 @@ class GDN(ResidualDetector[Config]):
             return self._errors(part.read(i))[0]
 
         found = np.concatenate(
-            list(spread(errors, sample_observations((train_part, validation), MOST_OBSERVATIONS))), axis=1
+            list(parallel_map(errors, sample_observations((train_part, validation), MOST_OBSERVATIONS))), axis=1
         )
         known = (one[np.isfinite(one)] for one in found)
         quarters = [np.quantile(one, (0.25, 0.5, 0.75)) if len(one) else np.zeros(3) for one in known]

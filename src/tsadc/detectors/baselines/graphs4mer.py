@@ -27,7 +27,7 @@ scaling of the data is not in that script.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -43,11 +43,12 @@ from tsadc.detectors.residual import (
     published_training,
     reconstruction_inference,
 )
-from tsadc.nn.cells import cell_mean, squash
-from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
-from tsadc.nn.pointwise import Pointwise
+from tsadc.nn.graph import GIN, AttentionGraph, GraphLossWeights, regulariser, split_windows
+from tsadc.nn.inputs import masked_mean, squash
+from tsadc.nn.layers import Pointwise
 from tsadc.nn.s4 import S4, KernelName, ssm_parameters
 from tsadc.nn.train import Training, parameter_groups
+from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
 
@@ -80,7 +81,7 @@ class Config(ResidualConfig):
     gin_layers
         Layers of the graph network, at least 1.
     weights
-        Weights of the three terms of the graph loss.
+        GraphLossWeights of the three terms of the graph loss.
     training
         Settings of the training loop.
     """
@@ -98,7 +99,7 @@ class Config(ResidualConfig):
     zeta: float = 0.6
     prune: float = 0.02
     gin_layers: int = 1
-    weights: Weights = field(default_factory=lambda: Weights(smooth=0.05, sparse=0.05, connect=0.05))
+    weights: GraphLossWeights = field(default_factory=lambda: GraphLossWeights(smooth=0.05, sparse=0.05, connect=0.05))
     training: Training = field(
         default_factory=lambda: Training(
             epochs=12, batch=8, learning_rate=4e-3, ssm_learning_rate=1e-3, warmup_epochs=1, patience=8, ema=0.99
@@ -171,14 +172,14 @@ class Network(nn.Module):
         self.gin = GIN(features, config.gin_layers, config.dropout)
         self.leave = Pointwise(features, config.window)
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": torch.where(observed, squash(x), 0.0), "observed": observed}
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ObservedBatch:
+        return ObservedBatch(torch.where(observed, squash(x), 0.0), observed)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def losses(self, batch: ObservedBatch) -> dict[str, Tensor]:
         """Mean squared error of what was measured, and the regulariser of the graphs."""
-        x = drawn["x"]
+        x = batch.x
         reconstruction, nodes, adjacency = self(x)
-        error = cell_mean((x - reconstruction).square(), drawn["observed"])
+        error = masked_mean((x - reconstruction).square(), batch.observed)
         graphs = nodes.permute(0, 3, 1, 2).flatten(0, 1)
         penalty = regulariser(graphs, adjacency.flatten(0, 1), self.config.weights).view(len(x), -1).mean(1)
         return {"reconstruction": error, "graph": penalty}
@@ -188,7 +189,7 @@ class Network(nn.Module):
         (batch, window, variable, variable)."""
         batch, variables, time = x.shape
         count = -(-time // min(self.config.window, time))
-        pieces = windows_of(self.embed(x), count)
+        pieces = split_windows(self.embed(x), count)
         nodes = torch.stack([piece.mean(-1) for piece in pieces], dim=-1)
         adjacency = self.adjacency(nodes)
         hidden = F.leaky_relu(self.gin(nodes, adjacency)) + nodes

@@ -30,7 +30,7 @@ TSAD-C paper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -45,10 +45,11 @@ from tsadc.detectors.residual import (
     published_training,
     reconstruction_inference,
 )
-from tsadc.nn.cells import cell_mean, squash
-from tsadc.nn.dropout import Dropout
-from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
+from tsadc.nn.graph import GIN, AttentionGraph, GraphLossWeights, regulariser, split_windows
+from tsadc.nn.inputs import masked_mean, squash
+from tsadc.nn.layers import Dropout
 from tsadc.nn.train import Training
+from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
 LOUDNESS = 3.0  # of a variable among others: the states of a GRU are small at first
@@ -79,7 +80,7 @@ class Config(ResidualConfig):
     identity
         Give each variable weights of its own before and after the graph network.
     weights
-        Weights of the three terms of the graph loss.
+        GraphLossWeights of the three terms of the graph loss.
     training
         Settings of the training loop.
     """
@@ -95,7 +96,7 @@ class Config(ResidualConfig):
     gin_layers: int = 2
     own: bool = False
     identity: bool = True
-    weights: Weights = field(default_factory=lambda: Weights(0.05, 0.05, 0.05))
+    weights: GraphLossWeights = field(default_factory=lambda: GraphLossWeights(0.05, 0.05, 0.05))
     training: Training = field(
         default_factory=lambda: Training(
             epochs=10, batch=8, learning_rate=1e-2, warmup_epochs=1, patience=8, weight_decay=1e-3
@@ -167,7 +168,7 @@ class Network(nn.Module):
         """x (batch, variable, time) -> reconstruction like x, and the graph loss (batch,)."""
         batch, variables, time = x.shape
         embedding = self.embed(x)
-        windows = windows_of(embedding, min(self.graphs, time))
+        windows = split_windows(embedding, min(self.graphs, time))
         nodes = torch.cat([window.mean(-1) for window in windows])
         adjacency = self.graph(nodes)
         penalty = regulariser(nodes, adjacency, self.weights).view(-1, batch).mean(0)
@@ -175,12 +176,12 @@ class Network(nn.Module):
         by_window = adjacency.unflatten(0, (-1, batch)).transpose(0, 1)
         return self.gin.read(self.named(embedding), by_window, weight, bias), penalty
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": torch.where(observed, squash(x), 0.0), "observed": observed}
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ObservedBatch:
+        return ObservedBatch(torch.where(observed, squash(x), 0.0), observed)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        reconstruction, penalty = self(drawn["x"])
-        error = cell_mean((reconstruction - drawn["x"]).square(), drawn["observed"])
+    def losses(self, batch: ObservedBatch) -> dict[str, Tensor]:
+        reconstruction, penalty = self(batch.x)
+        error = masked_mean((reconstruction - batch.x).square(), batch.observed)
         return {"reconstruction": error, "graph": penalty}
 
 

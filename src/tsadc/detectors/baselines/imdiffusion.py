@@ -49,12 +49,14 @@ from torch.nn import functional as F
 
 from tsadc.config import require
 from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
-from tsadc.nn.cells import cell_mean, cells_of, joined, pieces, squash, unsquash
 from tsadc.nn.diffusion import Diffusion, Method
-from tsadc.nn.objective import derive
-from tsadc.nn.runtime.threads import spread
+from tsadc.nn.inputs import masked_mean, prepare_input, squash, unsquash
+from tsadc.nn.patches import cut_patches, join_patches
+from tsadc.nn.randomness import derive_seed
+from tsadc.nn.runtime.threads import parallel_map
 from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training
+from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats, Observations
 from tsadc.subsample import evenly_spaced
 
@@ -185,9 +187,18 @@ class ResidualBlock(nn.Module):
 
 def sinusoidal(position: Tensor, channels: int) -> Tensor:
     """Encode positions (...) by sines and cosines (..., channel) with periods from 2 pi to 2e4 pi."""
-    frequency = 1e4 ** -torch.linspace(0, 1, channels // 2, device=position.device)
+    frequency = 1e4 ** -torch.linspace(0, 1, channels // 2)
     angle = position[..., None] * frequency
     return torch.cat([angle.sin(), angle.cos()], dim=-1)
+
+
+@dataclass(frozen=True)
+class DiffusionBatch(ObservedBatch):
+    """Windows (batch, window, variable, time) with, for each window, its mask, its diffusion step and its noise."""
+
+    policy: Tensor
+    step: Tensor
+    noise: Tensor
 
 
 class Network(StoredNames):
@@ -214,28 +225,25 @@ class Network(StoredNames):
         for parameter in self.output_proj[-1].parameters():
             nn.init.zeros_(parameter)
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        windows = pieces(torch.where(observed, squash(x), 0.0), self.config.window)
-        shape, device = windows.shape[:2], x.device
-        return {
-            "x": windows,
-            "observed": pieces(observed, self.config.window),
-            "policy": torch.randint(2, shape, generator=generator, device=device),
-            "step": torch.randint(1, self.diffusion.steps + 1, shape, generator=generator, device=device),
-            "noise": torch.randn(windows.shape, generator=generator, device=device),
-        }
-
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Mean squared error of the prediction where cells are hidden and were measured."""
-        batch = len(drawn["x"])
-        x, observed, policy, step, noise = (
-            drawn[name].flatten(0, 1) for name in ("x", "observed", "policy", "step", "noise")
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> DiffusionBatch:
+        windows = cut_patches(torch.where(observed, squash(x), 0.0), self.config.window)
+        shape = windows.shape[:2]
+        return DiffusionBatch(
+            x=windows,
+            observed=cut_patches(observed, self.config.window),
+            policy=torch.randint(2, shape, generator=generator),
+            step=torch.randint(1, self.diffusion.steps + 1, shape, generator=generator),
+            noise=torch.randn(windows.shape, generator=generator),
         )
-        hidden = grating(x.shape[-1], self.config.stripes).to(x.device)[policy].unsqueeze(1) & observed
+
+    def losses(self, batch: DiffusionBatch) -> dict[str, Tensor]:
+        """Mean squared error of the prediction where cells are hidden and were measured."""
+        x, observed, policy, step, noise = (tensor.flatten(0, 1) for tensor in batch.tensors().values())
+        hidden = grating(x.shape[-1], self.config.stripes)[policy].unsqueeze(1) & observed
         prediction = self(self.diffusion.noise(x, step, noise), step, observed & ~hidden)
         target = noise if self.diffusion.target == "noise" else x
-        error = (prediction - target).square().view(batch, -1)
-        return {"imputation": cell_mean(error, hidden.view(batch, -1))}
+        error = (prediction - target).square().view(len(batch), -1)
+        return {"imputation": masked_mean(error, hidden.view(len(batch), -1))}
 
     def forward(self, noisy: Tensor, step: Tensor, shown: Tensor) -> Tensor:
         """noisy, shown (batch, variable, time), step (batch,) -> prediction like noisy."""
@@ -243,7 +251,7 @@ class Network(StoredNames):
         lacking = -time % patch
         cells = F.pad(torch.stack([noisy, shown.to(noisy.dtype)], -1), (0, 0, 0, lacking))
         hidden = self.input_proj(cells.unflatten(2, (-1, patch)).flatten(3))
-        places = sinusoidal(torch.arange(hidden.shape[2], device=noisy.device), self.config.channels)
+        places = sinusoidal(torch.arange(hidden.shape[2]), self.config.channels)
         side = places + self.variable_embedding[:, None]
         embedded = self.step_mlp(sinusoidal(step, self.config.channels))
         skips: Tensor | float = 0.0
@@ -259,23 +267,23 @@ class Imputer:
 
     def __init__(self, network: Network, config: Config, variables: int, length: int) -> None:
         self.network, self.config = network, config
-        generator = torch.Generator().manual_seed(derive(config.seed, 1))
-        count, _, size = pieces(torch.empty(variables, length), config.window).shape
+        generator = torch.Generator().manual_seed(derive_seed(config.seed, 1))
+        count, _, size = cut_patches(torch.empty(variables, length), config.window).shape
         self.hidden = grating(size, config.stripes)[:, None, None].expand(2, count, variables, size)
         self.known, self.begin = (torch.randn(2 * count, variables, size, generator=generator) for _ in range(2))
 
     def __call__(self, x: Tensor, measured: Tensor) -> list[Tensor]:
         """x, measured (variable, time) -> the samples that vote, each like x, the last one of the denoising first."""
         config, diffusion, time = self.config, self.network.diffusion, x.shape[-1]
-        windows = pieces(x, config.window).expand(self.hidden.shape).flatten(0, 1)
-        shown = (pieces(measured, config.window) & ~self.hidden).flatten(0, 1)
-        generator = torch.Generator().manual_seed(derive(config.seed, 2))
+        windows = cut_patches(x, config.window).expand(self.hidden.shape).flatten(0, 1)
+        shown = (cut_patches(measured, config.window) & ~self.hidden).flatten(0, 1)
+        generator = torch.Generator().manual_seed(derive_seed(config.seed, 2))
         samples: list[Tensor] = []
 
         def keep(noisy: Tensor, step: int) -> Tensor:
             if step < config.voting * diffusion.steps:
                 both = noisy.view(self.hidden.shape)
-                samples.insert(0, joined(torch.where(self.hidden[0], both[0], both[1]), time))
+                samples.insert(0, join_patches(torch.where(self.hidden[0], both[0], both[1]), time))
             return torch.where(shown, diffusion.noise(windows, step, self.known) if step else windows, noisy)
 
         predict = partial(self.network, shown=shown)
@@ -285,7 +293,7 @@ class Imputer:
 
     def errors(self, z: Floats) -> tuple[Floats, Tensor]:
         """E (voter, time) of z (variable, time), NaN where nothing was measured; and the last sample."""
-        _, measured, x = cells_of(z)
+        _, measured, x = prepare_input(z)
         samples = self(x, measured)
         apart = torch.where(measured, (torch.stack(samples) - x).abs(), 0.0)
         return (apart.double().sum(1) / measured.sum(0)).numpy(), samples[0]
@@ -307,7 +315,7 @@ class IMDiffusion(ResidualDetector[Config]):
 
     def _after_training(self, train_part: Observations, validation: Observations) -> None:
         imputer, some = self._imputer(), evenly_spaced(len(train_part), SETTLED)
-        found = spread(lambda i: imputer.errors(train_part.read(int(i)))[0], some)
+        found = parallel_map(lambda i: imputer.errors(train_part.read(int(i)))[0], some)
         errors = np.concatenate(list(found), axis=1)
         self.tau_ = ballot(errors[:, np.isfinite(errors[0])], self.settings.share)
 

@@ -44,10 +44,12 @@ from torch.nn import functional as F
 
 from tsadc.config import require
 from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
-from tsadc.nn.cells import cells_of, joined, pieces, squash, unsquash
-from tsadc.nn.gaussian import HALF_LOG_2PI, Gaussian, begin_narrow
-from tsadc.nn.objective import derive
+from tsadc.nn.gaussian import HALF_LOG_2PI, Gaussian, init_narrow
+from tsadc.nn.inputs import prepare_input, squash, unsquash
+from tsadc.nn.patches import cut_patches, join_patches
+from tsadc.nn.randomness import derive_seed
 from tsadc.nn.train import Training
+from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
 KERNEL = 5  # of the convolutions along time
@@ -142,7 +144,7 @@ class Squeezer(nn.Module):
         )
         for layer in (*self.down, *self.up):  # or ten layers would let nothing through
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-        begin_narrow(self.latent)
+        init_narrow(self.latent)
 
     def lengths(self, time: int) -> list[int]:
         """Of time before each convolution and after the last."""
@@ -155,7 +157,7 @@ class Squeezer(nn.Module):
         """A latent for each few steps: x (window, variable, time) -> (window, variable, few)."""
         for layer in self.down:
             x = layer(x).relu()
-        return Gaussian.of(self.latent(x), dim=1)
+        return Gaussian.from_output(self.latent(x), dim=1)
 
     def decode(self, temporal: Tensor, time: int) -> Tensor:
         """What a latent makes of the whole window (window, variable, time)."""
@@ -181,7 +183,7 @@ class Flow(nn.Module):
 
     def forward(self, value: Tensor) -> tuple[Tensor, Tensor]:
         """value (..., feature) -> the transformed value, and the logarithm of the volume's growth (...)."""
-        growth = torch.zeros(value.shape[:-1], device=value.device)
+        growth = torch.zeros(value.shape[:-1])
         for layer in self.layers:
             kept, changed = value[..., : self.kept], value[..., self.kept :]
             shift, log_scale = layer(kept).chunk(2, -1)
@@ -189,6 +191,14 @@ class Flow(nn.Module):
             value = torch.cat([changed * log_scale.exp() + shift, kept], -1)
             growth = growth + log_scale.sum(-1)
         return value, growth
+
+
+@dataclass(frozen=True)
+class LatentBatch(ObservedBatch):
+    """Windows (batch, window, variable, time) and the noise of both latents."""
+
+    temporal: Tensor
+    metric: Tensor
 
 
 class Network(nn.Module):
@@ -210,7 +220,7 @@ class Network(nn.Module):
         self.read = nn.Sequential(
             nn.Linear(both, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, both)
         )
-        begin_narrow(self.posterior)
+        init_narrow(self.posterior)
         self.pretrained = round(config.pretrain * config.training.epochs)
         self.rising = config.anneal * config.training.epochs
         self.pretraining, self.weight = False, 1.0
@@ -224,30 +234,30 @@ class Network(nn.Module):
         *many, variables, time = shape
         few = self.squeezer.lengths(time)[-1]
         return {
-            "temporal": torch.randn(*many, variables, few, generator=generator, device=generator.device),
-            "metric": torch.randn(*many, time, self.config.metrics, generator=generator, device=generator.device),
+            "temporal": torch.randn(*many, variables, few, generator=generator),
+            "metric": torch.randn(*many, time, self.config.metrics, generator=generator),
         }
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        windows = pieces(torch.where(observed, squash(x), 0.0), self.config.window)
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> LatentBatch:
+        windows = cut_patches(torch.where(observed, squash(x), 0.0), self.config.window)
         noise = self.noise(tuple(windows.shape), generator)
-        return {"x": windows, "observed": pieces(observed, self.config.window), **noise}
+        return LatentBatch(windows, cut_patches(observed, self.config.window), **noise)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def losses(self, batch: LatentBatch) -> dict[str, Tensor]:
         """Minus the evidence lower bound, per cell of a window. The validation loss is always that of the whole."""
-        batch, count, variables, time = drawn["x"].shape
-        x, observed, temporal, metric = (drawn[name].flatten(0, 1) for name in ("x", "observed", "temporal", "metric"))
+        count, variables, time = batch.x.shape[1:]
+        x, observed, temporal, metric = (tensor.flatten(0, 1) for tensor in batch.tensors().values())
         before = self.squeezer.encode(x)
-        sample = before.at(temporal)
+        sample = before.sample(temporal)
         view = self.squeezer.decode(sample, time)
-        squeezed = before.divergence()
+        squeezed = before.kl()
         weight = self.weight if self.training else 1.0
 
         def per_observation(values: Tensor) -> Tensor:
-            return values.sum((-2, -1)).view(batch, count).mean(1) / (variables * time)
+            return values.sum((-2, -1)).view(len(batch), count).mean(1) / (variables * time)
 
         if self.pretraining and self.training:
-            seen = Gaussian.of(self.guess(view.mT))
+            seen = Gaussian.from_output(self.guess(view.mT))
             unlikely = torch.where(observed, -seen.log_prob(x.mT).mT, 0.0)
             return {"pretraining": per_observation(unlikely), "temporal": weight * per_observation(squeezed)}
         sample, log_posterior = self.infer(view, metric)
@@ -266,8 +276,8 @@ class Network(nn.Module):
         value = torch.zeros_like(noise[:, 0])
         values, stds = [], []
         for here, draw in zip(given.unbind(1), noise.unbind(1), strict=True):
-            now = Gaussian.of(here + self.posterior_before(value.tanh()))
-            value = now.at(draw)
+            now = Gaussian.from_output(here + self.posterior_before(value.tanh()))
+            value = now.sample(draw)
             values.append(value)
             stds.append(now.log_std)
         log_density = (-0.5 * noise.square() - torch.stack(stds, 1) - HALF_LOG_2PI).sum(-1)
@@ -277,17 +287,17 @@ class Network(nn.Module):
     def expect(self, view: Tensor, metric: Tensor) -> Gaussian:
         """p(z1_t | z1_{t-1}, view_t) for every step."""
         before = F.pad(metric[:, :-1], (0, 0, 1, 0))
-        return Gaussian.of(self.prior(torch.cat([view.mT, before], -1)))
+        return Gaussian.from_output(self.prior(torch.cat([view.mT, before], -1)))
 
     def look(self, view: Tensor, metric: Tensor) -> Gaussian:
         """p(x | z1, z2), (window, variable, time)."""
         both = self.read(torch.cat([self.widen(metric), view.mT], -1))
-        return Gaussian.of(both.mT, dim=1)
+        return Gaussian.from_output(both.mT, dim=1)
 
     def judge(self, x: Tensor, noise: Mapping[str, Tensor], against: Tensor) -> tuple[Tensor, Tensor]:
         """-log p(against | latents of x) and the mean of p, both (window, variable, time), means over samples; x
         (window, variable, time), noise (sample, window, ...)."""
-        temporal = self.squeezer.encode(x).at(noise["temporal"]).flatten(0, 1)
+        temporal = self.squeezer.encode(x).sample(noise["temporal"]).flatten(0, 1)
         view = self.squeezer.decode(temporal, x.shape[-1])
         sample, _ = self.infer(view, noise["metric"].flatten(0, 1))
         seen = self.look(view, sample)
@@ -308,16 +318,16 @@ class InterFusion(ResidualDetector[Config]):
 
     def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
         network, settings = self.network_, self.settings
-        generator = torch.Generator().manual_seed(derive(settings.seed, 1))
-        shape = pieces(torch.empty(len(self.variables_), settings.length), settings.window).shape
+        generator = torch.Generator().manual_seed(derive_seed(settings.seed, 1))
+        shape = cut_patches(torch.empty(len(self.variables_), settings.length), settings.window).shape
         noise = network.noise((settings.samples, *shape), generator)
 
         def infer(z: Floats) -> NetworkOutput:
-            values, measured, x = cells_of(z)
-            windows, there = (pieces(one, settings.window) for one in (x, measured))
+            values, measured, x = prepare_input(z)
+            windows, there = (cut_patches(one, settings.window) for one in (x, measured))
             improbable, mean = refined(network, windows, there, noise, settings)
-            expected = unsquash(joined(mean, z.shape[1]))
-            cells = torch.where(measured, joined(improbable, z.shape[1]), 0.0).double()
+            expected = unsquash(join_patches(mean, z.shape[1]))
+            cells = torch.where(measured, join_patches(improbable, z.shape[1]), 0.0).double()
             steps = cells.sum(0) / measured.sum(0)  # NaN where nothing was measured
             return NetworkOutput(((values - expected).abs().numpy(),), expected.numpy(), steps.numpy())
 

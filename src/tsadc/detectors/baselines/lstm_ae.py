@@ -27,7 +27,7 @@ the paper's are unknown to us.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -42,8 +42,10 @@ from tsadc.detectors.residual import (
     published_training,
     reconstruction_inference,
 )
-from tsadc.nn.cells import Sliding, cell_mean, squash
+from tsadc.nn.inputs import masked_mean, squash
+from tsadc.nn.patches import SlidingWindows
 from tsadc.nn.train import Training
+from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
 
@@ -93,18 +95,18 @@ class Config(ResidualConfig):
 class Network(nn.Module):
     def __init__(self, config: Config, variables: int, length: int) -> None:
         super().__init__()
-        self.windows, self.forcing = Sliding(length, config.window, config.window), config.forcing
+        self.windows, self.forcing = SlidingWindows(length, config.window, config.window), config.forcing
         self.encoder = nn.LSTM(variables, config.hidden, batch_first=True)
         self.decoder = nn.LSTMCell(variables, config.hidden)
         self.tell = nn.Linear(config.hidden, variables)
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": torch.where(observed, squash(x), 0.0), "observed": observed}
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ObservedBatch:
+        return ObservedBatch(torch.where(observed, squash(x), 0.0), observed)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        x = self.windows.cut(drawn["x"])
+    def losses(self, batch: ObservedBatch) -> dict[str, Tensor]:
+        x = self.windows.cut(batch.x)
         apart = (x - self.through(x, forced=self.forcing and self.training)).square()
-        return {"reconstruction": cell_mean(apart, self.windows.cut(drawn["observed"]))}
+        return {"reconstruction": masked_mean(apart, self.windows.cut(batch.observed))}
 
     def through(self, x: Tensor, *, forced: bool) -> Tensor:
         """Windows x (batch, variable, window, step), each as told by the decoder."""

@@ -20,7 +20,7 @@ from S4's own experiments, and that the authors of TSAD-C use the same width and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -36,10 +36,11 @@ from tsadc.detectors.residual import (
     published_training,
     reconstruction_inference,
 )
-from tsadc.nn.cells import cell_mean, squash
-from tsadc.nn.pointwise import Pointwise
+from tsadc.nn.inputs import masked_mean, squash
+from tsadc.nn.layers import Pointwise
 from tsadc.nn.s4 import S4, KernelName, ssm_parameters
 from tsadc.nn.train import Training, parameter_groups
+from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
 
@@ -125,11 +126,11 @@ class Network(nn.Module):
             Pointwise(config.latent, config.channels), *layers(), Pointwise(config.channels, variables)
         )
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": torch.where(observed, squash(x), 0.0), "observed": observed}
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ObservedBatch:
+        return ObservedBatch(torch.where(observed, squash(x), 0.0), observed)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {"reconstruction": cell_mean((drawn["x"] - self(drawn["x"])).square(), drawn["observed"])}
+    def losses(self, batch: ObservedBatch) -> dict[str, Tensor]:
+        return {"reconstruction": masked_mean((batch.x - self(batch.x)).square(), batch.observed)}
 
     def encode(self, x: Tensor) -> Tensor:
         """x (batch, variable, time) -> code (batch, latent, time / factor); the last column may stand for fewer."""

@@ -36,7 +36,7 @@ learning rate is Adam's default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar, Self
@@ -47,8 +47,10 @@ from torch import Tensor, nn
 
 from tsadc.config import require
 from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
-from tsadc.nn.cells import Sliding, cell_mean, cells_of, squash, unsquash
+from tsadc.nn.inputs import masked_mean, prepare_input, squash, unsquash
+from tsadc.nn.patches import SlidingWindows
 from tsadc.nn.train import Training
+from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
 RANGE = 6.0  # asinh of 200 robust standard deviations
@@ -126,7 +128,7 @@ class Perceptron(nn.Module):
 class Network(nn.Module):
     def __init__(self, config: Config, variables: int, length: int) -> None:
         super().__init__()
-        self.windows = Sliding(length, config.window, config.stride)
+        self.windows = SlidingWindows(length, config.window, config.stride)
         whole = variables * self.windows.size
         half, quarter = max(whole // 2, 1), max(whole // 4, 1)
         self.encoder = Perceptron(whole, half, quarter, config.latent)
@@ -137,8 +139,8 @@ class Network(nn.Module):
     def begin_epoch(self, number: int) -> None:
         self.number = 1 + (number - 1) // self.pace
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"x": x, "observed": observed}
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ObservedBatch:
+        return ObservedBatch(x, observed)
 
     def enter(self, z: Tensor) -> Tensor:
         """z (batch, variable, time) -> windows as vectors (batch, window, variable * step), within -1 and 1."""
@@ -152,17 +154,17 @@ class Network(nn.Module):
         out: Tensor = self.encoder(vectors).relu()
         return out
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def losses(self, batch: ObservedBatch) -> dict[str, Tensor]:
         """L_AE1 and L_AE2, each for its own decoder and both for the encoder."""
-        cells = self.windows.cut(drawn["observed"]).transpose(1, 2).flatten(2)
-        data = self.enter(torch.where(drawn["observed"], drawn["x"], 0.0))
+        cells = self.windows.cut(batch.observed).transpose(1, 2).flatten(2)
+        data = self.enter(torch.where(batch.observed, batch.x, 0.0))
         code = self.encode(data)
         one, two = self.first(code).tanh(), self.second(code).tanh()
         deceived = self.second(self.encode(one), held=True).tanh()
         doubted = self.second(self.encode(self.first(code, held=True).tanh())).tanh()
 
         def error(made: Tensor) -> Tensor:
-            return cell_mean((RANGE * (data - made)).square(), cells)
+            return masked_mean((RANGE * (data - made)).square(), cells)
 
         plain, opposed = 1 / self.number, 1 - 1 / self.number
         return {
@@ -195,7 +197,7 @@ class USAD(ResidualDetector[Config]):
         network, alpha = self.network_, self.settings.alpha
 
         def infer(z: Floats) -> NetworkOutput:
-            values, measured, _ = cells_of(z)
+            values, measured, _ = prepare_input(z)
             one, again = (made[0] for made in network(torch.where(measured, values, 0.0).unsqueeze(0)))
             cells = network.windows.cut(values)
             mixed = torch.hypot(alpha**0.5 * (cells - one).abs(), (1 - alpha) ** 0.5 * (cells - again).abs())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +13,11 @@ from torch import Tensor
 
 from tsadc.detectors.tsadc import scoring
 from tsadc.detectors.tsadc.detector import TSADC, Config
-from tsadc.detectors.tsadc.network import Network
+from tsadc.detectors.tsadc.network import Network, TSADCBatch
 from tsadc.detectors.tsadc.scoring import Examiner
-from tsadc.nn.objective import micro_batch_for, sum_losses
+from tsadc.nn.losses import micro_batch_size, sum_losses
+from tsadc.nn.runtime.distributed import World
 from tsadc.nn.runtime.threads import available
-from tsadc.nn.runtime.world import World
 
 COPIES = 6  # of the weights: themselves, gradients, two moments, moving average, the best so far
 
@@ -41,13 +41,13 @@ def estimate(
     batch = max(1, min(training.batch, trained))
     x = torch.randn(batch, variables, config.length, generator=torch.Generator().manual_seed(0))
     drawn = network.draw(x, torch.ones_like(x, dtype=torch.bool), torch.Generator().manual_seed(1))
-    size = min(training.micro_batch or micro_batch_for(drawn), batch)
+    size = min(training.micro_batch or micro_batch_size(drawn), batch)
 
     def score() -> None:
         with torch.no_grad():
             examiner(x[0].numpy())
 
-    memory = _size(drawn.values()) + min(available(), -(-batch // size)) * _kept(network, drawn, size)
+    memory = _size(drawn.tensors().values()) + min(available(), -(-batch // size)) * _kept(network, drawn, size)
     memory += COPIES * _size(network.parameters())
     per_batch = _timed(lambda: sum_losses(network, drawn, size, World(), backward=True), clock)
     network.eval()
@@ -69,7 +69,7 @@ def _timed(work: Callable[[], object], clock: Callable[[], float], repeats: int 
     return float(np.min(taken))
 
 
-def _kept(network: Network, drawn: Mapping[str, Tensor], size: int) -> int:
+def _kept(network: Network, batch: TSADCBatch, size: int) -> int:
     """Bytes that the losses of a micro-batch keep for its gradient, besides the weights."""
     found: dict[int, Tensor] = {}
 
@@ -77,7 +77,7 @@ def _kept(network: Network, drawn: Mapping[str, Tensor], size: int) -> int:
         return found.setdefault(tensor.untyped_storage().data_ptr(), tensor.detach())
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        network.losses({name: tensor[:size] for name, tensor in drawn.items()})
+        network.losses(batch[:size])
     for parameter in network.parameters():
         found.pop(parameter.untyped_storage().data_ptr(), None)
     return _size(found.values())

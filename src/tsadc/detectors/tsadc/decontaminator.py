@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.nn.cells import cell_mean
 from tsadc.nn.diffusion import Diffusion
+from tsadc.nn.inputs import masked_mean
+from tsadc.nn.layers import Pointwise
 from tsadc.nn.masks import Shape, Strategy, draw, masked_length
-from tsadc.nn.pointwise import Pointwise
 from tsadc.nn.s4 import S4, KernelName
 from tsadc.series import Booleans
 
@@ -83,13 +83,13 @@ class Decontaminator(nn.Module):
         start = x * observed if self.config.start == "masked" else x
         target = noise if self.diffusion.target == "noise" else start
         cells = measured if self.config.loss == "entire" else measured & ~observed
-        return cell_mean((prediction - target).square(), cells), prediction
+        return masked_mean((prediction - target).square(), cells), prediction
 
     def estimate(self, x: Tensor, observed: Tensor, noise: Tensor, prediction: Tensor | None = None) -> Tensor:
         """The decontaminated observation in a single stride from step T."""
         noisy = self.noisy(x, observed, self.last, noise)
         if prediction is None:
-            prediction = self.network(noisy, torch.full((len(x),), self.last, device=x.device), x, observed)
+            prediction = self.network(noisy, torch.full((len(x),), self.last), x, observed)
         start = self.diffusion.estimate_start(noisy, self.last, prediction)
         return start if self.noise_everywhere else torch.where(observed, x, start)
 

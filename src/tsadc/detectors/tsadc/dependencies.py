@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.nn.graph import GIN, AttentionGraph, Weights, regulariser, windows_of
-from tsadc.nn.pointwise import Pointwise
+from tsadc.nn.graph import GIN, AttentionGraph, GraphLossWeights, regulariser, split_windows
+from tsadc.nn.layers import Pointwise
 from tsadc.nn.s4 import S4, KernelName
 
 
@@ -43,7 +43,7 @@ class Dependencies(nn.Module):
         symmetric: bool = True
         own: bool = False
         identity: bool = True
-        weights: Weights = field(default_factory=Weights)
+        weights: GraphLossWeights = field(default_factory=GraphLossWeights)
 
         def __post_init__(self) -> None:
             require(self.features >= 1, "features", "at least 1", self.features)
@@ -80,8 +80,8 @@ class Dependencies(nn.Module):
         weight, bias = self.leave_weight.expand(variables, -1), self.leave_bias.expand(variables)
         if not self.config.gin_layers:
             read = torch.einsum("bkft,kf->bkt", embedding, weight) + bias.unsqueeze(-1)
-            return read, torch.zeros(len(x), device=x.device)
-        windows = windows_of(embedding, min(self.config.graphs, time))
+            return read, torch.zeros(len(x))
+        windows = split_windows(embedding, min(self.config.graphs, time))
         nodes = torch.stack([window.mean(-1) for window in windows], dim=1)
         adjacency = self.graph(nodes.flatten(0, 1))
         penalty = regulariser(nodes.flatten(0, 1), adjacency, self.config.weights).view(len(x), -1).mean(1)

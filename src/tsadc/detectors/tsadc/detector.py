@@ -14,7 +14,7 @@ from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
 from tsadc.detectors.tsadc.network import Network
 from tsadc.nn.masks import masked_length
-from tsadc.nn.runtime.threads import spread
+from tsadc.nn.runtime.threads import parallel_map
 from tsadc.nn.train import Training
 from tsadc.series import Floats
 
@@ -132,7 +132,7 @@ class TSADC(ResidualDetector[Config]):
         observations = self._cut(X).observations
         scaled, undo = observations.scaled(self.scaler_), self.scaler_.undo
         for i, found in enumerate(
-            spread(self._examine(scoring.VIEWS).approximate, map(scaled.read, range(len(scaled))))
+            parallel_map(self._examine(scoring.VIEWS).approximate, map(scaled.read, range(len(scaled))))
         ):
             entity = observations.entity(i)
             told, reconstruction = (undo(entity, one.T).T for one in (found.decontaminated, found.reconstruction))

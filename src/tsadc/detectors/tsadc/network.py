@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,9 +11,26 @@ from torch import Tensor, nn
 from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
 from tsadc.nn import masks
-from tsadc.nn.cells import cell_mean, squash, unsquash
+from tsadc.nn.inputs import masked_mean, squash, unsquash
 from tsadc.nn.s4 import ssm_parameters
 from tsadc.nn.train import Training, parameter_groups
+from tsadc.nn.trainable import Batch
+
+
+@dataclass(frozen=True)
+class TSADCBatch(Batch):
+    """What `Network.draw` draws; `x` and the masks are (batch, variable, time), `step` is (batch,).
+
+    `observed` is False where a value was not measured or is hidden by the mask. `step` and `last_noise` are None if the
+    Decontaminator trains at the last diffusion step only.
+    """
+
+    x: Tensor
+    measured: Tensor
+    observed: Tensor
+    noise: Tensor
+    step: Tensor | None = None
+    last_noise: Tensor | None = None
 
 
 class Network(nn.Module):
@@ -46,36 +63,30 @@ class Network(nn.Module):
         """Back to z units."""
         return unsquash(x) if self.squash else x
 
-    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        """`observed` is what was measured; of that a mask hides some."""
+    def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> TSADCBatch:
+        """Draw the mask, the noise and, unless training is at the last step only, a diffusion step per observation."""
         config = self.decontaminator.config
         batch, channel, time = x.shape
         shown = masks.draw(config.masking, (batch, channel, time), self.masked_length, generator)
-        drawn = {
-            "x": self.enter(x),
-            "measured": observed,
-            "observed": shown & observed,
-            "noise": torch.randn(x.shape, generator=generator, device=x.device),
-        }
+        noise = torch.randn(x.shape, generator=generator)
+        step = last_noise = None
         if config.at == "uniform":
-            drawn["step"] = torch.randint(
-                1, self.decontaminator.last + 1, (batch,), generator=generator, device=x.device
-            )
-            drawn["last_noise"] = torch.randn(x.shape, generator=generator, device=x.device)
-        return drawn
+            step = torch.randint(1, self.decontaminator.last + 1, (batch,), generator=generator)
+            last_noise = torch.randn(x.shape, generator=generator)
+        return TSADCBatch(self.enter(x), observed, shown & observed, noise, step, last_noise)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def losses(self, batch: TSADCBatch) -> dict[str, Tensor]:
         """L = L_noise + L_graph + L_recon, each (batch,)."""
-        measured, observed, noise = (drawn[name] for name in ("measured", "observed", "noise"))
+        measured, observed, noise = batch.measured, batch.observed, batch.noise
         # Whatever is stored where nothing was measured must not reach a loss, not even through what a network sees.
-        x = torch.where(measured, drawn["x"], 0.0)
+        x = torch.where(measured, batch.x, 0.0)
         model = self.decontaminator
-        last = torch.full((len(x),), model.last, device=x.device)
-        if "step" in drawn:
-            noise_loss, _ = model.loss(x, measured, observed, drawn["step"], noise)
+        if batch.step is not None and batch.last_noise is not None:
+            noise_loss, _ = model.loss(x, measured, observed, batch.step, noise)
             with torch.set_grad_enabled(self.joint and torch.is_grad_enabled()):
-                decontaminated = model.estimate(x, observed, drawn["last_noise"])
+                decontaminated = model.estimate(x, observed, batch.last_noise)
         else:
+            last = torch.full((len(x),), model.last)
             noise_loss, prediction = model.loss(x, measured, observed, last, noise)
             decontaminated = model.estimate(x, observed, noise, prediction)
         if not self.decontaminate:
@@ -86,7 +97,7 @@ class Network(nn.Module):
         return {
             "noise": noise_loss,
             "graph": graph_loss,
-            "reconstruction": cell_mean((decontaminated - reconstruction).square(), measured),
+            "reconstruction": masked_mean((decontaminated - reconstruction).square(), measured),
         }
 
     def parameter_groups(self, config: Training) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from tsadc.detectors.residual import NetworkOutput, pooled_evidence
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.tsadc.network import Network
 from tsadc.nn import masks
-from tsadc.nn.objective import derive
+from tsadc.nn.randomness import derive_seed
 from tsadc.series import Booleans, Floats
 
 VIEWS = ("imputation", "reconstruction")
@@ -68,9 +68,9 @@ class Examiner:
     ) -> None:
         """`names`: the residuals to give, in this order."""
         self.network, self.config, self.names = network, config, names
-        self.generator_seed = derive(seed, 1)
+        self.generator_seed = derive_seed(seed, 1)
         strategy = network.decontaminator.config.masking
-        generator = torch.Generator().manual_seed(derive(seed, 2))
+        generator = torch.Generator().manual_seed(derive_seed(seed, 2))
         if "imputation" not in names:
             self.shown = torch.ones(1, variables, length, dtype=torch.bool)
         elif config.masks:

@@ -1,4 +1,4 @@
-"""glibc hands large blocks back to the system when they are freed, and every training step faults them in again."""
+"""Keep freed memory in the process: glibc returns large blocks to the system, and each training step faults them in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
 def keep_freed_memory() -> None:
-    """Let the process reuse what it freed; the numbers are the same. Does nothing where the C library is another."""
+    """Let the process reuse what it freed. Results do not change; does nothing without glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
         mallopt(M_MMAP_MAX, 0)

@@ -1,8 +1,8 @@
-"""numpy's products without threads of their own. On matrices of this size they gain nothing; on shared cores they
-wait for each other ten times as long as they work, and the last bits of a sum depend on their number.
+"""Single-threaded BLAS for numpy.
 
-The limit is that of the whole process, so it is counted: the first to enter sets it, the last to leave lifts it,
-whichever threads they are and in whatever order they leave.
+BLAS threads gain nothing on matrices of this size. On shared cores they wait for each other ten times as long as they
+work, and the last bits of a sum depend on their number. The limit applies to the whole process, so it is counted: the
+first thread to enter sets it and the last one to leave lifts it, in any order.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 @contextmanager
-def without_threads() -> Iterator[None]:
-    """Within, a product runs on the thread that asks for it. Nothing may be yielded within: see `each_within`."""
+def single_threaded_blas() -> Iterator[None]:
+    """Run each BLAS call on the thread that makes it. Do not yield to a caller inside the block: see `each_within`."""
     _limit.enter()
     try:
         yield
@@ -30,7 +30,7 @@ def without_threads() -> Iterator[None]:
 
 
 def each_within(limit: Callable[[], AbstractContextManager[None]], items: Iterable[T]) -> Iterator[T]:
-    """The items, each made within `limit` and given away outside of it, where the caller's own code runs."""
+    """Yield the items; each is computed inside the context `limit()`, and yielded outside of it."""
     iterator, end = iter(items), object()
     while True:
         with limit():
@@ -41,7 +41,7 @@ def each_within(limit: Callable[[], AbstractContextManager[None]], items: Iterab
 
 
 class _Limit:
-    """How many are within, and the threads that each library had before."""
+    """The number of open blocks, and the number of threads that each library had before."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -51,12 +51,16 @@ class _Limit:
 
     def enter(self) -> None:
         with self.lock:
-            new = self._look()
+            new = self._find_libraries()
             if self.count == 0 or new:
-                now = {path: one.get_num_threads() for path, one in self.libraries.items() if path not in self.before}
-                several = {path: number for path, number in now.items() if number not in (1, None)}
-                self._set(dict.fromkeys(several, 1))
-                self.before |= several
+                threads = {
+                    path: library.get_num_threads()
+                    for path, library in self.libraries.items()
+                    if path not in self.before
+                }
+                multi = {path: number for path, number in threads.items() if number not in (1, None)}
+                self._set(dict.fromkeys(multi, 1))
+                self.before |= multi
             self.count += 1
 
     def leave(self) -> None:
@@ -66,28 +70,28 @@ class _Limit:
                 self._set(self.before)
                 self.before = {}
 
-    def _look(self) -> bool:
-        """For libraries, which takes milliseconds: only where modules have been imported since, that may bring one."""
+    def _find_libraries(self) -> bool:
+        """Look for BLAS libraries; takes milliseconds, so only after imports, which may have loaded one."""
         if len(sys.modules) == self.modules:
             return False
-        found = ThreadpoolController().lib_controllers
-        self.libraries |= {one.filepath: one for one in found if one.user_api == "blas"}
+        libraries = ThreadpoolController().lib_controllers
+        self.libraries |= {library.filepath: library for library in libraries if library.user_api == "blas"}
         self.modules = len(sys.modules)
         return True
 
     def _set(self, numbers: Mapping[str, int]) -> None:
-        # Newer versions heed only the thread that asked first, until it is forgotten. All libraries share that thread.
+        # Newer versions of threadpoolctl obey only the first thread that changed a limit, until that is cleared.
         kinds = {type(self.libraries[path]) for path in numbers}
-        forget = [kind.clear_controlling_thread for kind in kinds if hasattr(kind, "clear_controlling_thread")]
-        for one in forget:
-            one(force=True)
+        clear = [kind.clear_controlling_thread for kind in kinds if hasattr(kind, "clear_controlling_thread")]
+        for clear_thread in clear:
+            clear_thread(force=True)
         for path, number in numbers.items():
             self.libraries[path].set_num_threads(number)
-        for one in forget:
-            one(force=True)
+        for clear_thread in clear:
+            clear_thread(force=True)
 
 
 _limit = _Limit()
-if hasattr(os, "register_at_fork"):  # another thread's hold on the lock would outlive it in the child
+if hasattr(os, "register_at_fork"):  # a lock held by another thread would stay locked in the child
     os.register_at_fork(before=_limit.lock.acquire, after_in_parent=_limit.lock.release)
     os.register_at_fork(after_in_child=_limit.lock.release)

@@ -1,8 +1,7 @@
-"""Independent pieces of work side by side, one thread each.
+"""A parallel map over threads whose results do not depend on the number of threads.
 
-Threads inside an operation (OpenMP) gain little on tensors of this size, and lose much where the cores are shared: the
-one that is late lets all others spin. Here whole observations are given out, results come back in order, and nothing
-that is computed depends on how many threads there are.
+Threads inside an operation (OpenMP) gain little on tensors of this size, and lose much on shared cores, where all of
+them spin until the last one is done. Here each thread works on whole observations, with single-threaded operations.
 """
 
 from __future__ import annotations
@@ -17,30 +16,35 @@ from typing import TypeVar
 
 import torch
 
-from tsadc.nn.runtime.blas import each_within, without_threads
+from tsadc.nn.runtime.blas import each_within, single_threaded_blas
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def available() -> int:
-    """Threads to use: the cores of this process, or fewer where OMP_NUM_THREADS or `torch.set_num_threads` say so."""
+    """Return the number of threads to use: the cores of this process, limited by `torch.get_num_threads`.
+
+    Both OMP_NUM_THREADS and `torch.set_num_threads` lower that limit.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, torch.get_num_threads()))
 
 
-def spread(work: Callable[[T], R], items: Iterable[T], ahead: int = 1) -> Iterator[R]:
-    """`work` of each item, in their order, on all threads; at most `ahead` more than there are threads are begun or
-    waiting at a time. Gradient mode is each thread's own: `work` sets it. Who reads the results has the threads inside
-    operations that it had before."""
+def parallel_map(function: Callable[[T], R], items: Iterable[T], ahead: int = 1) -> Iterator[R]:
+    """Yield `function(item)` for each item, in order, computed on all threads.
+
+    At most `ahead` items more than there are threads are running or waiting. Gradient mode belongs to a thread, so
+    `function` must set it. While the caller handles a result, its own thread settings are in force.
+    """
     count = available()
     if count == 1:
-        yield from each_within(alone, map(work, items))
+        yield from each_within(single_threaded, map(function, items))
         return
     waiting: deque[Future[R]] = deque()
     try:
-        for item in each_within(alone, items):
-            waiting.append(_pool(count, os.getpid()).submit(_by_itself, work, item))
+        for item in each_within(single_threaded, items):
+            waiting.append(_pool(count, os.getpid()).submit(_run, function, item))
             if len(waiting) >= count + ahead:
                 yield waiting.popleft().result()
         while waiting:
@@ -48,33 +52,33 @@ def spread(work: Callable[[T], R], items: Iterable[T], ahead: int = 1) -> Iterat
     finally:
         for future in waiting:
             future.cancel()
-        torch.set_num_threads(torch.get_num_threads())  # what new threads start with: those of the pool have changed it
+        torch.set_num_threads(torch.get_num_threads())  # the pool's threads changed the default of new threads
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """No threads inside operations, neither torch's, which are each thread's own, nor those of numpy's products."""
+def single_threaded() -> Iterator[None]:
+    """Run the torch operations of this thread, and all BLAS calls of numpy, on one thread each."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with without_threads():
+        with single_threaded_blas():
             yield
     finally:
         torch.set_num_threads(before)
 
 
-def _by_itself(work: Callable[[T], R], item: T) -> R:
-    """In a thread of the pool, where torch has no others."""
-    with without_threads():
-        return work(item)
+def _run(function: Callable[[T], R], item: T) -> R:
+    """Call `function` in a thread of the pool, whose torch operations are single-threaded already."""
+    with single_threaded_blas():
+        return function(item)
 
 
 @cache
 def _pool(count: int, process: int) -> ThreadPoolExecutor:
-    """Each process has its own: a forked one inherits the object, but not its threads."""
-    return ThreadPoolExecutor(count, "tsadc", initializer=_settle)
+    """Return this process's pool; a forked process inherits the object, but not its threads."""
+    return ThreadPoolExecutor(count, "tsadc", initializer=_use_one_thread)
 
 
-def _settle() -> None:
-    torch.get_num_threads()  # a thread's first question would undo what was set before it
+def _use_one_thread() -> None:
+    torch.get_num_threads()  # the first call in a thread would undo a setting made before it
     torch.set_num_threads(1)

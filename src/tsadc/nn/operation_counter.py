@@ -1,6 +1,6 @@
-"""What a computation does, counted instead of timed: products, Fourier transforms, operations, bytes written.
+"""Count what a computation does instead of timing it: FLOPs, Fourier transforms, operations, bytes written.
 
-Counts are the same on every machine, however busy it is: for records, for bounds and for guards against regressions.
+Counts are the same on every machine, however busy it is. Benchmarks record them, and tests bound them.
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+# Operations that move no data.
 FREE = {"view", "_unsafe_view", "expand", "slice", "select", "t", "transpose", "permute", "unsqueeze", "squeeze"}
 FREE |= {"detach", "alias", "split", "split_with_sizes", "unbind", "as_strided", "view_as_real", "view_as_complex"}
 FREE |= {"empty", "empty_like", "_reshape_alias", "lift_fresh", "_conj"}
+# FLOPs of a transform of n numbers, in units of n log2 n.
 TRANSFORMS = {"_fft_r2c": 2.5, "_fft_c2r": 2.5, "_fft_c2c": 5.0}
 
 
-class Operations(TorchDispatchMode):
-    """Counts what runs within it, in this thread.
+class OperationCounter(TorchDispatchMode):
+    """A context that counts the torch operations of this thread.
 
-    `calls`: by name, without views. `products`: floating-point operations of matrix products and convolutions.
-    `transforms`: those of Fourier transforms, by the usual 2.5 n log2 n of a real one. `written`: bytes of results, by
-    the name of the operation.
+    Attributes:
+        calls: Number of calls per operation, without views.
+        products: FLOPs of matrix products and convolutions.
+        transforms: FLOPs of Fourier transforms, 2.5 n log2 n for a real one.
+        written: Bytes of results per operation, without in-place ones.
     """
 
     def __init__(self) -> None:
@@ -37,6 +41,7 @@ class Operations(TorchDispatchMode):
 
     @property
     def flops(self) -> float:
+        """Return the FLOPs of products and transforms together."""
         return self.products + self.transforms
 
     def __torch_dispatch__(
@@ -60,5 +65,7 @@ class Operations(TorchDispatchMode):
             self.transforms += TRANSFORMS[name] * count * size * math.log2(max(size, 2))
         results = out if isinstance(out, tuple | list) else (out,)
         if not name.endswith("_"):
-            self.written[name] += sum(one.numel() * one.element_size() for one in results if isinstance(one, Tensor))
+            self.written[name] += sum(
+                result.numel() * result.element_size() for result in results if isinstance(result, Tensor)
+            )
         return out

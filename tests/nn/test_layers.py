@@ -2,9 +2,11 @@ import threading
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tsadc.nn.dropout import LEVELS, Dropout, drawing_from
+from tsadc.nn.layers import LEVELS, Dropout, Pointwise, mix
+from tsadc.nn.randomness import use_generator
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -13,7 +15,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 def dropped(share: float, *shape: int, seed: int = 0) -> Tensor:
     """Dropout of ones: what a cell is multiplied by."""
-    with drawing_from(seeded(seed)):
+    with use_generator(seeded(seed)):
         out: Tensor = Dropout(share).train()(torch.ones(*shape))
     return out
 
@@ -72,7 +74,7 @@ def test_the_generator_decides_and_the_process_does_not() -> None:
 
 
 def test_two_layers_draw_one_after_the_other() -> None:
-    with drawing_from(seeded()):
+    with use_generator(seeded()):
         one, two = (Dropout(0.5).train()(torch.ones(100)) for _ in range(2))
     assert not torch.equal(one, two)
 
@@ -95,10 +97,10 @@ def test_a_generator_ends_with_its_block_and_blocks_nest() -> None:
         torch.manual_seed(3)
         plain = layer(x)
         torch.manual_seed(3)
-        with drawing_from(seeded(1)):
-            with drawing_from(seeded(2)):
+        with use_generator(seeded(1)):
+            with use_generator(seeded(2)):
                 assert torch.equal(layer(x), alone)
-            with pytest.raises(KeyError), drawing_from(seeded(2)):
+            with pytest.raises(KeyError), use_generator(seeded(2)):
                 raise KeyError
             assert torch.equal(layer(x), dropped(0.5, 100, seed=1))
         assert torch.equal(layer(x), plain)
@@ -112,7 +114,7 @@ def test_a_generator_belongs_to_its_thread() -> None:
 
     def work(seed: int) -> None:
         layer = Dropout(0.5).train()
-        with drawing_from(seeded(seed)):
+        with use_generator(seeded(seed)):
             turn.wait()
             found[seed] = [layer(torch.ones(40)), layer(torch.ones(40))]
 
@@ -127,7 +129,7 @@ def test_a_generator_belongs_to_its_thread() -> None:
 
 def test_gradients_go_where_cells_were_kept() -> None:
     x = torch.randn(6, 5, generator=seeded(), dtype=torch.float64, requires_grad=True)
-    with drawing_from(seeded(1)):
+    with use_generator(seeded(1)):
         out = Dropout(0.4).train()(x)
     out.sum().backward()
     torch.testing.assert_close(x.grad, dropped(0.4, 6, 5, seed=1).double(), rtol=1e-6, atol=0)
@@ -138,5 +140,52 @@ def test_a_part_like_any_other() -> None:
     assert not list(network.state_dict())
     x = torch.ones(64)
     assert torch.equal(network.eval()(x), x)
-    with drawing_from(seeded()):
+    with use_generator(seeded()):
         assert not torch.equal(network.train()(x), x)
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+@pytest.mark.parametrize(("batch", "channels", "out", "time"), [(1, 1, 1, 1), (3, 4, 5, 7), (2, 1, 6, 3), (4, 5, 1, 2)])
+def test_mixing_is_a_convolution_of_width_one(batch: int, channels: int, out: int, time: int) -> None:
+    tensors = normal(batch, channels, time, seed=0), normal(out, channels, seed=1), normal(out, seed=2)
+    x, weight, bias = tensors
+    mixed = mix(x, weight, bias)
+    expected = F.conv1d(x, weight.unsqueeze(-1), bias)
+    torch.testing.assert_close(mixed, expected)
+    by_loop = torch.stack([weight @ x[0, :, now] + bias for now in range(time)], -1)
+    torch.testing.assert_close(mixed[0], by_loop)
+    ahead = normal(batch, out, time, seed=3).detach()
+    for one, other in zip(
+        torch.autograd.grad(mixed, tensors, ahead), torch.autograd.grad(expected, tensors, ahead), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+    assert torch.autograd.gradcheck(mix, tensors)
+
+
+def test_a_view_is_mixed_like_its_copy() -> None:
+    x, weight, bias = normal(2, 7, 4, seed=0), normal(3, 4, seed=1), normal(3, seed=2)
+    torch.testing.assert_close(mix(x.mT, weight, bias), mix(x.mT.contiguous(), weight, bias))
+    wide = normal(6, 4, 7, seed=3)[::2]
+    torch.testing.assert_close(mix(wide, weight, bias), mix(wide.clone(), weight, bias))
+
+
+def test_the_layer_is_the_convolution_it_stands_for() -> None:
+    """Same parameters, same names, same start: models saved with one load into the other."""
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        layer = Pointwise(4, 5)
+        torch.manual_seed(0)
+        plain = torch.nn.Conv1d(4, 5, 1)
+    assert list(layer.state_dict()) == list(plain.state_dict())
+    for name, tensor in plain.state_dict().items():
+        assert torch.equal(layer.state_dict()[name], tensor)
+    x = normal(3, 4, 6, seed=0).float()
+    torch.testing.assert_close(layer(x), plain(x))
+    layer(x).square().sum().backward()
+    plain(x).square().sum().backward()
+    torch.testing.assert_close(layer.weight.grad, plain.weight.grad)
+    torch.testing.assert_close(layer.bias.grad, plain.bias.grad)

@@ -1,4 +1,4 @@
-"""Training in several processes, started by `torchrun`: who they are, and how they add up what each has computed."""
+"""Training in several processes started by `torchrun`: their rank, and sums over them."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ _groups = count()
 
 @dataclass(frozen=True)
 class World:
-    """The processes that train together: this one is number `rank` of `size`. Alone, unless started by `torchrun`."""
+    """The processes that train together. This one has number `rank` of `size`; `owned` if we made the process group."""
 
     rank: int = 0
     size: int = 1
-    ours: bool = False
+    owned: bool = False
 
     @classmethod
     def join(cls) -> World:
-        """Meet the other processes, if there are any; a process group that exists already is used and left alone."""
+        """Join the processes that `torchrun` has started, if any; use a process group that exists already."""
         if not dist.is_available():
             return cls()
-        ours = not dist.is_initialized()
-        if ours:
+        owned = not dist.is_initialized()
+        if owned:
             if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) < 2:
                 return cls()
-            # A second group in the same store would find the addresses of the first: each gets keys of its own.
+            # A second group in the same store would find the addresses of the first, so each gets its own prefix.
             store, rank, size = next(dist.rendezvous("env://"))  # type: ignore[attr-defined]
-            own = dist.PrefixStore(f"tsadc-{next(_groups)}", store)  # type: ignore[attr-defined]
-            dist.init_process_group("gloo", store=own, rank=rank, world_size=size)
-        return cls(dist.get_rank(), dist.get_world_size(), ours)
+            prefixed = dist.PrefixStore(f"tsadc-{next(_groups)}", store)  # type: ignore[attr-defined]
+            dist.init_process_group("gloo", store=prefixed, rank=rank, world_size=size)
+        return cls(dist.get_rank(), dist.get_world_size(), owned)
 
     def leave(self) -> None:
-        if self.ours:
+        """Destroy the process group if `join` made it."""
+        if self.owned:
             dist.destroy_process_group()
 
     def sum(self, values: Tensor) -> Tensor:
@@ -56,7 +57,7 @@ class World:
                 part.copy_(total.view_as(part))
 
     def broadcast(self, tensor: Tensor) -> Tensor:
-        """Give every process the first one's values, in place."""
+        """Copy the values of the first process to all others, in place."""
         if self.size > 1:
             values = _real(tensor).contiguous()
             dist.broadcast(values, 0)

@@ -1,17 +1,16 @@
 """Gradients through shared filters against plain backward, and how often a filter is made."""
 
-from collections.abc import Mapping
-
 import pytest
 import torch
 from cores import cores
+from tiny import OnlyX
 from torch import Tensor, nn
 
-from tsadc.nn import objective, recompute
-from tsadc.nn.dropout import Dropout
-from tsadc.nn.filters import Filters
-from tsadc.nn.runtime.world import World
+from tsadc.nn import losses, recompute
+from tsadc.nn.layers import Dropout
+from tsadc.nn.runtime.distributed import World
 from tsadc.nn.s4 import S4, KernelName, StateSpace
+from tsadc.nn.shared_filters import SharedFilters
 
 
 class Stack(nn.Module):
@@ -26,25 +25,25 @@ class Stack(nn.Module):
         )
         self.first, self.second, self.dropout = first, second, Dropout(dropout)
 
-    def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        hidden = self.first(drawn["x"])
+    def losses(self, batch: OnlyX) -> dict[str, Tensor]:
+        hidden = self.first(batch.x)
         half = self.second(hidden[..., : hidden.shape[-1] // 2])
         whole = self.second(self.dropout(hidden))
         return {"half": half.square().mean((1, 2)), "whole": (whole - 1).abs().mean((1, 2))}
 
 
-def batch(count: int, time: int = 10) -> dict[str, Tensor]:
-    return {"x": torch.randn(count, 3, time, dtype=torch.float64, generator=torch.Generator().manual_seed(1))}
+def batch(count: int, time: int = 10) -> OnlyX:
+    return OnlyX(torch.randn(count, 3, time, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))
 
 
-def plain_gradient(network: nn.Module, drawn: Mapping[str, Tensor]) -> list[Tensor]:
-    total = sum(network.losses(drawn).values())  # type: ignore[operator]
+def plain_gradient(network: nn.Module, batch: OnlyX) -> list[Tensor]:
+    total = sum(network.losses(batch).values())  # type: ignore[operator]
     return list(torch.autograd.grad(total.mean(), list(network.parameters())))
 
 
-def shared_gradient(network: nn.Module, drawn: Mapping[str, Tensor], micro_batch: int | None) -> list[Tensor]:
+def shared_gradient(network: nn.Module, batch: OnlyX, micro_batch: int | None) -> list[Tensor]:
     network.zero_grad()
-    objective.sum_losses(network, drawn, micro_batch, World(), backward=True)
+    losses.sum_losses(network, batch, micro_batch, World(), backward=True)
     grads = [parameter.grad for parameter in network.parameters()]
     assert all(grad is not None for grad in grads)
     return grads  # type: ignore[return-value]
@@ -122,15 +121,15 @@ def test_what_one_update_used_and_the_next_does_not_is_forgotten(made: list[tupl
 
 def test_parts_without_gradients_take_the_same_filters(made: list[tuple[int, int]]) -> None:
     class Detached(Stack):
-        def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        def losses(self, batch: OnlyX) -> dict[str, Tensor]:
             with torch.no_grad():
-                before = self.second(drawn["x"])
-            return {"difference": (self.second(drawn["x"]) - before - drawn["x"]).square().mean((1, 2))}
+                before = self.second(batch.x)
+            return {"difference": (self.second(batch.x) - before - batch.x).square().mean((1, 2))}
 
     network, drawn = Detached().double(), batch(4)
     expected = torch.autograd.grad(network.losses(drawn)["difference"].mean(), list(network.second.parameters()))
     made.clear()
-    objective.sum_losses(network, drawn, 1, World(), backward=True)
+    losses.sum_losses(network, drawn, 1, World(), backward=True)
     assert [length for _, length in made] == [10]
     for parameter, grad in zip(network.second.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, grad, rtol=1e-9, atol=1e-11)
@@ -142,7 +141,7 @@ def test_frozen_parameters_get_no_gradient(frozen: list[str]) -> None:
     expected = dict(zip(dict(network.named_parameters()), plain_gradient(network, drawn), strict=True))
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(not any(part in name for part in frozen))
-    objective.sum_losses(network, drawn, 1, World(), backward=True)
+    losses.sum_losses(network, drawn, 1, World(), backward=True)
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
             torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-9, atol=1e-11)
@@ -152,11 +151,11 @@ def test_frozen_parameters_get_no_gradient(frozen: list[str]) -> None:
 
 def test_a_layer_that_an_update_does_not_use_gets_no_gradient() -> None:
     class Half(Stack):
-        def losses(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            return {"first": self.first(drawn["x"]).abs().mean((1, 2))}
+        def losses(self, batch: OnlyX) -> dict[str, Tensor]:
+            return {"first": self.first(batch.x).abs().mean((1, 2))}
 
     network = Half().double()
-    objective.sum_losses(network, batch(2), 1, World(), backward=True)
+    losses.sum_losses(network, batch(2), 1, World(), backward=True)
     assert all(parameter.grad is not None for parameter in network.first.parameters())
     assert all(parameter.grad is None for parameter in network.second.parameters())
 
@@ -164,49 +163,49 @@ def test_a_layer_that_an_update_does_not_use_gets_no_gradient() -> None:
 def test_after_an_update_or_an_error_layers_make_their_own_filters(monkeypatch: pytest.MonkeyPatch) -> None:
     network = Stack()
     layers = (network.first, network.second)
-    with Filters(network):
-        assert all(layer.given is not None for layer in layers)
-    assert all(layer.given is None for layer in layers)
-    with pytest.raises(KeyboardInterrupt), Filters(network):
+    with SharedFilters(network):
+        assert all(layer.shared_filter is not None for layer in layers)
+    assert all(layer.shared_filter is None for layer in layers)
+    with pytest.raises(KeyboardInterrupt), SharedFilters(network):
         raise KeyboardInterrupt
-    assert all(layer.given is None for layer in layers)
-    shared_gradient(network, {"x": batch(2)["x"].float()}, 1)
+    assert all(layer.shared_filter is None for layer in layers)
+    shared_gradient(network, OnlyX(batch(2).x.float()), 1)
     monkeypatch.setattr(StateSpace, "forward", lambda self, length: 1 / 0)
-    with pytest.raises(ZeroDivisionError), Filters(network):
+    with pytest.raises(ZeroDivisionError), SharedFilters(network):
         pass  # filters used before are made on entry
-    assert all(layer.given is None for layer in layers)
+    assert all(layer.shared_filter is None for layer in layers)
     with pytest.raises(ZeroDivisionError):
-        shared_gradient(network, {"x": batch(2)["x"].float()}, 1)
-    assert all(layer.given is None for layer in layers)
+        shared_gradient(network, OnlyX(batch(2).x.float()), 1)
+    assert all(layer.shared_filter is None for layer in layers)
 
 
 def test_given_filters_are_the_layers_own() -> None:
     network = Stack("dplr").double()
-    x = batch(2)["x"]
+    x = batch(2).x
     expected = network.first(x)
-    with Filters(network) as filters:
+    with SharedFilters(network) as filters:
         assert filters.leaves == []
         torch.testing.assert_close(network.first(x), expected, rtol=0, atol=0)
         (leaf,) = filters.leaves
-        torch.testing.assert_close(leaf, network.first.circle(10), rtol=0, atol=0)
+        torch.testing.assert_close(leaf, network.first.filter(10), rtol=0, atol=0)
         assert leaf.is_leaf
         assert leaf.requires_grad
 
 
 def test_leaves_keep_the_order_of_layers_whoever_asks_first() -> None:
     network = Stack().double()
-    x = batch(1)["x"]
-    with Filters(network) as filters:
+    x = batch(1).x
+    with SharedFilters(network) as filters:
         network.second(x)
         network.first(x)
         network.second(x[..., :4])
-        circles = [network.first.circle(10), network.second.circle(4), network.second.circle(10)]
+        circles = [network.first.filter(10), network.second.filter(4), network.second.filter(10)]
         for leaf, circle in zip(filters.leaves, circles, strict=True):
             assert torch.equal(leaf, circle)
 
 
 def test_a_network_without_such_layers_has_nothing_to_share() -> None:
     network = nn.Linear(3, 3)
-    with Filters(network) as filters:
+    with SharedFilters(network) as filters:
         assert filters.leaves == []
     assert list(filters.gradients([])) == []

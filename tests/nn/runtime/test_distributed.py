@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 from tiny import Denoiser, Waves, weights
 
-from tsadc.nn.runtime.world import World
+from tsadc.nn.runtime.distributed import World
 from tsadc.nn.train import Progress, Training, train
 
 SCRIPT = """
@@ -39,7 +39,10 @@ CONFIG = Training(epochs=4, batch=3, micro_batch=1, learning_rate=0.01, warmup_e
 def launch(folder: Path) -> None:
     (folder / "script.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+        "OMP_NUM_THREADS": "1",
+    }
     with (folder / "output").open("w+") as output:
         launched = subprocess.Popen(
             [*command, str(folder / "script.py"), str(folder)],
@@ -62,7 +65,7 @@ def stop_after_two_epochs(now: Progress) -> None:
 
 
 def test_alone_without_torchrun() -> None:
-    assert World.join() == World(rank=0, size=1, ours=False)
+    assert World.join() == World(rank=0, size=1, owned=False)
 
 
 def test_two_processes_train_to_the_weights_of_one(tmp_path: Path) -> None:
