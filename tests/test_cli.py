@@ -132,7 +132,7 @@ def test_detect_finds_the_fault(folder: Path, detected: Answer) -> None:
     assert timeline.loc[300:329, "anomalous"].mean() > 0.8
     observations = pd.read_csv(folder / "found" / "observations.csv")
     assert len(observations) == 15
-    assert observations.loc[observations["score"].idxmax(), "start"] in ("2026-01-01 04:40:00", "2026-01-01 05:20:00")
+    assert observations.loc[observations["score"].idxmax(), "start"] in ("2026-01-01T04:40:00", "2026-01-01T05:20:00")
 
 
 def test_detect_writes_a_report_where_it_is_told_to(folder: Path, detected: Answer) -> None:

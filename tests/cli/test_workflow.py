@@ -74,7 +74,7 @@ def test_any_detector_can_be_fitted_by_name(history: tuple[Path, Path], tmp_path
     )
     assert found.code == 0
     worst = pd.read_csv(tmp_path / "found" / "intervals.csv").sort_values("score").iloc[-1]
-    assert worst["start"] < "2026-01-01 05:29" < "2026-01-01 05:30" <= worst["end"]
+    assert worst["start"] < "2026-01-01T05:29" < "2026-01-01T05:30" <= worst["end"]
     assert worst["variables"].startswith("b")
 
 

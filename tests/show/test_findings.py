@@ -48,7 +48,7 @@ def test_summaries(result):
     assert findings.flagged_share == result.timeline["anomalous"].sum() / result.timeline["score"].notna().sum()
     assert findings.affected == result.intervals["entity"].nunique()
     causes = [next(iter(shares)) for shares in result.intervals["variables"]]
-    assert findings.main_causes() == {name: causes.count(name) for name in causes}
+    assert findings.main_variables() == {name: causes.count(name) for name in causes}
 
 
 def test_a_result_that_lost_rows_is_refused(result):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from tsadc.series import Clock
-from tsadc.show.words import DASH, THIN, Times, evidence, number, percent, severity, severity_word
+from tsadc.show.words import DASH, THIN, Times, evidence, iso8601, number, percent, precision, severity, severity_word
 
 MINUTE = 60 * 10**9
 START = pd.Timestamp("2026-03-03 14:05").value
@@ -40,12 +40,12 @@ def test_percent():
 def test_severity_has_three_words():
     assert [severity_word(s) for s in (0.0, 0.989, 0.99, 0.9989, 0.999, 1.0)] == [
         *["slight"] * 2,
-        *["clear"] * 2,
+        *["moderate"] * 2,
         *["severe"] * 2,
     ]
 
 
-def test_severity_has_the_decimals_that_tell_it_from_one():
+def test_severity_has_enough_decimals_to_differ_from_one():
     for value, text in (
         (0.0, "0.00"), (0.756, "0.75"), (0.9, "0.90"), (0.99, "0.99"), (0.994, "0.994"), (0.9949, "0.994"),
         (0.99968, "0.9996"), (0.9999, "0.9999"), (0.99995, "> 0.9999"), (1.0, "> 0.9999"),
@@ -65,7 +65,7 @@ def test_dated_words():
     assert times.moment(0, weekday=False) == "3 Mar 2026, 14:05"
     assert times.span(0, 65) == f"Tue 3 Mar 2026, 14:05 {DASH} 15:10"
     assert times.span(0, 600) == f"Tue 3 Mar 2026, 14:05 {DASH} Wed 4 Mar 2026, 00:05"
-    assert times.iso(65) == "2026-03-03 15:10"
+    assert times.short(65) == "2026-03-03 15:10"
     assert times.row(pd.Timestamp("2026-03-03 15:10")) == 65
 
 
@@ -94,11 +94,11 @@ def test_undated_words_are_rows():
     assert times.moment(1234) == "row 1,234"
     assert times.span(3, 1300) == f"rows 3 {DASH} 1,300"
     assert times.duration(1) == "1 row"
-    assert times.iso(1234) == "1234"
+    assert times.short(1234) == "1234"
     assert times.row(np.int64(9)) == 9
 
 
-def test_times_are_told_on_the_wall_clock_of_the_time_zone():
+def test_times_are_those_of_the_wall_clock_in_the_time_zone():
     clock = Clock(pd.Timestamp("2026-03-29 00:30", tz="UTC").value, MINUTE, dated=True, timezone="Europe/Berlin")
     times = Times(clock)
     assert times.moment(0) == "Sun 29 Mar 2026, 01:30"
@@ -107,11 +107,28 @@ def test_times_are_told_on_the_wall_clock_of_the_time_zone():
 
 
 @pytest.mark.parametrize("timezone", [None, "Europe/Berlin"])
-def test_the_script_can_tell_every_row(timezone):
+def test_the_script_can_compute_the_time_of_every_row(timezone):
     clock = Clock(pd.Timestamp("2026-03-29 00:30", tz="UTC").value, MINUTE, dated=True, timezone=timezone)
     times = Times(clock)
-    told = json.loads(times.for_script(5, 200))
+    script = json.loads(times.for_script(5, 200))
     for row in range(195):
-        first, at = [piece for piece in told["pieces"] if piece[0] <= row][-1]
-        assert at + (row - first) * told["step"] == times.wall([5 + row])[0] / 10**6
-    assert told["rows"] == 195
+        first, at = [piece for piece in script["pieces"] if piece[0] <= row][-1]
+        assert at + (row - first) * script["step"] == times.wall([5 + row])[0] / 10**6
+    assert script["rows"] == 195
+
+
+@pytest.mark.parametrize(
+    ("start", "interval", "timezone", "texts"),
+    [
+        ("2004-03-11", 86_400 * 10**9, None, ["2004-03-11T00:00:00", "2004-03-12T00:00:00"]),
+        ("2026-03-29 00:59", MINUTE, "Europe/Berlin", ["2026-03-29T01:59:00+01:00", "2026-03-29T03:00:00+02:00"]),
+        ("2026-01-01", MINUTE, "America/St_Johns", ["2025-12-31T20:30:00-03:30", "2025-12-31T20:31:00-03:30"]),
+        ("2026-01-01", 4 * 10**6, None, ["2026-01-01T00:00:00.000", "2026-01-01T00:00:00.004"]),
+        ("2026-01-01", 1000, None, ["2026-01-01T00:00:00.000000", "2026-01-01T00:00:00.000001"]),
+    ],
+)
+def test_iso_times_have_one_format_that_pandas_reads(start, interval, timezone, texts):
+    clock = Clock(pd.Timestamp(start).value, interval, dated=True, timezone=timezone)
+    times = clock.at([0, 1])
+    assert iso8601(times, precision([clock])) == texts
+    assert pd.to_datetime(texts, utc=True).tolist() == (times if timezone else times.tz_localize("UTC")).tolist()

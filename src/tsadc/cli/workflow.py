@@ -20,7 +20,7 @@ from tsadc.detectors.threshold import Contamination, daily, explain, refuse_idle
 from tsadc.errors import ConfigError, OutputError
 from tsadc.series import Series
 from tsadc.show import write as write_report
-from tsadc.show.tables import write_tables
+from tsadc.show.result_files import write_tables
 from tsadc.show.words import count, evidence, number, severity
 
 

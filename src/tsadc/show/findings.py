@@ -1,7 +1,8 @@
-"""A `Result` as the report reads it: one `Track` per entity, and the `Finding`s over all of them, worst first."""
+"""Arrange a `Result` for the report: one `Track` per entity and one `Finding` per interval, worst first."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,13 +38,13 @@ class Track:
 
     @property
     def end(self) -> int:
-        """Where the clock stands after the last row."""
+        """The time after the last row, in units of the clock."""
         return self.series.clock.start + len(self.series) * self.series.clock.interval
 
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """One interval: rows [start, stop) of `track`. The worst of all has rank 1."""
+    """One interval: rows [start, stop) of `track`. The worst interval has rank 1."""
 
     rank: int
     track: Track
@@ -56,7 +57,7 @@ class Finding:
 
     @property
     def key(self) -> str:
-        """The id on the page: of the card, or of the table's row where there is no card."""
+        """The id on the page: of the card, or of the table row if there is no card."""
         return f"interval-{self.rank}"
 
     @property
@@ -73,12 +74,14 @@ class Finding:
 
     @property
     def truth(self) -> list[Truth]:
-        """The true anomalies that it touches."""
+        """The true anomalies that overlap with the interval."""
         return [true for true in self.track.truth if true.start < self.stop and true.stop > self.start]
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
+    """All entities and intervals. `middle` is the median training score, `left_out` counts unscored observations."""
+
     tracks: tuple[Track, ...]
     found: tuple[Finding, ...]
     threshold: float
@@ -99,20 +102,19 @@ class Findings:
 
     @property
     def flagged_share(self) -> float:
-        """Of the rows that were scored."""
+        """The share of scored rows that lie in an interval."""
         return sum(int(track.flagged.sum()) for track in self.tracks) / max(self.scored_rows, 1)
 
     def of(self, track: Track) -> list[Finding]:
+        """Return the intervals of one entity."""
         return [finding for finding in self.found if finding.track is track]
 
-    def main_causes(self) -> dict[str, int]:
-        """In how many intervals each variable has the largest share of the blame, most often first."""
-        causes = [next(iter(finding.shares)) for finding in self.found if finding.shares]
-        ordered = {name: causes.count(name) for name in dict.fromkeys(causes)}
-        return dict(sorted(ordered.items(), key=lambda item: -item[1]))
+    def main_variables(self) -> dict[str, int]:
+        """Count the intervals in which each variable contributes most, most frequent variable first."""
+        return dict(Counter(next(iter(finding.shares)) for finding in self.found if finding.shares).most_common())
 
     def height(self, score: Floats) -> Floats:
-        """Scores as 0 to 1: the threshold at 1/2, twice as far from the median training score at 3/4."""
+        """Map scores to 0 to 1: the threshold to 1/2, twice its distance from the median training score to 3/4."""
         low, origin = self._scale
         below = 0.5 * (score - low) / max(self.threshold - low, 1e-12)
         excess = np.maximum(score - self.threshold, 0.0) / max(self.threshold - origin, 1e-12)
@@ -121,19 +123,19 @@ class Findings:
 
     @cached_property
     def _scale(self) -> tuple[float, float]:
-        """What is drawn at the bottom, and the median training score."""
+        """The score drawn at the bottom, and the median training score."""
         scores = np.concatenate([track.score[np.isfinite(track.score)] for track in self.tracks])
         low = float(np.quantile(scores, 0.01)) if len(scores) else self.threshold - 1
         return min(low, self.threshold - 1e-12), self.middle
 
 
 def read(result: Result, truth: Sequence[Truth]) -> Findings:
-    """Take a result apart by entity. `truth` may speak of entities that the result does not hold."""
+    """Split a result by entity. `truth` may name entities that the result does not contain."""
     rows = sum(len(series) for series in result.series)
     if len(result.timeline) != rows or len(result.variables) != rows:
         raise DataError(
             f"A report needs the timeline and variables of all {rows} rows of the series, but got "
-            f"{len(result.timeline)} and {len(result.variables)}; pass the result as detect() gave it."
+            f"{len(result.timeline)} and {len(result.variables)}; pass the result as detect() returned it."
         )
     score = result.timeline["score"].to_numpy(dtype=np.float64)
     flagged = result.timeline["anomalous"].to_numpy(dtype=bool)

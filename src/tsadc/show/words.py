@@ -1,9 +1,11 @@
-"""How the report says things: numbers, shares, moments, durations, and what a detector's evidence means."""
+"""Put numbers, shares, times, durations and a detector's evidence into words."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -11,72 +13,72 @@ from numpy.typing import NDArray
 
 from tsadc.series import Clock
 
+Unit = Literal["s", "ms", "us", "ns"]
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 THIN = "\N{NARROW NO-BREAK SPACE}"
 DASH = "\N{EN DASH}"
-MILLISECOND, SECOND = 10**6, 10**9
+MICROSECOND, MILLISECOND, SECOND = 10**3, 10**6, 10**9
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 
-# By name of the view that was loudest: a short title, and the reason in a sentence.
+# For each view: a short title, and the reason in a sentence.
 EVIDENCE = {
     "imputation": (
-        "Not as its surroundings suggest",
-        "Hidden from the model, these values could not be told from what came before and after and from the other "
-        "variables.",
+        "Unexpected values",
+        "The model could not predict these values from their surroundings.",
     ),
     "reconstruction": (
-        "Variables out of step",
-        "The variables do not go together the way they did in the history.",
+        "Unusual relationship",
+        "The variables do not relate to each other as they did in the history.",
     ),
     "conditional": (
-        "Variables out of step",
-        "The values are not what the other variables suggest.",
+        "Unusual relationship",
+        "The values differ from what the other variables predict.",
     ),
     "deviation": (
         "Extreme values",
-        "Values far outside what is usual for these variables.",
+        "The values are far outside the usual range of these variables.",
     ),
     "energy": (
-        "Too loud or too quiet",
-        "These variables vary much more, or much less, than is usual for them.",
+        "Varies more (or less) than usual",
+        "The variables vary much more, or much less, than in the history.",
     ),
     "power": (
-        "Unusual rhythm",
-        "Slow and fast movements of these variables are mixed as they never were in the history.",
+        "Unusual frequencies",
+        "The mix of slow and fast variation differs from the history.",
     ),
     "correlation": (
-        "Variables out of step",
-        "Variables that go together rise and fall apart, or those that do not go together.",
+        "Unusual relationship",
+        "The correlations between the variables differ from those in the history.",
     ),
     "roughness": (
-        "Too rough or too smooth",
-        "For a while these variables move from step to step much more, or much less, than in the history.",
+        "Rougher (or smoother) than usual",
+        "The changes from one row to the next are much larger, or much smaller, than in the history.",
     ),
     "shape": (
         "Unusual shapes",
-        "The curves of these variables are made of shapes that the history does not show, whatever their size.",
+        "The curves have shapes that do not occur in the history, at any amplitude.",
     ),
     "combination": (
         "Unusual combination",
-        "Each value may be usual, but not all of them at once.",
+        "Each value may be normal on its own, but their combination is not.",
     ),
     "isolation": (
-        "Stands apart",
-        "Level, spread, extremes and changes of the variables set this stretch apart from the history.",
+        "Unlike the history",
+        "The level, spread, extremes and changes of the variables differ from those in the history.",
     ),
-    "chance": ("Chance", "The score was drawn at random, for comparison."),
-    "always": ("Everything", "Everything is flagged, for comparison."),
+    "chance": ("Random score", "The score is random. It serves as a baseline."),
+    "always": ("Everything flagged", "All rows are flagged. This serves as a baseline."),
 }
 
 
 def evidence(view: str) -> tuple[str, str]:
-    """Title and explanation of a view's evidence; a view nobody described here is shown by its name."""
+    """Return the title and the explanation of a view's evidence. An unknown view is shown by its name."""
     return EVIDENCE.get(view, (view or "Not stated", ""))
 
 
 def number(value: float) -> str:
-    """Three significant digits."""
+    """Format with three significant digits."""
     if not np.isfinite(value):
         return DASH
     size = abs(value)
@@ -90,18 +92,19 @@ def number(value: float) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def count(amount: int, one: str, many: str) -> str:
-    return f"{amount:,} {one if amount == 1 else many}"
+def count(amount: int, singular: str, plural: str) -> str:
+    """Format an amount and its noun, such as "1 row" or "2,000 rows"."""
+    return f"{amount:,} {singular if amount == 1 else plural}"
 
 
 def percent(share: float) -> str:
-    """A whole percentage; one decimal below ten."""
+    """Format a share as a whole percentage, with one decimal below ten."""
     value = 100 * share
     return f"{value:.1f}{THIN}%" if 0 < value < 9.95 else f"{value:.0f}{THIN}%"
 
 
 def severity(value: float) -> str:
-    """With as many decimals as tell it from 1, rounded down; beyond four they say nothing."""
+    """Format a severity with enough decimals to distinguish it from 1, at most four, rounded down."""
     if value > 0.9999:
         return "> 0.9999"
     decimals = max(2, int(np.ceil(-np.log10(1 - value) - 1e-9)))
@@ -109,29 +112,48 @@ def severity(value: float) -> str:
 
 
 def severity_word(value: float) -> str:
-    """Of normal observations more than 1 in 100 score higher than what is slight, at most 1 in 1,000 than severe."""
-    return "slight" if value < 0.99 else "clear" if value < 0.999 else "severe"
+    """Name a severity: "slight" below 0.99, "severe" from 0.999."""
+    return "slight" if value < 0.99 else "moderate" if value < 0.999 else "severe"
+
+
+def precision(clocks: Iterable[Clock]) -> Unit:
+    """Return the coarsest NumPy unit, seconds or finer, in which all rows of the clocks are whole."""
+    ticks = [tick for clock in clocks if clock.dated for tick in (clock.start, clock.interval)]
+    units: dict[Unit, int] = {"s": SECOND, "ms": MILLISECOND, "us": MICROSECOND}
+    return next((unit for unit, size in units.items() if all(tick % size == 0 for tick in ticks)), "ns")
+
+
+def iso8601(times: pd.DatetimeIndex, unit: Unit) -> list[str]:
+    """Format times as ISO 8601, always with the time of day, and with the UTC offset if there is a time zone."""
+    local = times.tz_localize(None).as_unit("ns")
+    text: list[str] = np.datetime_as_string(local.to_numpy(), unit=unit).tolist()
+    if times.tz is None:
+        return text
+    minutes = (local.asi8 - times.as_unit("ns").asi8) // MINUTE
+    offsets = {m: f"{'-' if m < 0 else '+'}{abs(m) // 60:02d}:{abs(m) % 60:02d}" for m in set(minutes.tolist())}
+    return [moment + offsets[m] for moment, m in zip(text, minutes.tolist(), strict=True)]
 
 
 @dataclass(frozen=True)
 class Times:
-    """The words for rows of one clock. Dates are told on the wall clock of the series' own time zone."""
+    """Words for the rows of one clock. Dates are those of the wall clock in the time zone of the series."""
 
     clock: Clock
 
     def wall(self, rows: NDArray[np.integer] | list[int]) -> NDArray[np.int64]:
-        """Nanoseconds on the wall clock since 1970, or row numbers."""
+        """Return nanoseconds on the wall clock since 1970, or row numbers."""
         times = self.clock.at(np.asarray(rows))
         if isinstance(times, pd.DatetimeIndex):
             return np.asarray(times.tz_localize(None).as_unit("ns").asi8)
         return np.asarray(times, dtype=np.int64)
 
     def row(self, time: object) -> int:
-        """The row that a time of `Clock.at` belongs to."""
+        """Return the row of a time that `Clock.at` returned."""
         tick = time.as_unit("ns").value if isinstance(time, pd.Timestamp) else int(str(time))
         return int((tick - self.clock.start) // self.clock.interval)
 
     def moment(self, row: int, weekday: bool = True) -> str:
+        """Format the date and time of a row, or its number."""
         if not self.clock.dated:
             return f"row {int(self.wall([row])[0]):,}"
         when = self._stamp(row)
@@ -139,7 +161,7 @@ class Times:
         return f"{day}{when.day} {MONTHS[when.month - 1]} {when.year}, {self._hour(when)}"
 
     def span(self, start: int, stop: int) -> str:
-        """From `start` to `stop`; the date is said once when both lie on one day."""
+        """Format `start` to `stop`, with a single date if both are on the same day."""
         if not self.clock.dated:
             first, last = self.wall([start, stop])
             return f"rows {first:,} {DASH} {last:,}"
@@ -147,15 +169,15 @@ class Times:
         same = first.date() == last.date()
         return f"{self.moment(start)} {DASH} {self._hour(last) if same else self.moment(stop)}"
 
-    def iso(self, row: int) -> str:
-        """Sortable, as in the table and the CSV."""
+    def short(self, row: int) -> str:
+        """Format a time for a table, such as 2026-03-03 15:10."""
         if not self.clock.dated:
             return str(int(self.wall([row])[0]))
         when = self._stamp(row)
         return f"{when:%Y-%m-%d} {self._hour(when)}"
 
     def duration(self, rows: int) -> str:
-        """The two largest units that matter."""
+        """Format a duration in its two largest units."""
         if not self.clock.dated:
             return count(rows * self.clock.interval, "row", "rows")
         left, parts = rows * self.clock.interval, []
@@ -168,13 +190,13 @@ class Times:
         return " ".join(parts[:2]) or f"{left}{THIN}ns"
 
     def for_script(self, first: int, stop: int) -> str:
-        """What the page's script needs to tell the time at rows [first, stop): where the wall clock jumps."""
+        """Return JSON from which the page's script computes the wall clock time of rows [first, stop)."""
         walls = self.wall(np.arange(first, stop))
         jumps = np.flatnonzero(np.diff(walls, prepend=walls[:1] - self.clock.interval) != self.clock.interval)
         unit = MILLISECOND if self.clock.dated else 1
         pieces = [[int(i), float(walls[i] / unit)] for i in (0, *jumps.tolist())] if len(walls) else []
-        facts = {"dated": self.clock.dated, "step": self.clock.interval / unit, "rows": stop - first, "pieces": pieces}
-        return json.dumps(facts, separators=(",", ":"))
+        clock = {"dated": self.clock.dated, "step": self.clock.interval / unit, "rows": stop - first, "pieces": pieces}
+        return json.dumps(clock, separators=(",", ":"))
 
     def _stamp(self, row: int) -> pd.Timestamp:
         return pd.Timestamp(int(self.wall([row])[0]))

@@ -1,4 +1,6 @@
-"""Results as files: intervals, timeline and observations, as CSV or Parquet, written part by part."""
+"""Write results to files: intervals, timeline and observations, as CSV or Parquet, part by part.
+
+In CSV files, times are ISO 8601 with the time of day, and with the UTC offset if the data has a time zone."""
 
 from __future__ import annotations
 
@@ -11,50 +13,65 @@ import pandas as pd
 
 from tsadc.detectors.result import Result
 from tsadc.errors import DataError
+from tsadc.show.words import Unit, iso8601, precision
 
 TABLES = ("intervals", "timeline", "observations")
 
 
 def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool) -> list[str]:
-    """Write the three tables into `folder`; returns their file names. Memory holds one part at a time."""
+    """Write the three tables into `folder` and return their file names. Memory holds one part at a time."""
     names = [f"{table}.{'parquet' if parquet else 'csv'}" for table in TABLES]
     writers = [_Parquet(folder / name) if parquet else _Csv(folder / name) for name in names]
     try:
         for part in parts:
-            intervals = part.intervals.assign(variables=part.intervals["variables"].map(blame_text))
+            intervals = part.intervals.assign(variables=part.intervals["variables"].map(shares_text))
+            unit = precision(series.clock for series in part.series)
             for writer, table in zip(writers, (intervals, part.timeline, part.observations), strict=True):
-                writer.add(table)
+                writer.add(table if parquet else _with_iso_times(table, unit))
     finally:
         for writer in writers:
             writer.close()
     return names
 
 
-def blame_text(shares: dict[str, float]) -> str:
-    """`{"a": 0.62, "b": 0.21}` -> `a:0.62;b:0.21`."""
+def shares_text(shares: dict[str, float]) -> str:
+    """Format shares as text: `{"a": 0.62, "b": 0.21}` becomes `a:0.62;b:0.21`."""
     return ";".join(f"{name}:{share:g}" for name, share in shares.items())
+
+
+def _with_iso_times(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:
+    return table.assign(**{key: _iso(table[key], unit) for key in ("time", "start", "end") if key in table})
+
+
+def _iso(times: pd.Series, unit: Unit) -> pd.Series | list[str]:
+    if pd.api.types.is_datetime64_any_dtype(times):
+        return iso8601(pd.DatetimeIndex(times), unit)
+    # Entities in different time zones share a column of single timestamps; row numbers stay as they are.
+    return times.map(
+        lambda time: iso8601(pd.DatetimeIndex([time]), unit)[0] if isinstance(time, pd.Timestamp) else time
+    )
 
 
 class _Csv:
     def __init__(self, file: Path) -> None:
-        self.file, self.begun = file, False
+        self.file, self.has_header = file, False
 
     def add(self, table: pd.DataFrame) -> None:
-        table.to_csv(self.file, index=False, mode="a", header=not self.begun)
-        self.begun = True
+        table.to_csv(self.file, index=False, mode="a", header=not self.has_header)
+        self.has_header = True
 
     def close(self) -> None:
         pass
 
 
 class _Parquet:
-    """Row groups of one file. Parts without rows wait, because pandas does not know the types of their columns."""
+    """Row groups of one file. Parts without rows wait, because pandas cannot infer the types of their columns."""
 
     def __init__(self, file: Path) -> None:
         try:
             self.arrow, self.parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
         except ImportError:
-            raise DataError("Writing Parquet needs one more package: pip install 'tsadc[parquet]'.") from None
+            raise DataError("Writing Parquet requires pyarrow: pip install 'tsadc[parquet]'.") from None
         self.file = file
         self.writer: Any = None
         self.empty: pd.DataFrame | None = None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 
 from tsadc.show.findings import read
-from tsadc.show.listing import comparison_table, facts, intervals
+from tsadc.show.report_tables import comparison_table, facts, intervals
 
 
 def download(result) -> list[dict[str, str]]:
@@ -26,7 +26,7 @@ def test_the_file_holds_every_interval_to_the_bit(result):
     assert [pd.Timestamp(row["end"]) for row in rows] == worst["end"].tolist()
 
 
-def test_the_file_starts_no_formula(result):
+def test_the_file_contains_no_formulas(result):
     hostile = result.intervals.assign(variables=[{"=1+1": 1.0}] * len(result.intervals), evidence="@x")
     rows = download(replace(result, intervals=hostile))
     assert {row["variables"] for row in rows} == {"'=1+1:1"}
@@ -46,9 +46,9 @@ def test_comparison_shows_a_named_index_and_missing_numbers():
     assert cells == ["x", "<strong>0.500</strong>", "y", "\N{EN DASH}"]
 
 
-def test_facts_prefer_what_the_user_says(result):
+def test_facts_given_by_the_user_take_precedence(result):
     shown = facts(read(result, ()), {"Model": "m < n", "size": "mine"}, "9.9")
     assert "<dt>Model</dt><dd>m &lt; n</dd>" in shown
     assert "<dt>Size</dt>" not in shown
     assert "tsadc 9.9" in shown
-    assert "Left out" not in shown
+    assert "Not scored" not in shown

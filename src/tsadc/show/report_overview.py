@@ -1,4 +1,4 @@
-"""The score of every entity over time, with the intervals marked and the truth below it where it is known."""
+"""The overview of the report: each entity's score over time with its intervals, and the true anomalies if known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_ENTITIES = 60
 
 @dataclass(frozen=True)
 class Window:
-    """What the x axis covers, in rows of its clock from 0 on."""
+    """The range of the x axis: `rows` rows of `clock`."""
 
     clock: Clock
     rows: int
@@ -29,7 +29,7 @@ class Window:
 
 
 def shared_window(tracks: tuple[Track, ...]) -> Window | None:
-    """One axis for all, unless they are of two kinds or lie too far apart in time to be seen together."""
+    """Return one axis for all entities; None if their clocks differ in kind or they lie too far apart in time."""
     clocks = [track.series.clock for track in tracks]
     if len({(clock.dated, clock.interval) for clock in clocks}) > 1:
         return None
@@ -41,7 +41,7 @@ def shared_window(tracks: tuple[Track, ...]) -> Window | None:
 
 
 def strips(findings: Findings, listed: int) -> Html:
-    """One row per entity: the score against the threshold, the intervals, and the truth where it is known."""
+    """Draw one strip per entity: score, threshold, intervals, and the true anomalies if known."""
     chosen = _chosen(findings)
     window = shared_window(findings.tracks)
     rows = [_strip(findings, track, window, listed) for track in chosen]
@@ -49,7 +49,7 @@ def strips(findings: Findings, listed: int) -> Html:
         axis = time_axis(time_ticks(Times(window.clock), 0, window.rows, 9))
         rows.append(element("div", element("div", class_="who"), axis, class_="strip last"))
     hidden = len(findings.tracks) - len(chosen)
-    more = f"The {len(chosen):,} entities with the highest scores are shown; {hidden:,} others are not."
+    more = f"Only the {len(chosen):,} entities with the highest scores are shown; {hidden:,} more are hidden."
     kind = "strips few" if len(chosen) <= 2 else "strips"
     return join(element("div", rows, class_=kind), element("p", more, class_="note") if hidden else None)
 
@@ -99,14 +99,13 @@ def _mark(finding: Finding, rows: int, listed: int) -> Html:
     style = place(finding.start / rows, finding.stop / rows)
     if finding.rank > listed:
         return element("i", class_="mark", style=style)
-    cause = next(iter(finding.shares), "")
-    text = f"No. {finding.rank}: {finding.when}, severity {severity(finding.severity)}" + (
-        f", {cause}" if cause else ""
+    text = ", ".join(
+        [f"No. {finding.rank}: {finding.when}", f"severity {severity(finding.severity)}", *list(finding.shares)[:1]]
     )
     return element("a", class_="mark", style=style, href=finding.link, title=text, aria_label=text)
 
 
 def _true(track: Track, true: Truth, rows: int) -> Html:
-    blamed = f": {', '.join(true.variables)}" if true.variables else ""
-    text = f"True anomaly, {true.kind}{blamed}; {track.times.span(true.start, true.stop)}"
+    variables = f": {', '.join(true.variables)}" if true.variables else ""
+    text = f"True anomaly, {true.kind}{variables}; {track.times.span(true.start, true.stop)}"
     return element("i", style=place(true.start / rows, true.stop / rows), title=text)

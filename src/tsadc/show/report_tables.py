@@ -1,29 +1,29 @@
-"""The tables at the end: all intervals, how detectors compare, and the facts."""
+"""The tables of the report: all intervals, the comparison of detectors, and facts about the run."""
 
 from __future__ import annotations
 
 import base64
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
 
-from tsadc.show.cards import MOST
 from tsadc.show.findings import Finding, Findings
 from tsadc.show.markup import Html, element, join, name
-from tsadc.show.tables import blame_text
-from tsadc.show.words import DASH, count, evidence, number, percent, severity
+from tsadc.show.report_cards import MOST
+from tsadc.show.result_files import shares_text
+from tsadc.show.words import DASH, count, evidence, iso8601, number, percent, precision, severity
 
 LISTED = 1000
 HIGHER_IS_BETTER = frozenset({"auroc", "ap", "average precision", "apr", "f1", "precision", "recall"})
-COLUMNS = ("no", "entity", "start", "end", "duration", "severity", "score", "evidence", "mainly")
+COLUMNS = ("no", "entity", "start", "end", "duration", "severity", "score", "evidence", "main variable")
 RIGHT = frozenset({"no", "duration", "severity", "score"})
 
 
 def intervals(findings: Findings) -> Html:
-    """All intervals, worst first, and the same as a file. The script makes the columns sortable."""
+    """List all intervals, worst first, with a CSV file to download. The script makes the columns sortable."""
     head = [
         element(
             "th",
@@ -43,7 +43,7 @@ def intervals(findings: Findings) -> Html:
         download="intervals.csv",
     )
     hidden = len(findings.found) - LISTED
-    more = f" The table shows the {LISTED:,} worst, the file all." if hidden > 0 else ""
+    more = f" The table lists only the {LISTED:,} worst." if hidden > 0 else ""
     return join(element("p", link, more, class_="note"), element("div", table, class_="scroll tall"))
 
 
@@ -51,23 +51,23 @@ def _row(finding: Finding) -> Html:
     times, duration = finding.track.times, (finding.stop - finding.start) * finding.track.series.clock.interval
     card = finding.rank <= MOST
     rank = element("a", f"{finding.rank}", href=finding.link) if card else f"{finding.rank}"
-    cause = next(iter(finding.shares.items()), None)
+    main = next(iter(finding.shares.items()), None)
     cells = (
         (rank, finding.rank),
         (name(finding.track.entity), None),
         (
-            times.iso(finding.start),
+            times.short(finding.start),
             finding.start * finding.track.series.clock.interval + finding.track.series.clock.start,
         ),
         (
-            times.iso(finding.stop),
+            times.short(finding.stop),
             finding.stop * finding.track.series.clock.interval + finding.track.series.clock.start,
         ),
         (finding.duration, duration),
         (severity(finding.severity), finding.severity),
         (number(finding.score), finding.score),
         (evidence(finding.evidence)[0], None),
-        (join(name(cause[0]), f" {percent(cause[1])}") if cause else DASH, None),
+        (join(name(main[0]), f" {percent(main[1])}") if main else DASH, None),
     )
     shown = [
         element(
@@ -85,29 +85,30 @@ def _csv(findings: Findings) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(["no", "entity", "start", "end", "severity", "score", "evidence", "variables"])
+    unit = precision(track.series.clock for track in findings.tracks)
     for finding in findings.found:
         times = finding.track.series.clock.at([finding.start, finding.stop])
         writer.writerow(
             [
                 finding.rank,
-                _harmless(finding.track.entity),
-                *(time.isoformat() if isinstance(time, pd.Timestamp) else int(time) for time in times),
+                _inert(finding.track.entity),
+                *(iso8601(times, unit) if isinstance(times, pd.DatetimeIndex) else times),
                 repr(finding.severity),
                 repr(finding.score),
-                _harmless(finding.evidence),
-                _harmless(blame_text(finding.shares)),
+                _inert(finding.evidence),
+                _inert(shares_text(finding.shares)),
             ]
         )
     return out.getvalue()
 
 
-def _harmless(text: str) -> str:
-    """Spreadsheets run text that begins like a formula."""
+def _inert(text: str) -> str:
+    """Quote text that a spreadsheet would run as a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def comparison_table(table: pd.DataFrame) -> Html:
-    """A table of detectors and their figures, the best of each known measure in bold."""
+    """Show a table of detectors and their metrics, with the best value of each known metric in bold."""
     frame = table
     if not isinstance(table.index, pd.RangeIndex):
         frame = (table if any(table.index.names) else table.rename_axis("")).reset_index()
@@ -129,13 +130,13 @@ def comparison_table(table: pd.DataFrame) -> Html:
 
 
 def _figures(title: str, values: pd.Series) -> list[Html]:
-    """One column of numbers with as many decimals each, so that they line up."""
+    """Format one column of numbers with the same number of decimals."""
     raw = values.to_numpy(dtype=np.float64, na_value=np.nan)
     finite = raw[np.isfinite(raw)]
     whole = pd.api.types.is_integer_dtype(values)
     decimals = 0 if whole else 3 if not len(finite) or np.abs(finite).max() < 10 else 1
-    measure = title.lower().removeprefix("paper_").replace("_", " ")
-    best = finite.max() if len(finite) and measure in HIGHER_IS_BETTER else np.nan
+    metric = title.lower().removeprefix("paper_").replace("_", " ")
+    best = finite.max() if len(finite) and metric in HIGHER_IS_BETTER else np.nan
     cells = []
     for value in raw:
         text = f"{value:,.{decimals}f}" if np.isfinite(value) else DASH
@@ -146,20 +147,29 @@ def _figures(title: str, values: pd.Series) -> list[Html]:
 
 
 def facts(findings: Findings, about: Mapping[str, str], version: str) -> Html:
-    """What the user says about the run, then what the result itself knows."""
-    clock = findings.tracks[0].series.clock
-    known = {
+    """List the facts about the run: those given by the user first, then those derived from the result."""
+    series, times = findings.tracks[0].series, findings.tracks[0].times
+    derived = {
         "Size": f"{count(len(findings.tracks), 'entity', 'entities')}, "
         f"{sum(len(track.series) for track in findings.tracks):,} rows, "
-        f"{count(len(findings.tracks[0].series.names), 'variable', 'variables')}",
-        "Sampled": f"every {findings.tracks[0].times.duration(1)}" if clock.dated else "without timestamps",
-        "Times": (clock.timezone or "as in the data, without a time zone") if clock.dated else "row numbers",
+        f"{count(len(series.names), 'variable', 'variables')}",
+        "Sampling interval": times.duration(1) if series.clock.dated else "unknown (no timestamps)",
+        "Time zone": series.clock.timezone or "not given",
         "Threshold": number(findings.threshold),
-        "Left out": f"{count(findings.left_out, 'observation', 'observations')} with too few rows",
-        "Written by": f"tsadc {version}",
+        "Not scored": f"{count(findings.left_out, 'observation', 'observations')} with too few measured rows",
+        "Created with": f"tsadc {version}",
     }
     if not findings.left_out:
-        del known["Left out"]
-    pairs = [*((str(key), str(value)) for key, value in about.items())]
-    pairs += [(key, value) for key, value in known.items() if key.lower() not in {given.lower() for given, _ in pairs}]
-    return element("dl", (join(element("dt", key), element("dd", value)) for key, value in pairs), class_="facts")
+        del derived["Not scored"]
+    if not series.clock.dated:
+        del derived["Time zone"]
+    given = {key.lower() for key in about}
+    pairs = [*about.items(), *(pair for pair in derived.items() if pair[0].lower() not in given)]
+    return fact_list(pairs)
+
+
+def fact_list(pairs: Iterable[tuple[str, str]]) -> Html:
+    """Show pairs of a term and its value."""
+    return element(
+        "dl", (join(element("dt", str(key)), element("dd", str(value))) for key, value in pairs), class_="facts"
+    )

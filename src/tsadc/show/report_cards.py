@@ -1,4 +1,4 @@
-"""The worst intervals, one card each: when, how bad, why, and the variables to blame against what was expected."""
+"""The cards of the report, one per interval: time, severity, reason, and plots of the main variables."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 from tsadc.series import Floats
 from tsadc.show.axes import plain, time_ticks, value_ticks
 from tsadc.show.charts import drawing, envelope, level_line, line, place, time_axis
-from tsadc.show.findings import Finding, Findings, Track
+from tsadc.show.findings import Finding, Findings
 from tsadc.show.markup import Html, element, join, name
 from tsadc.show.words import evidence, number, percent, severity, severity_word
 
 MOST = 30
-OPEN = 8  # cards in sight; the rest unfolds
+OPEN = 8  # cards shown at once; the others unfold
 PLOTS = 3
 COLUMNS = 180
 
 
 def cards(findings: Findings) -> Html:
-    """At most `MOST` cards; the text above them says so."""
+    """Draw the `MOST` worst intervals."""
     shown = [_card(finding) for finding in findings.found[:MOST]]
     rest = shown[OPEN:]
     fold = element("summary", f"{len(rest):,} more")
@@ -40,7 +40,7 @@ def _card(finding: Finding) -> Html:
         "div",
         element("h4", title),
         element("p", reason) if reason else None,
-        _blame(finding),
+        _contributions(finding),
         _truth(finding),
         class_="why",
     )
@@ -49,12 +49,12 @@ def _card(finding: Finding) -> Html:
 
 def _severity(finding: Finding) -> Html:
     text = f"{severity_word(finding.severity)}, {severity(finding.severity)}"
-    decades = -math.log10(max(1 - finding.severity, 1e-4))  # each as long as the other: 0.9, 0.99, 0.999, 0.9999
+    decades = -math.log10(max(1 - finding.severity, 1e-4))  # equal steps for 0.9, 0.99, 0.999, 0.9999
     bar = element("span", element("i", style=f"width:{25 * decades:.4g}%"), class_="bar", aria_hidden="true")
     return element("span", bar, text, class_="severity", title=f"severity {text}; score {number(finding.score)}")
 
 
-def _blame(finding: Finding) -> Html:
+def _contributions(finding: Finding) -> Html:
     rows = [
         element(
             "li",
@@ -64,7 +64,7 @@ def _blame(finding: Finding) -> Html:
         )
         for variable, share in finding.shares.items()
     ]
-    return element("ol", rows, class_="blame")
+    return element("ol", rows, class_="contributions")
 
 
 def _truth(finding: Finding) -> Html | None:
@@ -75,7 +75,7 @@ def _truth(finding: Finding) -> Html | None:
         join("; " if i else "", true.kind, f" ({', '.join(true.variables)})" if true.variables else "")
         for i, true in enumerate(met)
     ]
-    return element("p", "True anomaly here: ", kinds, class_="true")
+    return element("p", "True anomaly: ", kinds, class_="true")
 
 
 def _plots(finding: Finding) -> Html:
@@ -83,8 +83,8 @@ def _plots(finding: Finding) -> Html:
     duration = finding.stop - finding.start
     around = max(track.length // 2, min(duration, track.length))
     first, stop = max(finding.start - around, 0), min(finding.stop + around, len(track.series))
-    blamed = [variable for variable in finding.shares if variable in track.series.names][:PLOTS]
-    plots = [_plot(finding, track.series.names.index(variable), first, stop) for variable in blamed]
+    variables = [variable for variable in finding.shares if variable in track.series.names][:PLOTS]
+    plots = [_plot(finding, track.series.names.index(variable), first, stop) for variable in variables]
     axis = element("div", time_axis(time_ticks(track.times, first, stop)), class_="under")
     return element("div", plots, axis if plots else None, class_="plots")
 
@@ -92,7 +92,11 @@ def _plots(finding: Finding) -> Html:
 def _plot(finding: Finding, column: int, first: int, stop: int) -> Html:
     track = finding.track
     measured = np.asarray(track.series.values[first:stop, column], dtype=np.float64)
-    expected = _expected(track, column, first, stop)
+    expected = None
+    if track.expected is not None:
+        # A model also fills in values that were never measured. They would look like jumps of the line.
+        filled = np.asarray(track.expected[first:stop, column], dtype=np.float64)
+        expected = np.where(np.isfinite(measured), filled, np.nan)
     low, high = _range(measured, expected)
     rows = stop - first
     ticks = value_ticks(low, high, 3)
@@ -123,16 +127,12 @@ def _plot(finding: Finding, column: int, first: int, stop: int) -> Html:
     )
 
 
-def _expected(track: Track, column: int, first: int, stop: int) -> Floats | None:
-    return None if track.expected is None else np.asarray(track.expected[first:stop, column], dtype=np.float64)
-
-
 def _range(measured: Floats, expected: Floats | None) -> tuple[float, float]:
-    """The values to be shown and a little air."""
-    every = measured if expected is None else np.concatenate([measured, expected])
-    every = every[np.isfinite(every)]
-    if not len(every):
+    """Return the range of the y axis: all values and a margin."""
+    values = measured if expected is None else np.concatenate([measured, expected])
+    values = values[np.isfinite(values)]
+    if not len(values):
         return 0.0, 1.0
-    low, high = float(every.min()), float(every.max())
-    air = 0.06 * (high - low) if high - low > 1e-9 * max(abs(low), abs(high)) else max(0.05 * abs(high), 0.5)
-    return low - air, high + air
+    low, high = float(values.min()), float(values.max())
+    margin = 0.06 * (high - low) if high - low > 1e-9 * max(abs(low), abs(high)) else max(0.05 * abs(high), 0.5)
+    return low - margin, high + margin

@@ -1,4 +1,4 @@
-"""Which variables: how often each is to blame, and when it was out of the ordinary."""
+"""The variables of the report: a ranking by how often each is listed, and heat maps of contributions over time."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from tsadc.show.words import count, percent
 COLUMNS = 160
 MOST_VARIABLES = 60
 MOST_ENTITIES = 24
-# Shades begin above these multiples of the contribution that 1 in 1000 ordinary values exceeds.
+# Shades begin above these multiples of the 99.9th percentile of contributions outside the intervals.
 LEVELS = (1.0, 1.5, 2.0, 3.0, 5.0)
 RANKING = (
     ("Variable", None),
-    ("Main cause", "num"),
-    ("Named", "num"),
-    ("Mean share", "num"),
-    ("Named, dark where the main cause", "wide"),
+    ("Main variable", "num"),
+    ("Listed", "num"),
+    ("Mean contribution", "num"),
+    ("Intervals (dark: main variable)", "wide"),
 )
 
 
 def ranking(findings: Findings) -> Html | None:
-    """Every variable that was named, the most often blamed first."""
-    named: dict[str, list[float]] = {}
+    """List the variables of all intervals, the most frequent main variable first."""
+    listed: dict[str, list[float]] = {}
     for finding in findings.found:
         for variable, share in finding.shares.items():
-            named.setdefault(variable, []).append(share)
-    if not named:
+            listed.setdefault(variable, []).append(share)
+    if not listed:
         return None
-    main = findings.main_causes()
-    order = sorted(named, key=lambda variable: (-main.get(variable, 0), -sum(named[variable])))
-    most = max(len(shares) for shares in named.values())
-    rows = [_ranked(variable, main.get(variable, 0), named[variable], most) for variable in order[:MOST_VARIABLES]]
+    main = findings.main_variables()
+    order = sorted(listed, key=lambda variable: (-main.get(variable, 0), -sum(listed[variable])))
+    most = max(len(shares) for shares in listed.values())
+    rows = [_ranked(variable, main.get(variable, 0), listed[variable], most) for variable in order[:MOST_VARIABLES]]
     head = [element("th", text, scope="col", class_=kind) for text, kind in RANKING]
     return element(
         "div",
@@ -58,7 +58,7 @@ def _ranked(variable: str, main: int, shares: list[float], most: int) -> Html:
 
 
 def heat_maps(findings: Findings) -> Html:
-    """Variables by time, one map per entity; the script shows one at a time."""
+    """Draw contributions by variable and time, one map per entity; the script shows one map at a time."""
     tracks = _chosen(findings)
     unit = _unit(findings)
     choice = element(
@@ -70,7 +70,7 @@ def heat_maps(findings: Findings) -> Html:
     )
     maps = [_heat_map(findings, track, unit, f"map-{i}") for i, track in enumerate(tracks)]
     hidden = len(findings.tracks) - len(tracks)
-    more = f"The maps of {count(hidden, 'further entity', 'further entities')} are left out."
+    more = f"The maps of {count(hidden, 'more entity', 'more entities')} are not shown."
     legend = element("p", "Contribution: ", [_step(i) for i in range(len(LEVELS))], class_="legend")
     return join(
         choice if len(tracks) > 1 else None, legend, maps, element("p", more, class_="note") if hidden else None
@@ -83,7 +83,7 @@ def _step(position: int) -> Html:
 
 
 def _chosen(findings: Findings) -> list[Track]:
-    """The entities in order of their worst interval, then those without."""
+    """Return the entities in the order of their worst intervals, then those without intervals."""
     order = {id(track): position for position, track in enumerate(findings.tracks)}
     worst = {id(finding.track): -finding.score for finding in reversed(findings.found)}
     ranked = sorted(findings.tracks, key=lambda track: (worst.get(id(track), np.inf), order[id(track)]))
@@ -91,9 +91,9 @@ def _chosen(findings: Findings) -> list[Track]:
 
 
 def _unit(findings: Findings) -> float:
-    """The contribution that 1 in 1000 values outside the intervals exceeds."""
-    ordinary = [track.contributions[~track.flagged] for track in findings.tracks]
-    values = np.concatenate([part[np.isfinite(part)] for part in ordinary])
+    """Return the 99.9th percentile of the contributions outside the intervals."""
+    outside = [track.contributions[~track.flagged] for track in findings.tracks]
+    values = np.concatenate([part[np.isfinite(part)] for part in outside])
     return float(np.quantile(values, 0.999)) if len(values) else 0.0
 
 
@@ -129,11 +129,11 @@ def _heat_map(findings: Findings, track: Track, unit: float, key: str) -> Html:
 
 
 def _shown(findings: Findings, track: Track) -> list[int]:
-    """All variables, or the most blamed and then the loudest, in the order of the data."""
+    """Choose all variables or, if there are too many, the main variables and those with the highest peaks."""
     names = track.series.names
     if len(names) <= MOST_VARIABLES:
         return list(range(len(names)))
-    causes = findings.main_causes()
+    main = findings.main_variables()
     peaks = np.nan_to_num(track.contributions, nan=0.0).max(axis=0)
-    order = sorted(range(len(names)), key=lambda k: (-causes.get(names[k], 0), -peaks[k]))
+    order = sorted(range(len(names)), key=lambda k: (-main.get(names[k], 0), -peaks[k]))
     return sorted(order[:MOST_VARIABLES])

@@ -4,7 +4,7 @@ import numpy as np
 
 from tsadc.series import Clock
 from tsadc.show.findings import read
-from tsadc.show.overview import shared_window, strips
+from tsadc.show.report_overview import shared_window, strips
 
 
 def moved(track, clock):

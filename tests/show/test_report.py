@@ -11,8 +11,8 @@ from pages import Page, browser, dump
 from tsadc import show as report
 from tsadc.detectors import find
 from tsadc.errors import OutputError
-from tsadc.show.document import render
 from tsadc.show.findings import read
+from tsadc.show.report import render
 from tsadc.show.words import percent, severity
 
 
@@ -64,18 +64,19 @@ def test_the_page_needs_nothing_else(page):
     assert all(href.startswith(("#", "data:text/csv")) for href in hrefs)
 
 
-def test_truth_is_drawn_and_told(page):
+def test_true_anomalies_are_drawn_and_counted(page):
     titles = [str(a.get("title", "")) for a in Page(page).of("i")]
     assert sum(title.startswith("True anomaly, ") for title in titles) == 2
     assert "True anomaly, level <shift>: flow; Mon 2 Mar 2026, 10:40 – 11:10" in titles
-    assert "an interval touches 1 of 2" in Page(page).text
+    assert "intervals overlap with 1 of 2" in Page(page).text
 
 
 def test_gaps_stay_gaps(page):
     flow = page[page.index("<figcaption><bdi>flow</bdi>") :]
-    drawn = re.search(r'<path d="([^"]+)" class="measured">', flow)
-    assert drawn
-    assert drawn[1].count("M") == 2
+    for kind in ("measured", "expected"):
+        drawn = re.search(rf'<path d="([^"]+)" class="{kind}">', flow)
+        assert drawn
+        assert drawn[1].count("M") == 2
 
 
 def test_the_same_result_gives_the_same_page(result):
@@ -85,8 +86,8 @@ def test_the_same_result_gives_the_same_page(result):
 def test_a_calm_page(calm):
     text = Page(render(calm, title="Calm")).text
     assert "Nothing unusual in unit-1 between" in text
-    assert "No score rose above the threshold" in text
-    assert "What happened" not in text
+    assert "No score is above the threshold" in text
+    assert "Worst intervals" not in text
 
 
 def test_undated_series(undated):
@@ -179,7 +180,7 @@ def test_the_script_runs(page, tmp_path):
 
 
 @browser
-def test_hovering_tells_time_and_score(page, result, tmp_path):
+def test_hovering_shows_time_and_score(page, result, tmp_path):
     """Point at the middle of the first strip. The page's policy lets no second script in, so it is lifted here."""
     point = """<script>
         const chart = document.querySelector('[data-hover="score"]'), box = chart.getBoundingClientRect();

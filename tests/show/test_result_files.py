@@ -8,7 +8,7 @@ import pytest
 from tsadc.detectors import find
 from tsadc.detectors.result import Result
 from tsadc.errors import DataError
-from tsadc.show.tables import TABLES, blame_text, write_tables
+from tsadc.show.result_files import TABLES, shares_text, write_tables
 
 
 def read(file: Path, result: Result) -> pd.DataFrame:
@@ -34,8 +34,8 @@ def test_tables_read_back_as_they_were(
         pd.testing.assert_frame_equal(found, getattr(result, name), check_dtype=False, rtol=1e-6)
     found = read(tmp_path / f"intervals.{ending}", result)
     assert len(found) > 0
-    told = result.intervals.assign(variables=[blame_text(shares) for shares in result.intervals["variables"]])
-    pd.testing.assert_frame_equal(found, told, check_dtype=False, rtol=1e-6)
+    expected = result.intervals.assign(variables=[shares_text(shares) for shares in result.intervals["variables"]])
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
 
 
 @pytest.mark.parametrize("parquet", [False, True], ids=["csv", "parquet"])
@@ -53,9 +53,9 @@ def test_the_result_is_left_as_it_was(result: Result, tmp_path: Path) -> None:
     assert result.intervals["variables"].tolist() == before
 
 
-def test_blame_is_told_in_order() -> None:
-    assert blame_text({"a": 0.62, "b": 0.21, "c": 0.1}) == "a:0.62;b:0.21;c:0.1"
-    assert blame_text({}) == ""
+def test_shares_keep_their_order() -> None:
+    assert shares_text({"a": 0.62, "b": 0.21, "c": 0.1}) == "a:0.62;b:0.21;c:0.1"
+    assert shares_text({}) == ""
 
 
 def test_without_the_parquet_package_the_sentence_says_what_to_install(
@@ -81,3 +81,31 @@ def test_parts_make_the_same_files_as_the_whole(parquet: bool, tmp_path: Path) -
     for whole, parts in zip(*tables.values(), strict=True):
         assert len(whole) > 0
         pd.testing.assert_frame_equal(whole, parts)
+
+
+def daily(timezone: str | None) -> Result:
+    """Return a result on daily rows from the first day of an observation, all at midnight, with two spikes."""
+    values = np.random.default_rng(0).normal(size=(600, 2))
+    values[[150, 450]] += 30
+    times = pd.date_range("2004-03-03", periods=600, freq="1D", tz=timezone)
+    frame = pd.DataFrame(values, columns=["a", "b"], index=times)
+    return find("robust-z")(length=20, contamination=0.05).fit(frame).detect(frame)
+
+
+def test_times_are_iso_8601_even_if_all_are_midnight(tmp_path: Path) -> None:
+    result = daily(None)
+    write_tables([result], tmp_path, parquet=False)
+    for table, column in (("intervals", "start"), ("timeline", "time"), ("observations", "end")):
+        text = pd.read_csv(tmp_path / f"{table}.csv", dtype=str)[column]
+        assert text.str.fullmatch(r"\d{4}-\d\d-\d\dT00:00:00").all()
+        found = pd.read_csv(tmp_path / f"{table}.csv", parse_dates=[column])[column]
+        assert found.tolist() == getattr(result, table)[column].tolist()
+
+
+def test_times_carry_the_offset_of_their_time_zone(tmp_path: Path) -> None:
+    result = daily("UTC")
+    write_tables([result], tmp_path, parquet=False)
+    text = pd.read_csv(tmp_path / "timeline.csv", dtype=str)["time"]
+    assert text[0] == "2004-03-03T00:00:00+00:00"
+    found = pd.read_csv(tmp_path / "timeline.csv", parse_dates=["time"])["time"]
+    assert found.tolist() == result.timeline["time"].tolist()

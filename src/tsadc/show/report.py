@@ -1,0 +1,296 @@
+"""The report: one detection result as one self-contained HTML file.
+
+The page loads nothing from the network. The same result gives the same bytes. This module holds the page's outline,
+its summary at the top and its explanations; each longer section has a module of its own (`report_*`)."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tsadc.detectors.result import Result
+from tsadc.series import Truth
+from tsadc.show.findings import Finding, Findings, Track, read
+from tsadc.show.markup import Html, element, join, name
+from tsadc.show.report_cards import MOST, cards
+from tsadc.show.report_overview import strips
+from tsadc.show.report_tables import LISTED, comparison_table, facts, intervals
+from tsadc.show.report_variables import heat_maps, ranking
+from tsadc.show.shell import page, write_page
+from tsadc.show.words import count, number, percent
+
+NAMED = 3  # variables in the summary
+OVERVIEW = (
+    "The score of each entity over time, maximum per pixel column. The dashed line is the threshold; the scale above "
+    "it is compressed. Hatched parts were not scored. Click a marked interval for its details."
+)
+VARIABLES = (
+    "In how many intervals each variable is listed, and in how many it contributes most. The maps show each "
+    "variable's contribution over time, maximum per pixel column, relative to the 99.9th percentile outside the "
+    "intervals."
+)
+LEGEND = (("measured", "measured"), ("expected", "expected"), ("shaded", "anomalous interval"))
+GUIDE = (
+    ("Score", "How far a row is from what the detector learned as normal. Higher is more anomalous."),
+    (
+        "Threshold",
+        "Rows with a higher score are anomalous. The threshold was set from the scores of the training history, "
+        "without labels.",
+    ),
+    (
+        "Interval",
+        "A run of rows with at least one score above the threshold. It extends in both directions while scores stay "
+        "above the median score of the training history. Intervals separated by a short gap are merged. The end is "
+        "the time of the first row after the interval.",
+    ),
+    (
+        "Severity",
+        "The fraction of normal observations in the training history with a lower score: at 0.99, 1 in 100 scores "
+        "higher. Normal means without the part of the history assumed to be anomalous. Beyond the scores of the "
+        "history, severity is extrapolated. Below 0.99 is slight, from 0.99 moderate, from 0.999 severe.",
+    ),
+    (
+        "Contribution",
+        "Each variable's share of the squared deviations in the interval. Squaring gives one variable that is far "
+        "off more weight than many that are slightly off. Shares below 5 % are not listed.",
+    ),
+    ("Expected", "The value that the detector expected. Lines are interrupted where nothing was measured."),
+)
+
+
+def write(
+    result: Result,
+    path: str | Path,
+    *,
+    title: str,
+    about: Mapping[str, str] | None = None,
+    comparison: pd.DataFrame | None = None,
+    truth: Sequence[Truth] = (),
+) -> Path:
+    """Write the report of a detection result to an HTML file.
+
+    An existing file is replaced. The file appears whole or not at all.
+
+    Parameters
+    ----------
+    result : Result
+        What `detect` returned, with the timeline and the variables of all rows.
+    path : str or Path
+        The file to write. Missing folders are created.
+    title : str
+        The heading of the page.
+    about : mapping of str to str, optional
+        Facts for the section "About this report", such as the model, the data and the settings. They take precedence
+        over the facts that the report derives from the result.
+    comparison : DataFrame, optional
+        A table to show as the section "Comparison", for example one row per detector and one column per metric.
+    truth : sequence of Truth, optional
+        The true anomalies, if they are known. They are drawn below the scores.
+
+    Returns
+    -------
+    Path
+        The file that was written.
+
+    Raises
+    ------
+    DataError
+        If the result lacks rows of its series.
+    OutputError
+        If `path` is a folder or cannot be written.
+    """
+    return write_page(render(result, title=title, about=about, comparison=comparison, truth=truth), path)
+
+
+def render(
+    result: Result,
+    *,
+    title: str,
+    about: Mapping[str, str] | None = None,
+    comparison: pd.DataFrame | None = None,
+    truth: Sequence[Truth] = (),
+) -> str:
+    """Return the page as text. The parameters are those of `write`."""
+    return page(title, _body(read(result, truth), title, about or {}, comparison))
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a page. The navigation links to it by its `key`."""
+
+    key: str
+    title: str
+    content: Html
+
+    def html(self) -> Html:
+        return join("\n", element("section", element("h2", self.title), self.content, id=self.key))
+
+
+def outline(title: str, summary: Html, sections: Sequence[Section]) -> Html:
+    """Return the body that all pages share: heading, theme button, summary, navigation, sections."""
+    theme = element("button", "Dark", type="button", id="theme", hidden=True)
+    links = (element("a", section.title, href=f"#{section.key}") for section in sections)
+    top = element(
+        "header",
+        element("div", element("h1", title), theme, class_="title"),
+        summary,
+        element("nav", links, aria_label="Sections"),
+        class_="top",
+    )
+    return element("main", top, (section.html() for section in sections), "\n")
+
+
+def tiles(boxes: Sequence[tuple[str, str, str]], *more: Html) -> Html:
+    """Return a row of boxes, each with a label, a large figure and a note; `more` are further boxes."""
+    plain = [
+        element(
+            "div",
+            element("dt", label),
+            element("dd", figure, class_="big"),
+            element("dd", note, class_="note"),
+            class_="tile",
+        )
+        for label, figure, note in boxes
+    ]
+    return element("dl", plain, more, class_="tiles")
+
+
+def _body(findings: Findings, title: str, about: Mapping[str, str], table: pd.DataFrame | None) -> Html:
+    sections = [_overview(findings), *_interval_sections(findings)]
+    if table is not None:
+        sections.append(Section("comparison", "Comparison", comparison_table(table)))
+    version = importlib.metadata.version("tsadc")
+    sections.append(Section("about", "About this report", join(facts(findings, about, version), _guide())))
+    return outline(title, join(_verdict(findings), _tiles(findings)), sections)
+
+
+def _overview(findings: Findings) -> Section:
+    met = {id(true) for finding in findings.found for true in finding.truth}
+    known = (
+        " True anomalies are drawn in green below the scores; intervals overlap with "
+        f"{len(met):,} of {len(findings.truth):,}."
+    )
+    note = element("p", OVERVIEW, known if findings.truth else None, class_="lead")
+    return Section("overview", "Overview", join(note, strips(findings, LISTED)))
+
+
+def _interval_sections(findings: Findings) -> list[Section]:
+    """Return the sections about intervals. If there are no intervals, only the heat maps remain."""
+    total = len(findings.found)
+    maps = join(element("p", VARIABLES, class_="lead"), ranking(findings), heat_maps(findings))
+    variables = Section("variables", "Variables", maps)
+    if not total:
+        return [variables]
+    note = f"The {MOST} worst of {total:,} intervals; the table below lists the others." if total > MOST else None
+    lead = element("p", note, class_="lead") if note else None
+    key = _legend(findings.tracks[0].expected is not None)
+    return [
+        Section("intervals", "Worst intervals", join(lead, key, cards(findings))),
+        variables,
+        Section("table", "All intervals", intervals(findings)),
+    ]
+
+
+def _verdict(findings: Findings) -> Html:
+    """Return the summary in one or two sentences."""
+    where = _where(findings)
+    if not findings.scored_rows:
+        return element("p", element("strong", "Nothing could be scored"), where, ".", class_="verdict")
+    if not findings.found:
+        return join(
+            element("p", element("strong", "Nothing unusual"), where, ".", class_="verdict calm"),
+            element("p", _highest(findings), class_="worst"),
+        )
+    amount = count(len(findings.found), "unusual interval", "unusual intervals")
+    worst = findings.found[0]
+    return join(
+        element("p", element("strong", amount), where, ".", class_="verdict"),
+        element("p", "The worst: ", element("a", _worst(worst), href=worst.link), ".", class_="worst"),
+    )
+
+
+def _where(findings: Findings) -> Html:
+    total = len(findings.tracks)
+    if total == 1:
+        among = _entity(findings.tracks[0], " in ", "")
+    elif 0 < findings.affected < total:
+        among = join(f" in {findings.affected:,} of {total:,} entities")
+    else:
+        among = join(" in both entities" if total == 2 else f" in all {total:,} entities")
+    return join(among, _period(findings))
+
+
+def _period(findings: Findings) -> str:
+    if len({track.series.clock.dated for track in findings.tracks}) > 1:
+        return ""
+    first = min(findings.tracks, key=lambda track: track.series.clock.start)
+    last = max(findings.tracks, key=lambda track: track.end)
+    return f" between {first.times.moment(0, weekday=False)} and {last.times.moment(len(last.series), weekday=False)}"
+
+
+def _worst(worst: Finding) -> Html:
+    variables = [
+        join(", " if i else ", mainly ", name(variable), f" ({percent(share)})")
+        for i, (variable, share) in enumerate(list(worst.shares.items())[:NAMED])
+    ]
+    return join(_entity(worst.track, "", ", "), worst.when, variables)
+
+
+def _highest(findings: Findings) -> Html:
+    tops = [np.nan_to_num(track.score, nan=-np.inf).max(initial=-np.inf) for track in findings.tracks]
+    track = findings.tracks[int(np.argmax(tops))]
+    return join(
+        f"No score is above the threshold of {number(findings.threshold)}. The highest is {number(max(tops))}: ",
+        _entity(track, "", ", "),
+        f"{track.times.moment(int(np.nanargmax(track.score)))}.",
+    )
+
+
+def _entity(track: Track, before: str, after: str) -> Html:
+    """Return the entity's name; nothing for a single series that was given no name."""
+    return Html("") if track.entity == "series" else join(before, name(track.entity), after)
+
+
+def _tiles(findings: Findings) -> Html:
+    """Return four figures: how many intervals, how much time, which entities, which variables."""
+    variables = [
+        element("li", name(variable), element("span", f"{times:,}\N{MULTIPLICATION SIGN}", class_="figure"))
+        for variable, times in list(findings.main_variables().items())[:NAMED]
+    ]
+    shown = element("dd", element("ol", variables) if variables else "none")
+    return tiles(
+        [
+            ("Intervals", f"{len(findings.found):,}", _longest(findings)),
+            ("Time flagged", percent(findings.flagged_share), f"of {findings.scored_rows:,} scored rows"),
+            ("Entities affected", f"{findings.affected:,}", f"of {len(findings.tracks):,}"),
+        ],
+        element("div", element("dt", "Most frequent main variable"), shown, class_="tile wide"),
+    )
+
+
+def _longest(findings: Findings) -> str:
+    if not findings.found:
+        return "above the threshold"
+    longest = max(
+        findings.found, key=lambda finding: (finding.stop - finding.start) * finding.track.series.clock.interval
+    )
+    return f"longest: {longest.duration}"
+
+
+def _guide() -> Html:
+    """Return the explanation of the terms on the page."""
+    terms = [join(element("dt", term), element("dd", meaning)) for term, meaning in GUIDE]
+    return element("div", element("h3", "How to read this page"), element("dl", terms, class_="facts"))
+
+
+def _legend(with_expected: bool) -> Html:
+    """Return the legend of the plots in the cards."""
+    kinds = [(kind, text) for kind, text in LEGEND if with_expected or kind != "expected"]
+    return element(
+        "p", (element("span", element("i", class_=f"swatch {kind}"), text) for kind, text in kinds), class_="legend"
+    )
