@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tsadc.bench.metrics import METRICS, by_chance, flagging_all, told, value_of
-from tsadc.evaluate.ranking import all_positive_f1, cut, paper
+from tsadc.evaluate.ranking import all_positive_f1, cut, paper_metrics
 
 LABELS = np.arange(40) < 12
 RECORD = {"prevalence": 0.3, "flagged": 0.25, "all_positive_f1": all_positive_f1(LABELS), "auroc": 0.7}
@@ -29,8 +29,8 @@ def test_by_chance_is_the_mean_over_flags_thrown_at_random(name: str) -> None:
 def test_flags_at_their_expectation_get_the_paper_s_measures_by_chance(name: str) -> None:
     flags = np.zeros(40, dtype=bool)
     flags[9:19] = True  # 3 of 10 are right, as is expected of 10 flags
-    assert by_chance(RECORD, name) == pytest.approx(getattr(paper(LABELS, flags), name))
-    assert flagging_all(RECORD, name) == pytest.approx(getattr(paper(LABELS, np.ones(40, dtype=bool)), name))
+    assert by_chance(RECORD, name) == pytest.approx(getattr(paper_metrics(LABELS, flags), name))
+    assert flagging_all(RECORD, name) == pytest.approx(getattr(paper_metrics(LABELS, np.ones(40, dtype=bool)), name))
 
 
 def test_rows_have_measured_floors_and_costs_have_none() -> None:
@@ -45,7 +45,7 @@ def test_flags_that_never_fall_hit_nothing() -> None:
     none, nothing = {**RECORD, "flagged": 0.0}, np.zeros(40, dtype=bool)
     for name in ("f1", "precision", "recall"):
         assert by_chance(none, name) == getattr(cut(LABELS, nothing), name) == 0
-    assert by_chance(none, "paper_apr") == pytest.approx(paper(LABELS, nothing).paper_apr)
+    assert by_chance(none, "paper_apr") == pytest.approx(paper_metrics(LABELS, nothing).paper_apr)
     assert by_chance({"prevalence": 0.0, "flagged": 0.0, "all_positive_f1": 0.0}, "f1") == 0
 
 

@@ -138,7 +138,7 @@ def test_against_vus_if_it_is_there() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(DataError, match="only one sort"):
+    with pytest.raises(DataError, match="all alike"):
         affiliation(np.array([False, False]), np.array([True, False]))
     with pytest.raises(DataError, match="Each of the 3 rows"):
         affiliation(np.array([True, False]), np.array([True, False, True]))

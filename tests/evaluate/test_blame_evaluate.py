@@ -99,5 +99,5 @@ def test_refusals(blamed: list, contributions: list, sentence: str) -> None:
 
 
 def test_no_event_no_blame() -> None:
-    with pytest.raises(DataError, match="there is none"):
+    with pytest.raises(DataError, match="there are none"):
         blame([])

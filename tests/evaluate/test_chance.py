@@ -8,7 +8,7 @@ import numpy as np
 from tsadc.evaluate.affiliation import affiliation
 from tsadc.evaluate.delay import delay
 from tsadc.evaluate.ranges import range_cut
-from tsadc.evaluate.ranking import auroc, average_precision, cut, oracle_f1, paper
+from tsadc.evaluate.ranking import auroc, average_precision, cut, oracle_f1, paper_metrics
 from tsadc.evaluate.volume import volume
 
 DRAWS = 5
@@ -25,9 +25,9 @@ BY_FLAGS = {
     "f1": lambda labels, flags: cut(labels, flags).f1,
     "precision": lambda labels, flags: cut(labels, flags).precision,
     "recall": lambda labels, flags: cut(labels, flags).recall,
-    "paper_f1": lambda labels, flags: paper(labels, flags).paper_f1,
-    "paper_recall": lambda labels, flags: paper(labels, flags).paper_recall,
-    "paper_apr": lambda labels, flags: paper(labels, flags).paper_apr,
+    "paper_f1": lambda labels, flags: paper_metrics(labels, flags).paper_f1,
+    "paper_recall": lambda labels, flags: paper_metrics(labels, flags).paper_recall,
+    "paper_apr": lambda labels, flags: paper_metrics(labels, flags).paper_apr,
     "events_detected": lambda labels, flags: delay(labels, flags).detected,
     "delay": lambda labels, flags: delay(labels, flags).median,
     "false_rows": lambda labels, flags: delay(labels, flags).alarms,

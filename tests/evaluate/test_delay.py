@@ -41,7 +41,7 @@ def test_nothing_flagged() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(DataError, match="only one sort"):
+    with pytest.raises(DataError, match="all alike"):
         delay(np.array([False, False]), np.array([True, False]))
     with pytest.raises(DataError, match="Each of the 1 rows"):
         delay(np.array([True, False]), np.array([True]))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tsadc.errors import DataError
-from tsadc.evaluate.inputs import flagged_rows, scored_rows, verdicts
+from tsadc.evaluate.inputs import as_flags, flagged_rows, scored_rows
 
 LABELS = np.array([False, True, False])
 
@@ -16,7 +16,7 @@ def test_numbers_stand_for_booleans() -> None:
 
 def test_what_is_given_stays_as_it_is() -> None:
     flags = LABELS.copy()
-    found = verdicts(flags)
+    found = as_flags(flags)
     found[0] = True
     assert flags.tolist() == [False, True, False]
 
@@ -29,11 +29,11 @@ def test_what_is_given_stays_as_it_is() -> None:
             [True, False, True],
             r"Each of the 3 rows needs one label, but the labels have the shape \(2,\)",
         ),
-        ([True, True], [True, False], "only one sort"),
-        ([False, False], [True, False], "only one sort"),
-        ([], [], "only one sort"),
-        ([0, 1], [0.0, np.nan], "A flag is True or False, 1 or 0, but that of row 1 is nan"),
-        ([0, 2], [0, 1], "A label is True or False, 1 or 0, but that of row 1 is 2"),
+        ([True, True], [True, False], "they are all alike"),
+        ([False, False], [True, False], "they are all alike"),
+        ([], [], "they are all alike"),
+        ([0, 1], [0.0, np.nan], "A flag must be True or False, 1 or 0, but that of row 1 is nan"),
+        ([0, 2], [0, 1], "A label must be True or False, 1 or 0, but that of row 1 is 2"),
     ],
 )
 def test_flags_that_cannot_be_judged_are_refused(labels: list, flags: list, sentence: str) -> None:

@@ -120,9 +120,9 @@ def test_against_prts_if_it_is_there() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(DataError, match=r"between 0 and 1, but 1\.5 came"):
+    with pytest.raises(DataError, match=r"must be from 0 to 1, but got 1\.5"):
         range_cut(np.array([True, False]), np.array([True, False]), existence=1.5)
-    with pytest.raises(DataError, match="only one sort"):
+    with pytest.raises(DataError, match="all alike"):
         range_cut(np.array([True, True]), np.array([True, False]))
     with pytest.raises(DataError, match="Each of the 1 rows"):
         range_cut(np.array([True, False]), np.array([True]))

@@ -7,14 +7,13 @@ from sklearn.metrics import auc, precision_recall_curve
 from tsadc.errors import DataError
 from tsadc.evaluate.ranking import (
     Cut,
-    Paper,
+    PaperMetrics,
     all_positive_f1,
     auroc,
     average_precision,
-    balanced,
     cut,
     oracle_f1,
-    paper,
+    paper_metrics,
 )
 
 # Whole numbers in a small range: ties are frequent.
@@ -100,9 +99,9 @@ def test_all_positive_f1(anomalous: int) -> None:
 @pytest.mark.parametrize(
     ("labels", "scores", "sentence"),
     [
-        ([True, True], [1.0, 2.0], "only one sort is there"),
-        ([False, False], [1.0, 2.0], "only one sort is there"),
-        ([], [], "only one sort is there"),
+        ([True, True], [1.0, 2.0], "the labels are all alike"),
+        ([False, False], [1.0, 2.0], "the labels are all alike"),
+        ([], [], "the labels are all alike"),
         ([True, False], [1.0], "2 labels for 1 scores"),
         ([True, False], [1.0, np.nan], "score 1 is nan"),
         ([True, False], [np.inf, 0.0], "score 0 is inf"),
@@ -131,7 +130,7 @@ def test_oracle_f1_tries_every_threshold(rows: list[tuple[bool, int]]) -> None:
 def test_paper_apr_is_the_trapezoid_under_the_curve_of_hard_verdicts(rows: list[tuple[bool, bool]]) -> None:
     labels, flagged = (np.array(column) for column in zip(*rows, strict=True))
     precision, recall, _ = precision_recall_curve(labels, flagged.astype(float))
-    found, plain = paper(labels, flagged), cut(labels, flagged)
+    found, plain = paper_metrics(labels, flagged), cut(labels, flagged)
     assert found.paper_apr == pytest.approx(auc(recall, precision))
     assert (found.paper_f1, found.paper_recall) == (plain.f1, plain.recall)
 
@@ -140,15 +139,15 @@ def test_paper_by_hand() -> None:
     """Precision and recall 1/2 at a prevalence of 2/5: (1 + 1/2) / 4 up to there, (1/2 + 2/5) / 4 beyond."""
     labels = np.array([True, True, False, False, False])
     flagged = np.array([True, False, True, False, False])
-    assert paper(labels, flagged) == Paper(0.5, 0.5, pytest.approx(1.5 / 4 + 0.9 / 4))
+    assert paper_metrics(labels, flagged) == PaperMetrics(0.5, 0.5, pytest.approx(1.5 / 4 + 0.9 / 4))
 
 
 @pytest.mark.parametrize("flag", [True, False])
 def test_paper_apr_rewards_all_and_nothing_alike(flag: bool) -> None:
     labels = np.arange(10) < 4
-    assert paper(labels, np.full(10, flag)).paper_apr == pytest.approx(0.7)
+    assert paper_metrics(labels, np.full(10, flag)).paper_apr == pytest.approx(0.7)
 
 
 def test_balanced() -> None:
-    assert balanced(0.5, 0.25) == Cut(0.5, 0.25, pytest.approx(1 / 3))
-    assert balanced(0.0, 0.0) == Cut(0.0, 0.0, 0.0)
+    assert Cut.of(0.5, 0.25) == Cut(0.5, 0.25, pytest.approx(1 / 3))
+    assert Cut.of(0.0, 0.0) == Cut(0.0, 0.0, 0.0)

@@ -191,9 +191,9 @@ def test_250_ranks_are_too_few_for_rare_anomalies() -> None:
     ("labels", "scores", "buffer", "sentence"),
     [
         ([True, False], [1.0], 1, "Each of the 1 rows needs one label"),
-        ([True, True], [1.0, 2.0], 1, "only one sort"),
+        ([True, True], [1.0, 2.0], 1, "they are all alike"),
         ([True, False], [1.0, np.nan], 1, "row 1 is nan"),
-        ([True, False], [1.0, 2.0], -1, "0 rows or more, but -1 came"),
+        ([True, False], [1.0, 2.0], -1, "`buffer` must be at least 0 rows, but got -1"),
     ],
 )
 def test_what_has_no_volume_is_refused(labels: list, scores: list, buffer: int, sentence: str) -> None:

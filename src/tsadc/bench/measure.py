@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tsadc.data.task import Answers
 from tsadc.errors import DataError
 from tsadc.evaluate.bootstrap import Interval, intervals
-from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision, cut, oracle_f1, paper
+from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision, cut, oracle_f1, paper_metrics
 from tsadc.series import Booleans, Floats
 
 DIGITS = 5
@@ -52,7 +52,7 @@ def _measure(labels: Booleans, scores: Floats, entities: NDArray[np.str_], thres
         "flagged": round(float((scores > threshold).mean()), DIGITS),
         "all_positive_f1": round(all_positive_f1(labels), DIGITS),
         "oracle_f1": round(oracle_f1(labels, scores), DIGITS),
-        **{name: round(value, DIGITS) for name, value in vars(paper(labels, scores > threshold)).items()},
+        **{name: round(value, DIGITS) for name, value in vars(paper_metrics(labels, scores > threshold)).items()},
     }
 
 

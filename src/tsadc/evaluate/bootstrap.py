@@ -1,14 +1,14 @@
-"""How far AUROC and AP would move if other observations, or other entities, had been in the test part.
+"""Bootstrap intervals of AUROC and AP: how far they would move with other observations or entities in the test part.
 
 name        meaning
 weights     (draw, observation): how often a draw with replacement took each observation
-hits        (draw, rank): anomalies among the observations that score at least as high as this rank's score
-misses      the same of normal observations
+hits        (draw, level): anomalies among the observations that score at least as high as this level
+misses      (draw, level): normal observations among them
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 
 from tsadc.series import Booleans, Floats
 
-LEAST = 0.5  # share of the draws that must be measurable, or there is no interval
-CELLS = 2**20  # of weights that are held at a time, if not fewer than one draw has
+LEAST = 0.5  # share of the draws that must be measurable for an interval
+CELLS = 2**20  # weights that are held in memory together, unless a single draw has more
 Interval = tuple[float, float]
+Groups = Sequence[str] | NDArray[np.str_]
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """Percentile bootstrap intervals; None where too few draws had both normal and anomalous observations."""
+    """Bootstrap intervals; None if too few draws had both normal and anomalous observations."""
 
     auroc: Interval | None
     average_precision: Interval | None
@@ -32,52 +33,68 @@ class Intervals:
 def intervals(
     labels: Booleans,
     scores: Floats,
-    groups: Sequence[str] | NDArray[np.str_] = (),
+    groups: Groups = (),
     *,
     level: float = 0.9,
     draws: int = 1000,
     seed: int = 0,
 ) -> Intervals:
-    """Whole groups are drawn where there are several, as observations of one entity resemble each other; otherwise
-    single observations."""
-    found = drawn_rankings(labels, (scores,), groups, draws, np.random.default_rng(seed))
-    if found is None:
+    """Return percentile bootstrap intervals of AUROC and AP (Efron and Tibshirani, "An Introduction to the Bootstrap",
+    1993, chapter 13).
+
+    The bootstrap resamples groups if there are several, because observations of one entity resemble each other;
+    otherwise it resamples observations.
+
+    Parameters
+    ----------
+    labels : (observation,)
+        True for anomalies.
+    scores : (observation,)
+        Scores, higher = more anomalous.
+    groups : (observation,)
+        The entity of each observation.
+    level
+        Coverage of the intervals.
+    draws
+        Number of bootstrap samples.
+    seed
+        Seed of the samples.
+
+    Returns
+    -------
+    Intervals
+        The lower and the upper end for each metric.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> labels = np.arange(40) < 20
+    >>> intervals(labels, labels.astype(float)).auroc
+    (1.0, 1.0)
+    """
+    truth, generator = np.asarray(labels, dtype=bool), np.random.default_rng(seed)
+    batches = []
+    for weights in _weight_batches(len(truth), groups, draws, generator):
+        anomalous = weights @ truth.astype(np.int64)
+        both = weights[(anomalous > 0) & (anomalous < weights.sum(axis=1))]
+        batches.append(weighted_ranking(truth, scores, both))
+    values = np.concatenate(batches, axis=1)
+    if values.shape[1] < LEAST * draws:
         return Intervals(None, None)
     tail = (1 - level) / 2
-    low, high = np.quantile(found[0], [tail, 1 - tail], axis=1)
+    low, high = np.quantile(values, [tail, 1 - tail], axis=1)
     return Intervals((float(low[0]), float(high[0])), (float(low[1]), float(high[1])))
 
 
-def drawn_rankings(
-    labels: Booleans,
-    scores: Sequence[Floats],
-    groups: Sequence[str] | NDArray[np.str_],
-    draws: int,
-    generator: np.random.Generator,
-) -> Floats | None:
-    """AUROC and AP of each of several scores (score, measure, draw) on the same draws, of which those count that hold
-    both sorts; None where they are too few."""
-    truth = np.asarray(labels, dtype=bool)
-    rankings = [_ranking(truth, one) for one in scores]
-    found = []
-    for weights in some_weights(len(truth), groups, draws, generator):
-        anomalous = weights @ truth.astype(np.int64)
-        both = weights[(anomalous > 0) & (anomalous < weights.sum(axis=1))]
-        found.append([rank(both) for rank in rankings])
-    every: Floats = np.concatenate(found, axis=2)
-    return None if every.shape[2] < LEAST * draws else every
+def draw_weights(count: int, groups: Groups, draws: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Return how often each of `count` observations is taken in each draw (draw, observation)."""
+    return np.concatenate(list(_weight_batches(count, groups, draws, generator)))
 
 
-def draw_weights(
-    count: int, groups: Sequence[str] | NDArray[np.str_], draws: int, generator: np.random.Generator
-) -> NDArray[np.int64]:
-    return np.concatenate(list(some_weights(count, groups, draws, generator)))
-
-
-def some_weights(
-    count: int, groups: Sequence[str] | NDArray[np.str_], draws: int, generator: np.random.Generator
+def _weight_batches(
+    count: int, groups: Groups, draws: int, generator: np.random.Generator
 ) -> Iterator[NDArray[np.int64]]:
-    """All draws, as many at a time as `CELLS` allows; how many that are does not change them."""
+    """Yield all draws in batches of at most `CELLS` weights; the size of a batch does not change the draws."""
     names, members = np.unique(np.asarray(groups), return_inverse=True)
     if len(names) < 2:
         names, members = np.arange(count), np.arange(count)
@@ -88,23 +105,14 @@ def some_weights(
 
 
 def weighted_ranking(labels: Booleans, scores: Floats, weights: NDArray[np.int64]) -> Floats:
-    """AUROC and AP (measure, draw) of the labels and scores repeated as often as the weights say."""
-    return _ranking(labels, scores)(weights)
-
-
-def _ranking(labels: Booleans, scores: Floats) -> Callable[[NDArray[np.int64]], Floats]:
+    """Return AUROC and AP (metric, draw) of labels and scores that are repeated as often as the weights say."""
     order = np.argsort(-scores, kind="stable")
     last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # of observations with equal scores
-    anomalous = labels[order]
-
-    def rank(weights: NDArray[np.int64]) -> Floats:
-        drawn = weights[:, order]
-        hits = np.cumsum(drawn * anomalous, axis=1)[:, last].astype(np.float64)
-        misses = np.cumsum(drawn * ~anomalous, axis=1)[:, last].astype(np.float64)
-        new_hits, new_misses = (np.diff(found, axis=1, prepend=0) for found in (hits, misses))
-        above = (new_misses * (hits - new_hits / 2)).sum(axis=1)
-        precision = hits / np.maximum(hits + misses, 1)
-        auroc = above / (hits[:, -1] * misses[:, -1])
-        return np.stack([auroc, (new_hits * precision).sum(axis=1) / hits[:, -1]])
-
-    return rank
+    anomalous, drawn = labels[order], weights[:, order]
+    hits = np.cumsum(drawn * anomalous, axis=1)[:, last].astype(np.float64)
+    misses = np.cumsum(drawn * ~anomalous, axis=1)[:, last].astype(np.float64)
+    new_hits, new_misses = (np.diff(counts, axis=1, prepend=0) for counts in (hits, misses))
+    above = (new_misses * (hits - new_hits / 2)).sum(axis=1)
+    precision = hits / np.maximum(hits + misses, 1)
+    auroc = above / (hits[:, -1] * misses[:, -1])
+    return np.stack([auroc, (new_hits * precision).sum(axis=1) / hits[:, -1]])

@@ -1,13 +1,14 @@
 """Whether one detector is better than another, or several differ, beyond the luck of cases.
 
-A case is a data set or an entity: seeds of one are averaged first, as they are no independent cases. Higher is better.
+A case is a data set or an entity. Seeds of one case are averaged first, as they are not independent. Higher is better.
 
 name         symbol    meaning
 ranks        R_j       mean over cases of a detector's rank, 1 = best, equal values share theirs
-p                      Friedman's test that all detectors rank alike
-difference   CD        q_alpha sqrt(k (k + 1) / (6 N)): mean ranks this near are not told apart (Nemenyi, as in Demšar,
-                       "Statistical Comparisons of Classifiers over Multiple Data Sets", JMLR 7, 2006); k detectors, N
-                       cases, q_alpha the studentised range over sqrt(2)"""
+p                      p value of Friedman's test that all detectors rank alike
+difference   CD        q_alpha sqrt(k (k + 1) / (6 N)): mean ranks this close do not differ significantly (Nemenyi);
+                       k detectors, N cases, q_alpha the studentised range over sqrt(2)
+
+Demšar, "Statistical Comparisons of Classifiers over Multiple Data Sets", JMLR 7, 2006."""
 
 from __future__ import annotations
 
@@ -15,17 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from tsadc.errors import DataError
-from tsadc.evaluate.bootstrap import Interval, draw_weights, drawn_rankings
-from tsadc.series import Booleans, Floats
+from tsadc.evaluate.bootstrap import Interval, draw_weights
+from tsadc.series import Floats
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """Names and mean ranks from the best down; `groups` are the longest stretches of names within one difference."""
+    """Names and mean ranks from the best down; `groups` are the longest runs of names within one difference."""
 
     names: tuple[str, ...]
     ranks: tuple[float, ...]
@@ -35,7 +35,28 @@ class Ranks:
 
 
 def critical_difference(table: Floats, names: Sequence[str], *, level: float = 0.05) -> Ranks:
-    """`table` (case, detector). What a critical-difference diagram shows."""
+    """Return the content of a critical-difference diagram (Demšar, JMLR 2006).
+
+    Parameters
+    ----------
+    table : (case, detector)
+        Finite values, higher = better; at least two cases and two detectors.
+    names
+        Names of the detectors.
+    level
+        Significance level alpha.
+
+    Returns
+    -------
+    Ranks
+        Mean ranks, the critical difference, Friedman's p and the groups that do not differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> critical_difference(np.array([[0.9, 0.5], [0.8, 0.6], [0.7, 0.6]]), ["a", "b"]).ranks
+    (1.0, 2.0)
+    """
     values = _checked(table, names)
     cases, detectors = values.shape
     ranks = stats.rankdata(-values, axis=1).mean(axis=0)
@@ -49,16 +70,35 @@ def critical_difference(table: Floats, names: Sequence[str], *, level: float = 0
 
 
 def _groups(names: Sequence[str], ranks: Sequence[float], difference: float) -> tuple[tuple[str, ...], ...]:
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for first in range(len(ranks)):
         last = max(j for j in range(first, len(ranks)) if ranks[j] - ranks[first] <= difference)
-        if last > first and (not found or last > found[-1][1]):
-            found.append((first, last))
-    return tuple(tuple(names[first : last + 1]) for first, last in found)
+        if last > first and (not spans or last > spans[-1][1]):
+            spans.append((first, last))
+    return tuple(tuple(names[first : last + 1]) for first, last in spans)
 
 
 def friedman(table: Floats) -> float:
-    """Chi-square approximation; two detectors have it too. 1 where all rank alike in every case."""
+    """Return the p value of Friedman's test that all detectors rank alike (Friedman, JASA 32, 1937).
+
+    The chi-square approximation is corrected for ties and also used for two detectors.
+
+    Parameters
+    ----------
+    table : (case, detector)
+        Values, higher = better.
+
+    Returns
+    -------
+    float
+        From 0 to 1; 1 if all values of every case are equal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> friedman(np.ones((3, 2)))
+    1.0
+    """
     cases, detectors = table.shape
     ranks = stats.rankdata(-table, axis=1)
     spread = float(np.square(ranks - (detectors + 1) / 2).sum()) / (cases * (detectors - 1))
@@ -69,7 +109,24 @@ def friedman(table: Floats) -> float:
 
 
 def wilcoxon(first: Floats, second: Floats) -> float:
-    """Two-sided p of the signed-rank test over cases; 1 where no case differs."""
+    """Return the two-sided p value of the signed-rank test over cases (Wilcoxon, Biometrics Bulletin 1(6), 1945).
+
+    Parameters
+    ----------
+    first, second : (case,)
+        Finite values of two detectors; at least two cases.
+
+    Returns
+    -------
+    float
+        From 0 to 1; 1 if no case differs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> wilcoxon(np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, 1.5]))
+    0.25
+    """
     values = _paired(first, second)
     if (values[:, 0] == values[:, 1]).all():
         return 1.0
@@ -77,7 +134,23 @@ def wilcoxon(first: Floats, second: Floats) -> float:
 
 
 def holm(p: Sequence[float]) -> tuple[float, ...]:
-    """P values that hold together, for several tests at once (Holm, 1979)."""
+    """Return p values adjusted for several tests at once (Holm, Scandinavian Journal of Statistics 6, 1979).
+
+    Parameters
+    ----------
+    p
+        One p value per test.
+
+    Returns
+    -------
+    tuple of float
+        The adjusted p values in the same order, at most 1.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.5])
+    (0.02, 0.5)
+    """
     order = np.argsort(p, kind="stable")
     steps = np.asarray(p, dtype=np.float64)[order] * np.arange(len(p), 0, -1)
     adjusted = np.empty(len(p))
@@ -88,54 +161,50 @@ def holm(p: Sequence[float]) -> tuple[float, ...]:
 def mean_difference(
     first: Floats, second: Floats, groups: Sequence[str] = (), *, level: float = 0.9, draws: int = 1000, seed: int = 0
 ) -> Interval:
-    """Percentile interval of the mean of first - second when cases, or whole groups of them, are drawn anew."""
+    """Return the percentile bootstrap interval of the mean of first - second.
+
+    Parameters
+    ----------
+    first, second : (case,)
+        Finite values of two detectors; at least two cases.
+    groups : (case,)
+        Groups to resample as a whole, for instance data sets; without several, cases are resampled.
+    level
+        Coverage of the interval.
+    draws
+        Number of bootstrap samples.
+    seed
+        Seed of the samples.
+
+    Returns
+    -------
+    tuple of float
+        The lower and the upper end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mean_difference(np.array([0.75, 1.0, 0.5]), np.array([0.5, 0.75, 0.25]))
+    (0.25, 0.25)
+    """
     values = _paired(first, second)
     weights = draw_weights(len(values), groups, draws, np.random.default_rng(seed))
     means = weights @ (values[:, 0] - values[:, 1]) / weights.sum(axis=1)
-    return _percentiles(means, level)
-
-
-def ranking_difference(
-    labels: Booleans,
-    first: Floats,
-    second: Floats,
-    groups: Sequence[str] | NDArray[np.str_] = (),
-    *,
-    level: float = 0.9,
-    draws: int = 1000,
-    seed: int = 0,
-) -> tuple[Interval, Interval] | None:
-    """Intervals of AUROC and of AP of `first` less that of `second`, both on the same drawn observations. None where
-    too few draws hold both sorts."""
-    if not len(labels) == len(first) == len(second):
-        raise DataError(
-            f"There are {len(labels)} labels for {len(first)} and {len(second)} scores; they must be as many."
-        )
-    if not (np.isfinite(first).all() and np.isfinite(second).all()):
-        raise DataError("Scores can be ranked when all are finite, but some are not.")
-    found = drawn_rankings(labels, (first, second), groups, draws, np.random.default_rng(seed))
-    if found is None:
-        return None
-    gains = found[0] - found[1]
-    return _percentiles(gains[0], level), _percentiles(gains[1], level)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
 
 
 def _paired(first: Floats, second: Floats) -> Floats:
     if len(first) != len(second):
-        raise DataError(f"Values are compared case by case, but there are {len(first)} cases for {len(second)}.")
+        raise DataError(f"Values are compared case by case, but there are {len(first)} and {len(second)} cases.")
     return _checked(np.stack([first, second], axis=1), ("first", "second"))
-
-
-def _percentiles(values: Floats, level: float) -> Interval:
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 def _checked(table: Floats, names: Sequence[str]) -> Floats:
     values: Floats = np.asarray(table, dtype=np.float64)
     if values.ndim != 2 or values.shape[1] != len(names) or len(names) < 2 or len(values) < 2:
         raise DataError(
-            f"Detectors are compared by a table of at least 2 cases by 2 named detectors, but it has the shape "
+            f"A comparison needs a table of at least 2 cases by 2 named detectors, but it has the shape "
             f"{values.shape} for {len(names)} names."
         )
     if not np.isfinite(values).all():

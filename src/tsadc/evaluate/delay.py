@@ -1,10 +1,10 @@
-"""How long after an event began the first alarm within it came.
+"""How long after the start of an event its first alarm comes.
 
 name       meaning
-delays     for each event, rows from its start to its first flagged row; None where it has none
+delays     for each event, rows from its start to its first flagged row; None if it has none
 detected   share of events with a flagged row
-median     median delay of the detected events; None where none was
-alarms     share of normal rows that are flagged: whoever flags everything detects all events at once"""
+median     median delay of the detected events; None if there are none
+alarms     share of normal rows that are flagged, because flagging everything detects all events at once"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tsadc.windows import runs
 
 @dataclass(frozen=True)
 class Delay:
-    """Delays count rows; times the clock's interval they are time."""
+    """Detection delays in rows; multiply by the clock's interval to get time."""
 
     delays: tuple[int | None, ...]
     detected: float
@@ -29,16 +29,39 @@ class Delay:
 
 
 def delay(labels: Booleans, flagged: NDArray[np.generic]) -> Delay:
-    """Detection delays of one series. An alarm that began before the event and lasts into it has delay 0."""
+    """Return the detection delays of the events of one series.
+
+    The delay of an event is the number of rows from its start to its first flagged row. An alarm that began before the
+    event and lasts into it has delay 0. (NAB rewards early detection by a weight instead: Lavin and Ahmad, "Evaluating
+    Real-Time Anomaly Detection Algorithms", ICMLA 2015.)
+
+    Parameters
+    ----------
+    labels : (row,)
+        True for anomalous rows; both kinds must occur. An event is a maximal run of them.
+    flagged : (row,)
+        True for flagged rows.
+
+    Returns
+    -------
+    Delay
+        The delays, and the shares of detected events and of false rows to read beside them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> delay(np.array([0, 1, 1, 1, 0, 0]), np.array([0, 0, 0, 1, 1, 0]))
+    Delay(delays=(2,), detected=1.0, median=2.0, alarms=0.3333333333333333)
+    """
     truth, chosen = flagged_rows(labels, flagged)
     rows = np.flatnonzero(chosen)
     starts, stops = np.array(runs(truth), dtype=np.int64).T
-    following = np.append(rows, len(truth))[np.searchsorted(rows, starts)]
-    found = following < stops
-    waited = following - starts
+    first_flagged = np.append(rows, len(truth))[np.searchsorted(rows, starts)]
+    detected = first_flagged < stops
+    waited = first_flagged - starts
     return Delay(
-        delays=tuple(int(rest) if hit else None for rest, hit in zip(waited, found, strict=True)),
-        detected=float(found.mean()),
-        median=float(np.median(waited[found])) if found.any() else None,
+        delays=tuple(int(rows) if hit else None for rows, hit in zip(waited, detected, strict=True)),
+        detected=float(detected.mean()),
+        median=float(np.median(waited[detected])) if detected.any() else None,
         alarms=float(chosen[~truth].mean()),
     )

@@ -1,12 +1,12 @@
-"""Precision and recall of ranges: how much of each event was covered, and how much of each alarm was right.
+"""Range-based precision and recall: how much of each event is covered, and how much of each alarm is right.
 
 Tatbul et al., "Precision and Recall for Time Series", NeurIPS 2018. A range is a maximal run of rows.
 
 name          symbol   meaning
-bias          delta    weight of a row by its place in the range: equal, the first rows most, or the last ones
-overlap       omega    weight of the range's rows that the other side covers, as a share of its weight
+bias          delta    weight of a row by its position in the range: flat, largest at the front, or at the back
+overlap       omega    weight of the rows that the other side covers, relative to the weight of the range
 cardinality   gamma    factor of a range that n runs of the other side cover: 1, or 1/n
-existence     alpha    share of recall that an event gets for being touched at all; precision has none"""
+existence     alpha    share of recall for an event that is touched at all; precision has none"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tsadc.errors import DataError
 from tsadc.evaluate.inputs import flagged_rows
-from tsadc.evaluate.ranking import Cut, balanced
+from tsadc.evaluate.ranking import Cut
 from tsadc.series import Booleans, Floats
 from tsadc.windows import runs
 
@@ -33,19 +33,45 @@ def range_cut(
     cardinality: Cardinality = "reciprocal",
     existence: float = 0.0,
 ) -> Cut:
-    """Range-based precision, recall and F1 of one series; precision is 0 where nothing is flagged. `bias` is that of
-    recall: a false alarm is as false at its end, so precision is flat."""
+    """Return the range-based precision, recall and F1 of one series (Tatbul et al., NeurIPS 2018).
+
+    Recall = mean over events of alpha [touched] + (1 - alpha) gamma omega; precision = mean over alarms of gamma omega.
+
+    Parameters
+    ----------
+    labels : (row,)
+        True for anomalous rows; both kinds must occur. An event is a maximal run of them.
+    flagged : (row,)
+        True for flagged rows. An alarm is a maximal run of them.
+    bias
+        Weight of the rows of an event in recall. Precision is always flat: a false alarm is as false at its end.
+    cardinality
+        "reciprocal" divides by the number of runs that cover a range, "one" does not.
+    existence
+        alpha, from 0 to 1.
+
+    Returns
+    -------
+    Cut
+        Precision is 0 if nothing is flagged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> range_cut(np.array([0, 1, 1, 0, 0, 0]), np.array([0, 1, 0, 0, 0, 1]))
+    Cut(precision=0.5, recall=0.5, f1=0.5)
+    """
     truth, chosen = flagged_rows(labels, flagged)
     if not 0 <= existence <= 1:
-        raise DataError(f"The share for existence lies between 0 and 1, but {existence} came.")
+        raise DataError(f"`existence` must be from 0 to 1, but got {existence}.")
     rewards = overlaps(truth, chosen, bias, cardinality)
     recall = float(np.mean(existence * (rewards > 0) + (1 - existence) * rewards))
     precision = float(np.mean(overlaps(chosen, truth, "flat", cardinality))) if chosen.any() else 0.0
-    return balanced(precision, recall)
+    return Cut.of(precision, recall)
 
 
 def overlaps(ranges: Booleans, others: Booleans, bias: Bias, cardinality: Cardinality) -> Floats:
-    """gamma * omega of each run of `ranges`, by sums over all rows instead of pairs of runs."""
+    """Return gamma * omega of each run of `ranges`, by sums over all rows instead of pairs of runs."""
     starts, stops = np.array(runs(ranges), dtype=np.int64).reshape(-1, 2).T
     lengths = (stops - starts).astype(np.float64)
     covered = _between(others.astype(np.float64), starts, stops)
@@ -57,7 +83,7 @@ def overlaps(ranges: Booleans, others: Booleans, bias: Bias, cardinality: Cardin
         omega = weights / (lengths * (lengths + 1) / 2)
     if cardinality == "one":
         return np.asarray(omega)
-    # A run of the other side either begins within the range or reaches into it from before.
+    # A run of the other side either begins within the range or reaches into it from the left.
     begins = others & ~np.append(False, others[:-1])
     count = _between(begins.astype(np.float64), starts, stops) + (others & ~begins)[starts]
     return np.asarray(omega / np.maximum(count, 1))

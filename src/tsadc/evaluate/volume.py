@@ -1,21 +1,22 @@
-"""The volume under the surface: ROC and PR areas averaged over how far around an event an alarm still counts.
+"""Volume under the surface (VUS): ROC and PR areas averaged over the width of a buffer around events.
 
-Paparrizos et al., "Volume Under the Surface", PVLDB 15(11), 2022, in the form that its authors' packages `vus` and
-`TSB-AD` compute today (`version="opt"`), but at every distinct score instead of 250 ranks.
+Paparrizos et al., "Volume Under the Surface: A New Accuracy Evaluation Measure for Time-Series Anomaly Detection",
+PVLDB 15(11), 2022, in the form that its authors' packages `vus` and `TSB-AD` compute today (`version="opt"`), but at
+every distinct score instead of 250 ranks.
 
 name        symbol      meaning
-buffer      l           rows around events that share in the label, half of them on either side; 0 .. `buffer` are tried
+buffer      l           number of rows around an event that get a part of its label, half on either side; 0 .. `buffer`
 soft        label_r     sqrt(1 - d / l) at d <= l // 2 rows from an event, 1 in an event and where two buffers meet
 hits        TP          sum of `soft` over flagged rows
-positives   P           events' rows, and half of `soft` of the flagged rows around them
+positives   P           rows of events, plus half of `soft` over the flagged rows around them
 existence               share of the events, with their buffers, that hold a flagged row; events whose buffers overlap
-                        are one
+                        count as one
 recall      TPR         min(1, TP / P) * existence
 fallout     FPR         (flagged - TP) / (rows - P)
 precision               TP / flagged
 
-The ROC area joins its points by lines, the PR area by steps, as average precision does: lines would give a constant
-score more than a half."""
+The ROC area joins its points by lines, the PR area by steps, as average precision does; with lines, a constant score
+would get more than a half."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class Volume:
 
 @dataclass(frozen=True)
 class Near:
-    """The rows in or around events, with their distances to the nearest event and to the second nearest."""
+    """The rows in or near events, with their distances to the nearest event and to the second nearest."""
 
     rows: Integers  # by time
     first: Integers
@@ -69,17 +70,17 @@ class Near:
         return cls(rows, first, second, starts, stops - 1)
 
     def existence(self, half: int, level: Integers, levels: int) -> Floats:
-        """For each level, the share of zones (events with `half` a buffer) that hold a row at least as loud."""
+        """Return, for each level, the share of zones (events with `half` a buffer) with a row that scores as high."""
         within = self.first <= half
         apart = np.append(True, self.starts[1:] - self.lasts[:-1] > 2 * half)
         begins = np.searchsorted(self.rows[within], np.maximum(self.starts[apart] - half, 0))
-        loudest = np.minimum.reduceat(level[within], begins)
-        return np.cumsum(np.bincount(loudest, minlength=levels)) / len(begins)
+        highest = np.minimum.reduceat(level[within], begins)
+        return np.cumsum(np.bincount(highest, minlength=levels)) / len(begins)
 
 
 @dataclass(frozen=True)
 class Levels:
-    """The distinct scores of the rows near events, highest first: rows between two of them add false alarms only."""
+    """The distinct scores of the rows near events, highest first; rows between two of them only add false alarms."""
 
     order: Integers  # of the near rows, by score
     ends: Integers  # the last of each level in that order
@@ -102,16 +103,37 @@ class Levels:
         return cls(order, ends, level, before.astype(np.float64), after.astype(np.float64))
 
     def total(self, ranked: Floats) -> Floats:
-        """For each level, the sum over near rows that score at least as high, of values in the order of scores."""
+        """Return, for each level, the sum of `ranked` (near rows, highest score first) over rows that score as high."""
         added = np.cumsum(ranked)
         return added if len(self.ends) == len(added) else added[self.ends]
 
 
 def volume(labels: Booleans, scores: Floats, buffer: int = 100) -> Volume:
-    """VUS of one series. The same `buffer` for everything that is to be compared: values grow with it."""
+    """Return VUS-PR and VUS-ROC of one series (Paparrizos et al., PVLDB 2022).
+
+    Parameters
+    ----------
+    labels : (row,)
+        True for anomalous rows; both kinds must occur. An event is a maximal run of them.
+    scores : (row,)
+        Finite scores, higher = more anomalous.
+    buffer
+        Largest buffer in rows. Values grow with it, so compare only values of the same buffer.
+
+    Returns
+    -------
+    Volume
+        Both from 0 to 1. Random scores get more than the prevalence (PR) and a half (ROC), as the buffers help them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> volume(np.array([0, 0, 1, 1, 0, 0]), np.array([1.0, 1.0, 5.0, 5.0, 1.0, 1.0]), buffer=0)
+    Volume(pr=1.0, roc=1.0)
+    """
     truth, values = scored_rows(labels, scores)
     if buffer < 0:
-        raise DataError(f"A buffer has 0 rows or more, but {buffer} came.")
+        raise DataError(f"`buffer` must be at least 0 rows, but got {buffer}.")
     near = Near.of(truth, buffer // 2)
     levels = Levels.of(values, near.rows)
     caught = levels.total(truth[near.rows][levels.order].astype(np.float64))
@@ -134,8 +156,8 @@ def volume(labels: Booleans, scores: Floats, buffer: int = 100) -> Volume:
 def _areas(
     hits: Floats, caught: Floats, existence: Floats, levels: Levels, rows: int, spare: Floats
 ) -> tuple[float, float]:
-    """PR and ROC area at one buffer. The ROC area is 1 less the one to the left of the curve, for which a threshold
-    counts only as far as it gains recall. `spare` (3, level) is memory to work in, as to fetch some costs as much."""
+    """Return the PR and ROC area at one buffer. The ROC area is 1 minus the area left of the curve, in which a
+    threshold counts only as far as it gains recall. `spare` (3, level) is reused: to allocate it would cost as much."""
     gained, negatives, rate = spare
     np.subtract(hits, caught, out=rate)
     np.multiply(rate, 0.5, out=rate)
