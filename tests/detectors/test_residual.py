@@ -171,7 +171,7 @@ def test_the_network_learns_from_the_ordinary_part_alone():
 
 
 def test_progress_ends_with_the_observations_that_the_head_looks_at(monkeypatch):
-    monkeypatch.setattr(features, "MOST_OBSERVATIONS", 10)
+    monkeypatch.setattr(features, "MAX_OBSERVATIONS", 10)
     seen: list[ScoringProgress] = []
     detector = Levels(length=LENGTH).fit(history(), progress=lambda now: seen.append(now))
     told = [(one.done, one.total) for one in seen if isinstance(one, ScoringProgress)]

@@ -37,8 +37,8 @@ REGISTRY = {
     "bands": "tsadc.detectors.classical.bands:BandPowers",
     "convolutions": "tsadc.detectors.classical.convolutions:RandomConvolutions",
     "isolation-forest": "tsadc.detectors.classical.isolation_forest:Forest",
-    "all-positive": "tsadc.detectors.classical.all_positive:AllPositive",
-    "random": "tsadc.detectors.classical.random_scores:Chance",
+    "all-positive": "tsadc.detectors.classical.reference:AllPositive",
+    "random": "tsadc.detectors.classical.reference:Chance",
 }
 
 

@@ -21,8 +21,9 @@ from typing_extensions import TypeVar
 
 from tsadc.config import require, to_mapping
 from tsadc.detectors.base import Detector, FitOptions, ScoringProgress
-from tsadc.detectors.ensemble.neighbours import lowest
-from tsadc.detectors.ensemble.scorer import FusedScorer, Model, Residuals, described, names_of
+from tsadc.detectors.ensemble.features import Residuals
+from tsadc.detectors.ensemble.scorer import FusedScorer, Model, training_sample
+from tsadc.detectors.ensemble.views import lowest_share, view_names_with
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.nn.inputs import prepare_input, unsquash
@@ -131,7 +132,7 @@ class ResidualDetector(Detector[ResidualT], ABC):
 
     @property
     def view_names(self) -> tuple[str, ...]:
-        return names_of(self._residual_names()) if self.settings.scoring == "fused" else self._residual_names()
+        return view_names_with(self._residual_names()) if self.settings.scoring == "fused" else self._residual_names()
 
     def _fit(self, train_part: Observations, validation: Observations, options: FitOptions) -> None:
         settings = self.settings
@@ -154,7 +155,7 @@ class ResidualDetector(Detector[ResidualT], ABC):
         self.provenance_["training"] = self.history_.as_dict()
         self._after_training(train_part, validation)
         if settings.scoring == "fused":
-            told = _Counted(options.progress, sum(len(part) for part in described(parts, settings.ensemble)))
+            told = _Counted(options.progress, sum(len(part) for part in training_sample(parts, settings.ensemble)))
             self.scorer_ = FusedScorer.fit(
                 parts, settings.ensemble, settings.seed, self._residual_names(), told.over(self._residuals)
             )
@@ -166,7 +167,7 @@ class ResidualDetector(Detector[ResidualT], ABC):
         known = FusedScorer.fit(parts, self.settings.ensemble, self.settings.seed)
         scores = [known.scores(part) for part in parts]
         kept = np.split(
-            lowest(np.concatenate(scores), self.settings.selected), np.cumsum([len(one) for one in scores[:-1]])
+            lowest_share(np.concatenate(scores), self.settings.selected), np.cumsum([len(one) for one in scores[:-1]])
         )
         return tuple(part.take(np.flatnonzero(chosen)) for part, chosen in zip(parts, kept, strict=True))
 

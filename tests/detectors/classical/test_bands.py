@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.classical.bands import BandPowers
+from tsadc.detectors.classical.bands import BANDS, BandPowers, Bands
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, TsadcNotice
 
@@ -72,3 +72,52 @@ def test_settings_out_of_range():
     for wrong in (0.0, 1.1):
         with pytest.raises(ConfigError, match="`keep` must be above 0 and at most 1"):
             BandPowers.Config(keep=wrong)
+
+
+@pytest.fixture(scope="module")
+def z() -> np.ndarray:
+    """Three variables with gaps; 1 is constant, 2 was never measured."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(3, 60)).astype(np.float32)
+    values[0, rng.random(60) < 0.2] = np.nan
+    values[1], values[2] = 0.7, np.nan
+    return values
+
+
+def slow_bands(row: np.ndarray) -> list[float]:
+    length = len(row)
+    window = [0.5 - 0.5 * np.cos(2 * np.pi * i / length) for i in range(length)]
+    weight = sum(w**2 for w, x in zip(window, row, strict=True) if not np.isnan(x))
+    power = [0.0] * BANDS
+    for k in range(length):  # both signs of the frequency
+        terms = [w * x * np.exp(-2j * np.pi * k * i / length) for i, (w, x) in enumerate(zip(window, row, strict=True))]
+        frequency = min(k, length - k) / length
+        band = 0
+        while band < BANDS - 1 and frequency <= 0.25 / 2**band:
+            band += 1
+        power[band] += abs(np.nansum(terms)) ** 2 / (length * weight)
+    return [np.log(1e-3 + p) for p in power]
+
+
+@pytest.mark.parametrize("length", [60, 59, 8])
+def test_bands_against_a_slow_transform(z, length):
+    found = Bands(3, length)(z[:, :length]).reshape(3, BANDS)
+    for k in range(2):
+        np.testing.assert_allclose(found[k], slow_bands(z[k, :length].astype(float)), rtol=1e-5, atol=1e-6)
+    assert np.isnan(found[2]).all()
+
+
+def test_the_bands_of_a_wave_and_of_a_level():
+    time = np.arange(512)
+    waves = np.stack([np.cos(2 * np.pi * time * f) for f in (3 / 8, 3 / 16, 3 / 32, 3 / 64, 3 / 128, 3 / 256)])
+    found = Bands(6, 512)(waves).reshape(6, BANDS)
+    np.testing.assert_allclose(np.diag(found), np.log(0.501), atol=1e-3)
+    assert found[~np.eye(6, dtype=bool)].max() < np.log(2e-3)
+    level = Bands(1, 512)(np.full((1, 512), 2.0))
+    np.testing.assert_allclose(level, np.log([0.001] * 5 + [4.001]), atol=1e-6)
+
+
+def test_power_does_not_depend_on_how_much_was_measured():
+    noise = np.random.default_rng(1).normal(size=(1, 4096))
+    gaps = np.where(np.arange(4096) < 2048, np.nan, noise)
+    np.testing.assert_allclose(Bands(1, 4096)(gaps), Bands(1, 4096)(noise), atol=0.2)

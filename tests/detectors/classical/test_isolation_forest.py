@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import IsolationForest
 
-from tsadc.detectors.classical.isolation_forest import Config, Forest, as_arrays, follow, usual_path
+from tsadc.detectors.classical.isolation_forest import Config, Forest, as_arrays, expected_path, forest_score
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, TsadcNotice
 
@@ -25,16 +25,16 @@ def test_trees_as_arrays_score_as_scikit_learn_does(count):
     grown = IsolationForest(n_estimators=30, max_samples=min(256, count), random_state=1).fit(rows)
     trees = as_arrays(grown)
     new = np.concatenate([rows[:20], 3 * rng.normal(size=(20, 6)).astype(np.float32)])
-    np.testing.assert_allclose([follow(trees, row) for row in new], -grown.score_samples(new), rtol=1e-12)
+    np.testing.assert_allclose([forest_score(trees, row) for row in new], -grown.score_samples(new), rtol=1e-12)
 
 
-def test_the_usual_path():
+def test_the_expected_path():
     """Of a random tree of n observations the mean path obeys a recurrence; the paper's formula is nearly that."""
     mean = [0.0, 0.0]
     for n in range(2, 300):
         mean.append(1 + sum(i / n * mean[i] + (n - i) / n * mean[n - i] for i in range(1, n)) / (n - 1))
-    np.testing.assert_allclose(usual_path(np.arange(300))[[0, 1, 2]], mean[:3])
-    np.testing.assert_allclose(usual_path(np.arange(300))[50:], mean[50:], rtol=0.01)
+    np.testing.assert_allclose(expected_path(np.arange(300))[[0, 1, 2]], mean[:3])
+    np.testing.assert_allclose(expected_path(np.arange(300))[50:], mean[50:], rtol=0.01)
 
 
 @pytest.mark.parametrize("factor", [3.0, 0.1])

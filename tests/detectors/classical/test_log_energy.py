@@ -31,7 +31,7 @@ def test_a_variable_that_was_not_measured_is_not_quiet(detector, history):
     before = detector.decision_function(new)[0]
     z = detector.features_(detector.scaler_("series", new[0]).T)
     new[0, :, 2] = np.nan
-    u = np.abs(detector.standard_("series", z))
+    u = np.abs(detector.standardiser_("series", z))
     assert detector.decision_function(new)[0] == pytest.approx((4 * before - u[2]) / 4, rel=1e-5)
 
 

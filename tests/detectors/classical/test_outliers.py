@@ -42,11 +42,11 @@ def test_an_outlier_detector_of_scikit_learn(wrapped: type[Outliers], tmp_path) 
     assert found.observations["score"].argmax() == 3
     assert next(iter(found.worst(1).iloc[0]["variables"])) == "variable_2"
     z = detector.scaler_("series", new[1]).T.astype(np.float32)
-    row = detector.standard_("series", detector.features_(z))
+    row = detector.standardiser_("series", detector.features_(z))
     expected = -detector.estimator_.score_samples(row[None])[0]
     assert found.observations["score"][1] == pytest.approx(expected, rel=1e-5)
     assert (wrapped(length=LENGTH).fit(data(60, 0)).decision_function(new) == detector.decision_function(new)).all()
-    with pytest.raises(ConfigError, match="wraps a foreign estimator and cannot be saved"):
+    with pytest.raises(ConfigError, match="wraps an estimator of another library and cannot be saved"):
         detector.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
@@ -56,7 +56,7 @@ def test_a_command_says_before_training_that_it_cannot_be_saved(
 ) -> None:
     point = EntryPoint(name="lof", value=f"{__name__}:Density", group="tsadc.detectors")
     monkeypatch.setattr(tsadc.detectors, "entry_points", lambda group: [point])
-    monkeypatch.setattr(Outliers, "_learn", lambda *_: pytest.fail("it was trained"))
+    monkeypatch.setattr(Outliers, "_fit_features", lambda *_: pytest.fail("it was trained"))
     config = Density.Config(length=LENGTH)
     with pytest.raises(ConfigError, match="lof cannot be saved, so the command line cannot use it"):
         fit_model(data(60, 0), config, tmp_path / "model", name="lof")
@@ -77,5 +77,5 @@ def test_an_outlier_detector_of_pyod() -> None:
     detector = Distance(length=LENGTH).fit(data(60, 0))
     found = detector.decision_function(new)
     assert found.argmax() == 3
-    rows = [detector.standard_("series", detector.features_(detector.scaler_("series", one).T)) for one in new]
+    rows = [detector.standardiser_("series", detector.features_(detector.scaler_("series", one).T)) for one in new]
     np.testing.assert_allclose(found, detector.estimator_.decision_function(np.stack(rows)), rtol=1e-4)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.ensemble.convolutions import Convolutions
+from tsadc.detectors.ensemble.features import Convolutions
 from tsadc.series import Observations, Place, Series
 
 LENGTH, VARIABLES = 40, 4
@@ -64,9 +64,9 @@ def test_biases_are_quantiles_of_training_outputs(kernels, train):
 
 def test_a_level_gives_no_answer_away_from_the_ends(kernels):
     z = np.full((VARIABLES, LENGTH), 3.0, dtype=np.float32)
-    for mine, outputs in kernels._outputs(z):
-        reach = 4 * int(kernels.dilations[mine][0])
-        np.testing.assert_allclose(outputs[:, reach:-reach], 0, atol=1e-4)
+    for group, outputs in kernels._outputs(z):
+        margin = 4 * int(kernels.dilations[group][0])
+        np.testing.assert_allclose(outputs[:, margin:-margin], 0, atol=1e-4)
 
 
 def test_kernels_that_cannot_see_say_nothing(kernels, train):

@@ -6,11 +6,11 @@ from tsadc.detectors.ensemble.detector import Config, Ensemble
 from tsadc.errors import ConfigError
 
 
-def test_the_head_alone_judges_values():
+def test_the_ensemble_detects_without_a_network():
     rng = np.random.default_rng(0)
     history = rng.normal(size=(30, 64, 4))
     detector = Ensemble(length=64, config=Config(kernels=16)).fit(history)
-    assert detector.scorer_.names == ()
+    assert detector.scorer_.residuals == ()
     assert detector.view_names == (
         "deviation",
         "combination",

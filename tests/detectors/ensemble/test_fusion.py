@@ -2,19 +2,19 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from tsadc.detectors.ensemble.fusion import MOST_SKEW, Fusion
+from tsadc.detectors.ensemble.fusion import MAX_SKEW, Fusion
 
 
 def slow_weights(scores: np.ndarray) -> np.ndarray:
-    """The tenth at either end, rounded up, against the median; shared with the views that agree."""
+    """The tenth at either end, rounded up, against the median; redundancy with the views that agree."""
     found = []
     for column in scores.T:
         ordered, middle = sorted(column), np.median(column)
         number = -(-len(ordered) // 10)
         upper = np.mean(ordered[-number:]) - middle
         lower = middle - np.mean(ordered[:number])
-        shared = sum(max(spearmanr(column, other).statistic, 0) ** 2 for other in scores.T)
-        found.append((upper / lower) ** 3 / shared)
+        redundancy = sum(max(spearmanr(column, other).statistic, 0) ** 2 for other in scores.T)
+        found.append((upper / lower) ** 3 / redundancy)
     return np.array(found) / np.mean(found)
 
 
@@ -54,7 +54,7 @@ def test_a_view_that_never_varies_adds_nothing_and_a_wild_one_is_bounded():
     scores[:10, 2] = 1e6
     fusion = Fusion.fit(scores)
     assert np.isfinite(fusion.weight).all()
-    assert fusion.weight[2] / fusion.weight[1] == pytest.approx(MOST_SKEW**3, rel=0.01)
+    assert fusion.weight[2] / fusion.weight[1] == pytest.approx(MAX_SKEW**3, rel=0.01)
     assert fusion(np.array([fusion.middle[0], 7.0, fusion.middle[2]])) == pytest.approx(0)
 
 
@@ -96,7 +96,7 @@ def test_steps_that_do_not_peak_together():
     first, second = np.array([1.0, 5.0, 1.0, np.nan]), np.array([0.0, 0.0, 1.5, 9.0])
     measured = np.array([True, True, True, False])
     fused = fusion.fuse([first, second, 4.0], measured)
-    assert fused.views == [4.0, 3.0, 1.0]
+    assert fused.view_scores == [4.0, 3.0, 1.0]
     assert fused.score == 8.0
     # Together the steps add up to 1, 5 and 4; the worst is raised to what the highest of each view add up to.
     np.testing.assert_allclose(fused.steps, [4.0, 8.0, 7.0, np.nan])
@@ -108,7 +108,7 @@ def test_a_step_that_one_view_cannot_judge_is_judged_by_the_others():
     fused = fusion.fuse([np.array([np.nan, np.nan]), np.array([1.0, 3.0])], np.array([True, True]))
     assert fused.score == 3.0
     np.testing.assert_allclose(fused.steps, [1.0, 3.0])
-    assert np.isnan(fused.views[0])
+    assert np.isnan(fused.view_scores[0])
     np.testing.assert_array_equal(fused.causes, [1, 1])
 
 

@@ -1,7 +1,16 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.ensemble.linear import EXPLAINED, LAGS, LARGEST, PENALTY, Linear, moments, projected, regression
+from tsadc.detectors.ensemble.linear import (
+    COVARIANCE_CLIP,
+    EXPLAINED,
+    LAGS,
+    PENALTY,
+    Linear,
+    gram_matrix,
+    project,
+    ridge_weights,
+)
 
 
 @pytest.fixture
@@ -32,7 +41,7 @@ def slow_design(z: np.ndarray) -> np.ndarray:
     for step in range(z.shape[1]):
         for lag in range(LAGS + 1):
             if step >= lag:
-                rows[step, 4 * lag : 4 * lag + 4] = np.clip(z[:, step - lag], -LARGEST, LARGEST)
+                rows[step, 4 * lag : 4 * lag + 4] = np.clip(z[:, step - lag], -COVARIANCE_CLIP, COVARIANCE_CLIP)
         rows[step, -1] = 1
     return rows
 
@@ -55,8 +64,8 @@ def test_the_regression_against_one_system_for_each_variable(observations, made)
         weights = np.linalg.solve(gram[np.ix_(others, others)] + PENALTY * np.eye(len(others)), gram[others, k])
         z = observations[0]
         expected = z[k] - np.nan_to_num(slow_design(z))[:, others] @ weights
-        np.testing.assert_allclose(linear.unexplained(z)[k], expected, atol=1e-9)
-    rest = linear.unexplained(observations[0])
+        np.testing.assert_allclose(linear.ridge_residual(z)[k], expected, atol=1e-9)
+    rest = linear.ridge_residual(observations[0])
     assert np.nanmean(np.abs(rest[3])) > 0.1
     if made is list:
         assert np.abs(rest[2, 1:]).mean() < 0.1
@@ -77,8 +86,8 @@ def test_what_is_missing_weakens_no_dependence():
 
 def test_steps_at_which_nothing_was_measured_are_none(observations):
     longer = [np.concatenate([np.full((4, 30), np.nan), z], axis=1) for z in observations[3:]]
-    found = moments(longer, lags=0)
-    np.testing.assert_allclose(found, moments(observations[3:], lags=0), rtol=1e-12)
+    found = gram_matrix(longer, lags=0)
+    np.testing.assert_allclose(found, gram_matrix(observations[3:], lags=0), rtol=1e-12)
     assert found[-1, -1] == 150
 
 
@@ -89,36 +98,36 @@ def test_sums_over_different_steps_are_made_to_fit_together():
     for number, (i, j, sign) in enumerate([(0, 1, 1), (1, 2, 1), (0, 2, -1)]):
         z[i, 2000 * number : 2000 * number + 2000] = x[number]
         z[j, 2000 * number : 2000 * number + 2000] = sign * x[number]
-    gram = moments([z], lags=0)
+    gram = gram_matrix([z], lags=0)
     # The correlations 1, 1, -1 have the eigenvalues 2, 2, -1; without the last they are a half of the variances.
     signs = np.array([[2, 1, -1], [1, 2, 1], [-1, 1, 2]]) / 2
     np.testing.assert_allclose(gram[:3, :3] / gram[-1, -1], signs, atol=0.1)
     assert gram[-1, -1] == pytest.approx(6000)
     assert np.linalg.eigvalsh(gram).min() > -1e-6
-    assert np.abs(regression(gram, 3, PENALTY)).max() < 1.1  # a = b - c
+    assert np.abs(ridge_weights(gram, 3, PENALTY)).max() < 1.1  # a = b - c
 
 
 def test_variables_that_never_were_together_tell_nothing_of_each_other():
     rng = np.random.default_rng(2)
     z = rng.normal(size=(2, 400)) + 2
     z[0, :200], z[1, 200:] = np.nan, np.nan
-    gram = moments([z], lags=0)
+    gram = gram_matrix([z], lags=0)
     mean = [np.nanmean(z[0]), np.nanmean(z[1])]
     np.testing.assert_allclose(gram[0, 1], 400 * mean[0] * mean[1])
     np.testing.assert_allclose(gram[0, 0], 2 * np.nansum(z[0] ** 2))
-    np.testing.assert_allclose(regression(gram, 2, 1e-9)[:, :2], 0, atol=1e-6)
+    np.testing.assert_allclose(ridge_weights(gram, 2, 1e-9)[:, :2], 0, atol=1e-6)
 
 
 def test_what_was_not_measured_is_held_at_its_mean():
     components, center = np.array([[0.6, 0.8]]), np.array([2.0, -1.0])
-    found = projected(np.array([[np.nan, 3.0], [4.0, 3.0]]), center, components)
+    found = project(np.array([[np.nan, 3.0], [4.0, 3.0]]), center, components)
     np.testing.assert_allclose(found, [[2 + 0.6 * 4, 2 + 0.6 * 3.8], [-1 + 0.8 * 4, -1 + 0.8 * 3.8]])
 
 
 def test_components_against_a_singular_value_decomposition(observations):
     observations[1][0, 5] = 0.3
     linear = Linear.fit(iter(observations))
-    steps = np.concatenate([np.clip(z, -LARGEST, LARGEST).T for z in observations])
+    steps = np.concatenate([np.clip(z, -COVARIANCE_CLIP, COVARIANCE_CLIP).T for z in observations])
     center = steps.mean(axis=0)
     _, size, directions = np.linalg.svd(steps - center, full_matrices=False)
     share = np.cumsum(size**2) / np.sum(size**2)
@@ -127,12 +136,12 @@ def test_components_against_a_singular_value_decomposition(observations):
     basis = directions[:count]
     z = observations[0]
     expected = z - ((z.T - center) @ basis.T @ basis + center).T
-    np.testing.assert_allclose(linear.apart(z), expected, atol=1e-9)
+    np.testing.assert_allclose(linear.pca_residual(z), expected, atol=1e-9)
 
 
 def test_what_was_not_measured_has_no_residual(observations):
     linear = Linear.fit(iter(observations))
-    for residual in (linear.apart(observations[1]), linear.unexplained(observations[1])):
+    for residual in (linear.pca_residual(observations[1]), linear.ridge_residual(observations[1])):
         np.testing.assert_array_equal(np.isnan(residual), np.isnan(observations[1]))
 
 
@@ -140,5 +149,5 @@ def test_state_keeps_everything(observations):
     linear = Linear.fit(iter(observations))
     again = Linear.restore(linear.state())
     z = observations[3]
-    assert again.apart(z).tobytes() == linear.apart(z).tobytes()
-    assert again.unexplained(z).tobytes() == linear.unexplained(z).tobytes()
+    assert again.pca_residual(z).tobytes() == linear.pca_residual(z).tobytes()
+    assert again.ridge_residual(z).tobytes() == linear.ridge_residual(z).tobytes()

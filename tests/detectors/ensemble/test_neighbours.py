@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.ensemble.neighbours import Neighbours, lowest
+from tsadc.detectors.ensemble.views import Neighbours, lowest_share
 
 
 @pytest.fixture(scope="module")
@@ -15,10 +15,10 @@ def everything(features: np.ndarray) -> np.ndarray:
     return np.ones(len(features), dtype=bool)
 
 
-def slow(known: Neighbours, entity: str, row: np.ndarray, *, own: bool) -> tuple[float, np.ndarray]:
-    u = known.standard(entity, row).astype(np.float32)
+def slow(neighbours: Neighbours, entity: str, row: np.ndarray, *, own: bool) -> tuple[float, np.ndarray]:
+    u = neighbours.standardiser(entity, row).astype(np.float32)
     found = []
-    for v, owner in zip(known.pool, known.entities, strict=True):
+    for v, owner in zip(neighbours.pool, neighbours.entities, strict=True):
         if own or owner != entity:
             found.append((float(np.sqrt(np.mean(np.square(u.astype(float) - v)))), np.abs(u - v)))
     found.sort(key=lambda pair: pair[0])
@@ -28,68 +28,68 @@ def slow(known: Neighbours, entity: str, row: np.ndarray, *, own: bool) -> tuple
 
 
 def test_one_entity_leaves_out_the_observation_itself_only(features):
-    known = Neighbours.fit(features, ["a"] * 90, everything(features), 5)
+    neighbours = Neighbours.fit(features, ["a"] * 90, everything(features), 5)
     for i in range(0, 90, 9):
-        distance, apart = known.judge("a", features[i])
-        expected = slow(known, "a", features[i], own=True)
+        distance, deviation = neighbours.distance("a", features[i])
+        expected = slow(neighbours, "a", features[i], own=True)
         assert distance == pytest.approx(expected[0])
-        np.testing.assert_allclose(apart, expected[1], rtol=1e-5)
+        np.testing.assert_allclose(deviation, expected[1], rtol=1e-5)
     new = features[0] + 0.3
-    assert known.judge("a", new)[0] == pytest.approx(slow(known, "a", new, own=True)[0])
+    assert neighbours.distance("a", new)[0] == pytest.approx(slow(neighbours, "a", new, own=True)[0])
 
 
 def test_an_entity_is_judged_by_others_be_it_trained_on_or_new(features):
     owner = [name for name in "abc" for _ in range(30)]
-    known = Neighbours.fit(features, owner, everything(features), 5)
+    neighbours = Neighbours.fit(features, owner, everything(features), 5)
     for name, row in (("a", features[3]), ("b", features[45]), ("b", features[45] + 0.1), ("new", features[0] - 0.2)):
-        assert known.judge(name, row)[0] == pytest.approx(slow(known, name, row, own=False)[0])
-    assert known.judge("a", features[3])[0] > slow(known, "a", features[3], own=True)[0]
+        assert neighbours.distance(name, row)[0] == pytest.approx(slow(neighbours, name, row, own=False)[0])
+    assert neighbours.distance("a", features[3])[0] > slow(neighbours, "a", features[3], own=True)[0]
 
 
 @pytest.mark.parametrize(("others", "own"), [(19, True), (20, False)])
 def test_few_others_are_no_company(features, others, own):
     owner = ["a"] * (90 - others) + ["b"] * others
-    known = Neighbours.fit(features, owner, everything(features), 5)
-    assert known.judge("a", features[0])[0] == pytest.approx(slow(known, "a", features[0], own=own)[0])
+    neighbours = Neighbours.fit(features, owner, everything(features), 5)
+    assert neighbours.distance("a", features[0])[0] == pytest.approx(slow(neighbours, "a", features[0], own=own)[0])
 
 
 def test_one_twin_is_taken_for_the_observation_itself(features):
     rows = np.concatenate([features, features[:1]])
-    known = Neighbours.fit(rows, ["a"] * 91, everything(rows), 1)
-    assert known.judge("a", rows[0])[0] == 0
+    neighbours = Neighbours.fit(rows, ["a"] * 91, everything(rows), 1)
+    assert neighbours.distance("a", rows[0])[0] == 0
     alone = Neighbours.fit(features, ["a"] * 90, everything(features), 1)
-    assert alone.judge("a", features[0])[0] > 0
+    assert alone.distance("a", features[0])[0] > 0
 
 
 def test_a_pool_smaller_than_the_number_of_neighbours():
     rows = np.arange(12.0).reshape(3, 4) ** 2
-    known = Neighbours.fit(rows, ["a"] * 3, everything(rows), 5)
-    assert known.judge("a", rows[0])[0] == pytest.approx(slow(known, "a", rows[0], own=True)[0])
+    neighbours = Neighbours.fit(rows, ["a"] * 3, everything(rows), 5)
+    assert neighbours.distance("a", rows[0])[0] == pytest.approx(slow(neighbours, "a", rows[0], own=True)[0])
     single = Neighbours.fit(rows[:1], ["a"], everything(rows[:1]), 5)
-    assert single.judge("a", rows[0])[0] == 0
+    assert single.distance("a", rows[0])[0] == 0
 
 
 def test_what_is_far_from_the_rest_is_no_neighbour(features):
     rows = features.copy()
     rows[:5] += 4.0
-    known = Neighbours.fit_trimmed(rows, ["a"] * 90, 0.9, 5)
+    neighbours = Neighbours.fit_trimmed(rows, ["a"] * 90, 0.9, 5)
     everyone = Neighbours.fit(rows, ["a"] * 90, everything(rows), 5)
-    assert len(known.pool) == 81
-    assert not np.isin(known.standard("a", rows[0]).astype(np.float32), known.pool).any()
-    assert known.judge("a", rows[0] + 0.1)[0] > 1.5 * everyone.judge("a", rows[0] + 0.1)[0]
+    assert len(neighbours.pool) == 81
+    assert not np.isin(neighbours.standardiser("a", rows[0]).astype(np.float32), neighbours.pool).any()
+    assert neighbours.distance("a", rows[0] + 0.1)[0] > 1.5 * everyone.distance("a", rows[0] + 0.1)[0]
 
 
 def test_lowest():
     scores = np.array([5.0, 1.0, 3.0, 1.0, 9.0])
-    assert lowest(scores, 0.4).tolist() == [False, True, False, True, False]
-    assert lowest(scores, 0.5).sum() == 3
-    assert lowest(scores, 1).all()
+    assert lowest_share(scores, 0.4).tolist() == [False, True, False, True, False]
+    assert lowest_share(scores, 0.5).sum() == 3
+    assert lowest_share(scores, 1).all()
 
 
 def test_state(features):
-    known = Neighbours.fit(features, ["a"] * 45 + ["b"] * 45, np.arange(90) % 3 > 0, 4)
-    again = Neighbours.restore(known.state("x"), "x", 4)
+    neighbours = Neighbours.fit(features, ["a"] * 45 + ["b"] * 45, np.arange(90) % 3 > 0, 4)
+    again = Neighbours.restore(neighbours.state("x"), "x", 4)
     for name in ("a", "b", "new"):
-        one, two = known.judge(name, features[7]), again.judge(name, features[7])
+        one, two = neighbours.distance(name, features[7]), again.distance(name, features[7])
         assert one[0] == two[0]
         assert one[1].tobytes() == two[1].tobytes()

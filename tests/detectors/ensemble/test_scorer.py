@@ -3,10 +3,10 @@ import copy
 import numpy as np
 import pytest
 
-from tsadc.detectors.ensemble import scorer
 from tsadc.detectors.ensemble.detector import Config, Ensemble
 from tsadc.detectors.ensemble.fusion import Fusion
-from tsadc.detectors.ensemble.scorer import FusedScorer
+from tsadc.detectors.ensemble.scorer import FusedScorer, training_sample
+from tsadc.detectors.ensemble.views import view_names_with
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, TsadcNotice
 from tsadc.series import Series
@@ -46,8 +46,8 @@ def detector() -> Ensemble:
     return Ensemble(length=LENGTH, config=Config(kernels=64)).fit(plant(60, 0))
 
 
-@pytest.mark.parametrize("view", scorer.names_of(()))
-def test_each_view_sees_its_kind_and_the_sum_keeps_it(detector, view):
+@pytest.mark.parametrize("view", view_names_with(()))
+def test_each_view_detects_its_kind_and_the_fused_score_keeps_it(detector, view):
     new = plant(12, 1)
     damage(new, view)
     result = detector.detect(new)
@@ -58,7 +58,7 @@ def test_each_view_sees_its_kind_and_the_sum_keeps_it(detector, view):
     assert np.square(inside).sum(axis=0).argmax() == 3
 
 
-def test_the_loudest_view_and_the_steps_of_a_spike(detector):
+def test_the_cause_and_the_steps_of_a_spike(detector):
     new = plant(12, 1)
     damage(new, "deviation")
     result = detector.detect(new)
@@ -71,21 +71,21 @@ def test_the_loudest_view_and_the_steps_of_a_spike(detector):
 def test_scores_against_a_slow_definition(detector):
     """The log score of each view, less its middle, times its weight."""
     new = plant(3, 2)
-    known, table = detector.scorer_.known, detector.detect(new).observations
-    fusion, linear, windows = detector.scorer_.fusion, detector.scorer_.ruler.linear, detector.scorer_.ruler.windows
+    views, extractor, fusion = detector.scorer_.views, detector.scorer_.extractor, detector.scorer_.fusion
+    linear, table = extractor.linear, detector.detect(new).observations
     for i, values in enumerate(new):
         z = detector.scaler_("series", values).T.astype(np.float32)
         parts = []
-        for cells, extremes in zip((z, linear.apart(z)), known.extremes, strict=True):
+        for cells, peaks in zip((z, linear.pca_residual(z)), views.peaks, strict=True):
             largest = max(np.mean(np.sort(np.abs(cells[:, t]))[-3:]) for t in range(LENGTH))
-            parts.append(np.log(0.1 + largest) - extremes.entities["series"])
-        parts.append(np.log(0.02 + known.correlations.judge("series", detector.scorer_.ruler.correlations(z))[0]))
-        parts.append(np.log(0.02 + known.shapes.judge("series", detector.scorer_.ruler.kernels(z))[0]))
-        for one in known.local("series", windows.features(z, linear.unexplained(z))):
-            parts.append(np.log(0.1 + np.sort(one, axis=0)[-3:].mean(axis=0).max()))
+            parts.append(np.log(0.1 + largest) - peaks.entities["series"])
+        parts.append(np.log(0.02 + views.correlations.distance("series", extractor.correlations(z))[0]))
+        parts.append(np.log(0.02 + views.shapes.distance("series", extractor.convolutions(z))[0]))
+        for u in views.windows("series", extractor.windows.features(z, linear.ridge_residual(z))):
+            parts.append(np.log(0.1 + np.sort(u, axis=0)[-3:].mean(axis=0).max()))
         expected = fusion.weight * (np.array(parts) - fusion.middle)
         np.testing.assert_allclose(
-            table.loc[i, [f"{view}_score" for view in scorer.names_of(())]].astype(float), expected, atol=1e-4
+            table.loc[i, [f"{view}_score" for view in view_names_with(())]].astype(float), expected, atol=1e-4
         )
         assert table["score"][i] == pytest.approx(expected.sum(), abs=1e-4)
 
@@ -104,10 +104,10 @@ def test_adapting_learns_what_is_usual_for_an_entity(detector):
     scaled.scaler_.adapt((new,))
     after = model.adapt((new,)).decision_function((new,))
     assert after.max() < scaled.decision_function((new,)).min()
-    assert model.scorer_.known.extremes[0].typical("new") > 1.5 * model.scorer_.known.extremes[0].typical("series")
+    assert model.scorer_.views.peaks[0].usual("new") > 1.5 * model.scorer_.views.peaks[0].usual("series")
     few = Series(spiky(7, 22).reshape(-1, VARIABLES), model.variables_, entity="few")
     model._adapt(cut((few,), LENGTH).observations.scaled(model.scaler_))
-    assert "few" not in model.scorer_.known.extremes[0].entities
+    assert "few" not in model.scorer_.views.peaks[0].entities
 
 
 def test_training_is_trimmed_once():
@@ -115,7 +115,7 @@ def test_training_is_trimmed_once():
     history[:8] = np.random.default_rng(4).normal(size=(8, LENGTH, VARIABLES))
     detector = Ensemble(length=LENGTH, config=Config(kernels=32)).fit(history)
     # What is set aside for the threshold takes part: 80 % of all 60 count as normal.
-    assert len(detector.scorer_.known.shapes.pool) == len(detector.scorer_.known.correlations.pool) == 48
+    assert len(detector.scorer_.views.shapes.pool) == len(detector.scorer_.views.correlations.pool) == 48
     assert detector.decision_scores_[:8].min() > detector.decision_scores_[8:].max()
     # The medians are those of what was kept, so typical observations score about zero.
     assert abs(np.median(detector.decision_scores_[8:])) < 0.3
@@ -161,13 +161,13 @@ def halved(observations):
 def test_residuals_of_a_model_are_views_of_their_own():
     history = cut((Series(plant(40, 7).reshape(-1, VARIABLES), tuple("abcde")),), LENGTH).observations
     made = FusedScorer.fit((history,), FusedScorer.Config(kernels=16), 0, ("half",), halved)
-    assert scorer.names_of(made.names)[:3] == ("deviation", "combination", "half")
+    assert view_names_with(made.residuals)[:3] == ("deviation", "combination", "half")
     z = history.read(3)
     z[2, 50] = 40.0
     (cells,) = next(halved([z]))
     found = made.evidence("series", z, (cells,), expected=z / 2)
     largest = max(np.mean(np.sort(np.abs(z[1:, t]) / 2)[-3:]) for t in range(LENGTH))
-    log = np.log(0.1 + largest) - made.known.extremes[2].entities["series"]
+    log = np.log(0.1 + largest) - made.views.peaks[2].entities["series"]
     fusion = made.fusion
     beyond = max(log - fusion.top[2] - np.log(3), 0) * max(1 - fusion.weight[2], 0)
     assert found.view_scores["half"] == pytest.approx(fusion.weight[2] * (log - fusion.middle[2]) + beyond, abs=1e-5)
@@ -179,19 +179,19 @@ def test_residuals_of_a_model_are_views_of_their_own():
     assert same.contributions.tobytes() == found.contributions.tobytes()
 
 
-def test_adapting_asks_the_model_too():
+def test_adapting_uses_the_residuals_of_the_model():
     history = cut((Series(plant(20, 7).reshape(-1, VARIABLES), tuple("abcde")),), LENGTH).observations
     made = FusedScorer.fit((history,), FusedScorer.Config(kernels=16), 0, ("half",), halved)
     new = cut((Series(5 * plant(9, 8).reshape(-1, VARIABLES), tuple("abcde"), entity="new"),), LENGTH).observations
     made.adapt(new, halved)
-    assert made.known.extremes[2].typical("new") > 3 * made.known.extremes[2].typical("series")
+    assert made.views.peaks[2].usual("new") > 3 * made.views.peaks[2].usual("series")
 
 
 def test_shapes_are_trusted_where_training_observations_are_few():
     history = cut((Series(plant(40, 7).reshape(-1, VARIABLES), tuple("abcde")),), LENGTH).observations
     made = FusedScorer.fit((history,), FusedScorer.Config(kernels=16), 0)
-    summaries = [made.ruler(history.read(i), ()).summary for i in range(40)]
-    plain, trust = Fusion.fit(np.stack([made.known.score("series", one) for one in summaries])), np.ones(7)
+    features = [made.extractor(history.read(i), ()).features for i in range(40)]
+    plain, trust = Fusion.fit(np.stack([made.views.score("series", each) for each in features])), np.ones(7)
     trust[3] = 1 + 100 / 40
     expected = plain.weight * trust / (plain.weight * trust).mean()
     np.testing.assert_allclose(made.fusion.weight, expected)
@@ -201,15 +201,15 @@ def test_many_variables_leave_enough_observations_to_learn_from():
     rows = np.zeros((600 * 16, 200), dtype=np.float32)
     many = cut((Series(rows, tuple(map(str, range(200)))),), 16).observations
     # Three kinds of 200 variables in 3 windows are fewer features than 5,000 pairs.
-    assert [len(part) for part in scorer.described((many,), FusedScorer.Config(kernels=64))] == [600]
-    assert [len(part) for part in scorer.described((many,), FusedScorer.Config(kernels=2000))] == [2**23 // 24_000]
+    assert [len(part) for part in training_sample((many,), FusedScorer.Config(kernels=64))] == [600]
+    assert [len(part) for part in training_sample((many,), FusedScorer.Config(kernels=2000))] == [2**23 // 24_000]
 
 
-def test_with_many_variables_a_saved_head_gives_the_same_numbers():
+def test_with_many_variables_a_saved_scorer_gives_the_same_numbers():
     values = np.random.default_rng(0).normal(size=(30 * 16, 110))
     history = cut((Series(values, tuple(map(str, range(110)))),), 16).observations
     made = FusedScorer.fit((history,), FusedScorer.Config(kernels=8), 5)
-    assert made.known.correlations.pool.shape[1] == 4950  # 45 partners of each of 110, each pair counted once
+    assert made.views.correlations.pool.shape[1] == 4950  # 45 partners of each of 110, each pair counted once
     z = history.read(2)
     z[4] = z[9]
     found = made.evidence("series", z)

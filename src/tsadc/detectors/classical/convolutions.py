@@ -1,7 +1,7 @@
-"""Random convolutions and nearest neighbours: is the observation made of shapes like one that was seen in training?
+"""Random convolutions: unusual shapes, by nearest neighbours.
 
 name       meaning
-features   how often each of many random kernels answers
+features   how often the output of each random kernel exceeds its bias (ROCKET: Dempster, Petitjean, Webb 2020)
 score      root mean square distance to the nearest training observations that count as normal
 """
 
@@ -14,15 +14,20 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from tsadc.config import require
-from tsadc.detectors.classical.nearest import NearestConfig, NearestDetector
-from tsadc.detectors.ensemble.convolutions import Convolutions
-from tsadc.detectors.ensemble.features import Features
+from tsadc.detectors.classical.base import NearestConfig, NearestDetector
+from tsadc.detectors.ensemble.features import Convolutions, FeatureMap
 from tsadc.series import Observations
 
 
 @dataclass(frozen=True)
 class Config(NearestConfig):
-    """`kernels`: of each dilation."""
+    """Settings beside those of every detector by nearest neighbours.
+
+    Parameters
+    ----------
+    kernels : int
+        Random kernels per dilation.
+    """
 
     kernels: int = 128
 
@@ -32,14 +37,14 @@ class Config(NearestConfig):
 
 
 class RandomConvolutions(NearestDetector[Config]):
-    """Unusual shapes, whatever their size."""
+    """Detects unusual shapes, at any level."""
 
     name: ClassVar[str] = "convolutions"
     view_names: ClassVar[tuple[str, ...]] = ("shape",)
     Config: ClassVar[type[Config]] = Config
     stored: ClassVar[str] = "shapes"
 
-    def _describe(self, train: Observations) -> Features:
+    def _feature_map(self, train: Observations) -> FeatureMap:
         self.kernels_ = Convolutions.fit(train, self.settings.kernels, self.settings.seed)
         return self.kernels_
 

@@ -1,12 +1,12 @@
-"""Isolation forest (Liu, Ting, Zhou 2008) on features of the observation: how few random cuts set it apart.
+"""Isolation forest (Liu, Ting, Zhou 2008): observations that few random cuts separate from the rest.
 
     name        meaning
-    features    mean, standard deviation, extremes and change of each variable, standardised for the entity
-    path        cuts on the way to a leaf, plus those that would set its training observations apart
-    score       2 ** (-mean path / usual path), between 0 and 1
+    features    mean, minimum, maximum, standard deviation and change of each variable, standardised for the entity
+    path        cuts on the way to a leaf, plus those expected to separate the training observations in that leaf
+    score       2 ** (-mean path / expected path), between 0 and 1
 
-scikit-learn grows the trees. They are kept as arrays (tree, node), which can be saved without pickle and followed
-together.
+scikit-learn grows the trees. They are kept as arrays (tree, node), which can be saved without pickle and followed all
+at once.
 """
 
 from __future__ import annotations
@@ -20,18 +20,24 @@ from numpy.typing import NDArray
 from sklearn.ensemble import IsolationForest
 
 from tsadc.config import require
-from tsadc.detectors.classical.window import WindowDetector
-from tsadc.detectors.ensemble.features import Extent, Features
-from tsadc.detectors.ensemble.standard import Standard
+from tsadc.detectors.classical.base import Extent, WindowDetector
+from tsadc.detectors.ensemble.features import FeatureMap, Standardiser
 from tsadc.detectors.settings import Common
 from tsadc.series import Floats, Observations
 
-PARTS = ("feature", "cut", "left", "right", "path", "usual")
+STORED = ("feature", "cut", "left", "right", "path", "usual")
+OBSERVATIONS_PER_TREE = 256  # as in the paper
 
 
 @dataclass(frozen=True)
 class Config(Common):
-    """`trees`: how many are grown, each from at most 256 observations."""
+    """Settings beside those of every detector.
+
+    Parameters
+    ----------
+    trees : int
+        Number of trees, each grown from at most 256 observations.
+    """
 
     trees: int = 200
 
@@ -41,43 +47,42 @@ class Config(Common):
 
 
 class Forest(WindowDetector[Config]):
-    """Easy to set apart from the training observations. A variable is blamed for how far its features are from usual:
-    the forest itself does not say."""
+    """Detects observations that are easy to separate from the training observations.
+
+    The forest gives no contributions. Those of a variable are how far its features are from usual.
+    """
 
     name: ClassVar[str] = "isolation-forest"
     view_names: ClassVar[tuple[str, ...]] = ("isolation",)
     Config: ClassVar[type[Config]] = Config
 
-    def _describe(self, train: Observations) -> Features:
+    def _feature_map(self, train: Observations) -> FeatureMap:
         return Extent(len(train.names))
 
-    def _learn(self, features: Floats, entities: list[str]) -> None:
-        self.standard_ = Standard.fit(features, entities, np.ones(len(features), dtype=bool))
-        u = np.stack([self.standard_(name, row) for row, name in zip(features, entities, strict=True)])
-        seed = np.random.default_rng(self.settings.seed).integers(2**31)  # scikit-learn takes 32 bits
-        grown = IsolationForest(n_estimators=self.settings.trees, max_samples=min(256, len(u)), random_state=int(seed))
-        self.trees_ = as_arrays(grown.fit(u.astype(np.float32)))
+    def _fit_features(self, features: Floats, entities: list[str]) -> None:
+        self.standardiser_ = Standardiser.fit(features, entities, np.ones(len(features), dtype=bool))
+        u = np.stack([self.standardiser_(entity, row) for row, entity in zip(features, entities, strict=True)])
+        seed = int(np.random.default_rng(self.settings.seed).integers(2**31))  # scikit-learn takes 32 bits
+        size = min(OBSERVATIONS_PER_TREE, len(u))
+        forest = IsolationForest(n_estimators=self.settings.trees, max_samples=size, random_state=seed)
+        self.trees_ = as_arrays(forest.fit(u.astype(np.float32)))
 
-    @property
-    def _usual(self) -> Standard:
-        return self.standard_
-
-    def _judge(self, entity: str, features: Floats) -> tuple[float, Floats]:
-        u = self.standard_(entity, features)
-        return follow(self.trees_, u.astype(np.float32)), np.abs(u)
+    def _score_features(self, entity: str, features: Floats) -> tuple[float, Floats]:
+        u = self.standardiser_(entity, features)
+        return forest_score(self.trees_, u.astype(np.float32)), np.abs(u)
 
     def _state(self) -> dict[str, NDArray[Any]]:
-        return {f"trees.{name}": self.trees_[name] for name in PARTS} | self.standard_.state("standard")
+        return {f"trees.{name}": self.trees_[name] for name in STORED} | self.standardiser_.state("standard")
 
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         self.features_ = Extent(len(self.variables_))
-        self.standard_ = Standard.restore(state, "standard")
-        self.trees_ = {name: state[f"trees.{name}"] for name in PARTS}
+        self.standardiser_ = Standardiser.restore(state, "standard")
+        self.trees_ = {name: state[f"trees.{name}"] for name in STORED}
 
 
 def as_arrays(forest: IsolationForest) -> dict[str, NDArray[Any]]:
-    """Every tree as a row of nodes; a leaf leads to itself."""
-    trees = [one.tree_ for one in forest.estimators_]
+    """Return each tree as a row of nodes; a leaf is its own child."""
+    trees = [estimator.tree_ for estimator in forest.estimators_]
     most = max(tree.node_count for tree in trees)
     itself = np.tile(np.arange(most), (len(trees), 1))
     out: dict[str, NDArray[Any]] = {"feature": np.zeros_like(itself), "left": itself.copy(), "right": itself.copy()}
@@ -90,13 +95,13 @@ def as_arrays(forest: IsolationForest) -> dict[str, NDArray[Any]]:
                 depth[children[node]] = depth[node] + 1
         out["feature"][row, inner], out["cut"][row, inner] = tree.feature[inner], tree.threshold[inner]
         out["left"][row, inner], out["right"][row, inner] = tree.children_left[inner], tree.children_right[inner]
-        out["path"][row, : tree.node_count] = depth + usual_path(tree.n_node_samples)
-    out["usual"] = usual_path(np.array([forest.max_samples_]))
+        out["path"][row, : tree.node_count] = depth + expected_path(tree.n_node_samples)
+    out["usual"] = expected_path(np.array([forest.max_samples_]))
     return out
 
 
-def follow(trees: Mapping[str, NDArray[Any]], u: NDArray[np.float32]) -> float:
-    """The score of one observation."""
+def forest_score(trees: Mapping[str, NDArray[Any]], u: NDArray[np.float32]) -> float:
+    """Return the score of one observation: follow all trees from the root to a leaf."""
     row = np.arange(len(trees["feature"]))
     node, before = np.zeros_like(row), np.full_like(row, -1)
     while (node != before).any():
@@ -106,8 +111,8 @@ def follow(trees: Mapping[str, NDArray[Any]], u: NDArray[np.float32]) -> float:
     return float(2 ** (-trees["path"][row, node].mean() / trees["usual"][0]))
 
 
-def usual_path(count: NDArray[Any]) -> Floats:
-    """Eq. 1 of the paper: the mean path to a leaf in a random tree of `count` observations."""
+def expected_path(count: NDArray[Any]) -> Floats:
+    """Return the mean path to a leaf in a random tree of `count` observations (eq. 1 of the paper)."""
     many = np.maximum(count, 3).astype(np.float64)
-    found = 2 * (np.log(many - 1) + np.euler_gamma) - 2 * (many - 1) / many
-    return np.where(count > 2, found, np.where(count == 2, 1.0, 0.0))
+    path = 2 * (np.log(many - 1) + np.euler_gamma) - 2 * (many - 1) / many
+    return np.where(count > 2, path, np.where(count == 2, 1.0, 0.0))

@@ -1,14 +1,16 @@
-"""Any outlier detector of scikit-learn or PyOD as a detector of this project. It sees one row of features per
-observation, those of `Extent`, standardised for the entity.
+"""Adapter for any outlier detector of scikit-learn or PyOD.
 
-    class Neighbours(Outliers):
+    class Density(Outliers):
         name = "lof"
 
         def _estimator(self, seed: int):
             return LocalOutlierFactor(novelty=True)
 
-A higher score is more anomalous here. PyOD's `decision_function` says so too, scikit-learn's `score_samples` the
-opposite: whichever there is tells which library it is.
+The estimator gets one row of features per observation: mean, minimum, maximum, standard deviation and change of each
+variable, standardised for the entity (`Extent`, `Standardiser`).
+
+Here a higher score is more anomalous. scikit-learn's `score_samples` is the opposite and is negated; an estimator
+without `score_samples` is taken to be PyOD's, whose `decision_function` agrees with ours.
 """
 
 from __future__ import annotations
@@ -20,48 +22,54 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.classical.window import WindowDetector
-from tsadc.detectors.ensemble.features import Extent, Features
-from tsadc.detectors.ensemble.standard import Standard
+from tsadc.detectors.classical.base import Extent, WindowDetector
+from tsadc.detectors.ensemble.features import FeatureMap, Standardiser
 from tsadc.errors import ConfigError
 from tsadc.series import Floats, Observations
 
 
 class Outliers(WindowDetector):
-    """An author writes `name` and `_estimator`. It can be fitted, used and compared, but not saved: what a foreign
-    estimator has learnt is known to pickle alone, and no model is loaded by pickle."""
+    """Detects what the wrapped estimator detects. A subclass sets `name` and writes `_estimator`.
+
+    It can be fitted, used and benchmarked, but not saved: only pickle could store an estimator of another library, and
+    tsadc never loads pickles.
+
+    Attributes
+    ----------
+    estimator_
+        The fitted estimator.
+    """
 
     view_names: ClassVar[tuple[str, ...]] = ("outlier",)
     savable: ClassVar[bool] = False
 
     @abstractmethod
     def _estimator(self, seed: int) -> Any:
-        """The estimator, not fitted: `fit(rows)`, and `score_samples(rows)` or PyOD's `decision_function(rows)`."""
+        """Return an unfitted estimator with `fit(rows)` and `score_samples(rows)` or PyOD's `decision_function(rows)`.
 
-    def _describe(self, train: Observations) -> Features:
+        `seed` is below 2**31.
+        """
+
+    def _feature_map(self, train: Observations) -> FeatureMap:
         return Extent(len(train.names))
 
-    def _learn(self, features: Floats, entities: list[str]) -> None:
-        self.standard_ = Standard.fit(features, entities, np.ones(len(features), dtype=bool))
-        rows = np.stack([self.standard_(name, row) for row, name in zip(features, entities, strict=True)])
-        seed = int(np.random.default_rng(self.settings.seed).integers(2**31))  # others take 32 bits
+    def _fit_features(self, features: Floats, entities: list[str]) -> None:
+        self.standardiser_ = Standardiser.fit(features, entities, np.ones(len(features), dtype=bool))
+        rows = np.stack([self.standardiser_(entity, row) for row, entity in zip(features, entities, strict=True)])
+        seed = int(np.random.default_rng(self.settings.seed).integers(2**31))
         self.estimator_ = self._estimator(seed)
         self.estimator_.fit(rows)
 
-    @property
-    def _usual(self) -> Standard:
-        return self.standard_
-
-    def _judge(self, entity: str, features: Floats) -> tuple[float, Floats]:
-        u = self.standard_(entity, features)
-        rated = getattr(self.estimator_, "score_samples", None)
-        score = -rated(u[None])[0] if rated is not None else self.estimator_.decision_function(u[None])[0]
+    def _score_features(self, entity: str, features: Floats) -> tuple[float, Floats]:
+        u = self.standardiser_(entity, features)
+        normality = getattr(self.estimator_, "score_samples", None)
+        score = -normality(u[None])[0] if normality is not None else self.estimator_.decision_function(u[None])[0]
         return float(score), np.abs(u)
 
     def _state(self) -> dict[str, NDArray[Any]]:
         raise ConfigError(
-            f"A {self.name} wraps a foreign estimator and cannot be saved; fit it again where it is needed."
+            f"A {self.name} wraps an estimator of another library and cannot be saved; fit it again when needed."
         )
 
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        raise AssertionError("it was never saved")
+        raise AssertionError("a detector that is not savable was restored")

@@ -1,10 +1,11 @@
-"""Principal components of the variables: what a few directions cannot tell of a step is left over.
+"""Principal component analysis: what a few directions do not explain of a step. As a detector: Shyu et al. 2003.
 
 name         meaning
 center       (variable,) mean of the training steps
 components   (component, variable) orthonormal directions of largest variance
 expected     the step, projected onto them
 residual     |z - expected| of each cell
+score        at each step the mean of the 3 largest residuals; the observation scores as its worst step
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from numpy.typing import NDArray
 
 from tsadc.config import require
 from tsadc.detectors.base import Detector, FitOptions
-from tsadc.detectors.ensemble.linear import EXPLAINED, moments, principal, projected
+from tsadc.detectors.classical.base import stepwise_evidence
+from tsadc.detectors.ensemble.features import TOP_VARIABLES
+from tsadc.detectors.ensemble.linear import EXPLAINED, gram_matrix, principal_components, project
 from tsadc.detectors.pooling import top_mean
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
@@ -27,7 +30,13 @@ from tsadc.series import Observations
 
 @dataclass(frozen=True)
 class Config(Common):
-    """`explained`: the share of the variance that the components are to explain; one direction is always left over."""
+    """Settings beside those of every detector.
+
+    Parameters
+    ----------
+    explained : float
+        Share of the variance that the components explain, at least; one direction is always left unexplained.
+    """
 
     explained: float = EXPLAINED
 
@@ -37,24 +46,22 @@ class Config(Common):
 
 
 class PrincipalComponents(Detector[Config]):
-    """`top3max` of the residuals: at each step the mean of the 3 largest; the observation scores as its worst step."""
+    """Detects steps at which variables break the linear dependencies between them."""
 
     name: ClassVar[str] = "pca"
     view_names: ClassVar[tuple[str, ...]] = ("reconstruction",)
     Config: ClassVar[type[Config]] = Config
 
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
-        gram = moments((train.read(i) for i in range(len(train))), lags=0)
-        self.center_, self.components_ = principal(gram, len(train.names), self.settings.explained)
+        gram = gram_matrix((train.read(i) for i in range(len(train))), lags=0)
+        self.center_, self.components_ = principal_components(gram, len(train.names), self.settings.explained)
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
         for i in range(len(observations)):
             z = observations.read(i)
-            expected = projected(z, self.center_, self.components_).astype(np.float32)
+            expected = project(z, self.center_, self.components_).astype(np.float32)
             residual = np.abs(z - expected)
-            steps = top_mean(residual, 3)
-            score = float(np.nanmax(steps))
-            yield Evidence(score, {"reconstruction": score}, steps, residual, np.zeros_like(steps), expected)
+            yield stepwise_evidence("reconstruction", top_mean(residual, TOP_VARIABLES), residual, expected)
 
     def _state(self) -> dict[str, NDArray[Any]]:
         return {"center": self.center_, "components": self.components_}

@@ -1,8 +1,11 @@
-"""Ridge regression of each variable on the others: what a linear model knows of the dependencies. No network, and on
-some data better than one, so it stands beside every result.
+"""Ridge regression (Hoerl, Kennard 1970) of each variable on the others, now and up to `lags` steps ago.
+
+A linear model without a network. On some data it beats networks, so every benchmark includes it.
 
     name       meaning
-    weights    (feature, variable) on the features of `head.linear`; a variable's own weigh nothing
+    weights    (feature, variable), features as in `ensemble/linear.py`; a variable's own features have weight 0
+    residual   |z - predicted| of each cell
+    score      at each step the mean of the 3 largest residuals; the observation scores as its worst step
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from numpy.typing import NDArray
 
 from tsadc.config import require
 from tsadc.detectors.base import Detector, FitOptions
-from tsadc.detectors.ensemble.linear import LAGS, PENALTY, design, moments, regression
+from tsadc.detectors.classical.base import stepwise_evidence
+from tsadc.detectors.ensemble.features import TOP_VARIABLES
+from tsadc.detectors.ensemble.linear import LAGS, PENALTY, design_matrix, gram_matrix, ridge_weights
 from tsadc.detectors.pooling import top_mean
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
@@ -25,7 +30,15 @@ from tsadc.series import Observations
 
 @dataclass(frozen=True)
 class Config(Common):
-    """`lags`: steps back in time. `penalty`: of the squared weights, per observed step."""
+    """Settings beside those of every detector.
+
+    Parameters
+    ----------
+    lags : int
+        How many past steps of the other variables are used, besides the current one.
+    penalty : float
+        Penalty on the squared weights, per observed step.
+    """
 
     lags: int = LAGS
     penalty: float = PENALTY
@@ -37,24 +50,22 @@ class Config(Common):
 
 
 class Ridge(Detector[Config]):
-    """`top3max` of the residuals: at each step the mean of the 3 largest; the observation scores as its worst step."""
+    """Detects values that the other variables do not predict."""
 
     name: ClassVar[str] = "ridge"
     view_names: ClassVar[tuple[str, ...]] = ("conditional",)
     Config: ClassVar[type[Config]] = Config
 
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
-        gram = moments((train.read(i) for i in range(len(train))), self.settings.lags)
-        self.weights_ = regression(gram, len(train.names), self.settings.penalty).T.copy()
+        gram = gram_matrix((train.read(i) for i in range(len(train))), self.settings.lags)
+        self.weights_ = ridge_weights(gram, len(train.names), self.settings.penalty).T.copy()
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
         for i in range(len(observations)):
-            values = observations.read(i)
-            expected = (self.weights_.T @ design(values, self.settings.lags)).astype(np.float32)
-            residual = np.abs(values - expected)
-            steps = top_mean(residual, 3)
-            score = float(np.nanmax(steps))
-            yield Evidence(score, {"conditional": score}, steps, residual, np.zeros_like(steps), expected)
+            z = observations.read(i)
+            expected = (self.weights_.T @ design_matrix(z, self.settings.lags)).astype(np.float32)
+            residual = np.abs(z - expected)
+            yield stepwise_evidence("conditional", top_mean(residual, TOP_VARIABLES), residual, expected)
 
     def _state(self) -> dict[str, NDArray[Any]]:
         return {"weights": self.weights_}

@@ -1,5 +1,8 @@
-"""Robust z-score: how far each variable is from its own median, in robust standard deviations. No training beyond the
-normalisation. Many published detectors lose to it, so it stands beside every result, pooled in two ways."""
+"""Robust z-score: how far each value is from its variable's median, in robust standard deviations.
+
+The normalisation that every detector applies is the whole model. Many published detectors lose to it, so every
+benchmark includes it, pooled in two ways.
+"""
 
 from __future__ import annotations
 
@@ -11,30 +14,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.detectors.base import Detector, FitOptions
+from tsadc.detectors.classical.base import stepwise_evidence
+from tsadc.detectors.ensemble.features import TOP_VARIABLES
 from tsadc.detectors.pooling import root_mean_square, top_mean
 from tsadc.detectors.result import Evidence
 from tsadc.series import Floats, Observations
 
 
 class Deviation(Detector, ABC):
-    """Judges an observation by its |z|, cell by cell."""
+    """Base of detectors that pool the |z| of an observation."""
 
     view_names: ClassVar[tuple[str, ...]] = ("deviation",)
 
     @staticmethod
     @abstractmethod
     def _pool(deviation: Floats) -> Floats:
-        """|z| (variable, time) -> scores (time,)."""
+        """Return scores (time,) from |z| (variable, time)."""
 
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
-        pass  # the normalisation that the base class learns is the whole model
+        pass
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
         for i in range(len(observations)):
             deviation = np.abs(observations.read(i))
-            steps = self._pool(deviation)
-            score = float(np.nanmax(steps))
-            yield Evidence(score, {"deviation": score}, steps, deviation, np.zeros_like(steps), 0 * deviation)
+            yield stepwise_evidence("deviation", self._pool(deviation), deviation, expected=0 * deviation)
 
     def _state(self) -> dict[str, NDArray[Any]]:
         return {}
@@ -44,17 +47,23 @@ class Deviation(Detector, ABC):
 
 
 class RobustZ(Deviation):
-    """`top3max`: at each step the mean of the 3 most deviating variables; the observation scores as its worst step."""
+    """Detects extreme values.
+
+    The score of a step is the mean of its 3 largest |z|; the observation scores as its worst step.
+    """
 
     name: ClassVar[str] = "robust-z"
 
     @staticmethod
     def _pool(deviation: Floats) -> Floats:
-        return top_mean(deviation, 3)
+        return top_mean(deviation, TOP_VARIABLES)
 
 
 class RobustZRMSE(Deviation):
-    """Root mean square over all cells, as the paper pools; every step of an observation has its score."""
+    """Detects observations that are extreme throughout.
+
+    The score is the root mean square of all |z|, the paper's pooling; every step has the score of its observation.
+    """
 
     name: ClassVar[str] = "robust-z-rmse"
 

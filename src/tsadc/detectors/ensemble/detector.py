@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from tsadc.detectors.base import Detector, FitOptions
-from tsadc.detectors.ensemble.scorer import FusedScorer, names_of
+from tsadc.detectors.ensemble.scorer import FusedScorer
+from tsadc.detectors.ensemble.views import view_names_with
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.series import Observations
@@ -28,7 +29,7 @@ class Ensemble(Detector[Config]):
     """Extreme values, broken correlations, unusual shapes, or stretches that vary more or less than usual."""
 
     name: ClassVar[str] = "ensemble"
-    view_names: ClassVar[tuple[str, ...]] = names_of(())
+    view_names: ClassVar[tuple[str, ...]] = view_names_with(())
     Config: ClassVar[type[Config]] = Config
 
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:

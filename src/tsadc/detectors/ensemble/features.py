@@ -1,160 +1,481 @@
-"""What is measured of a whole observation: of each variable its energy, spectrum and extent, of each pair its
-correlation.
+"""Features: everything the ensemble measures on one observation before it compares it with anything.
 
-    name          recipe   meaning
-    z                      an observation (variable, time) in z units; NaN where nothing was measured
-    features               (feature,); NaN where what they describe was not measured
-    owners                 pairs (feature, variable): which variables a feature is about
-    Bands         B        log power under a Hann window, in 6 dyadic bands of each variable
-    Correlations  C        arctanh of the correlation of each pair of variables, of at most `MOST_PAIRS`
+    name           meaning
+    z              (variable, time) an observation in z units; NaN where nothing was measured
+    residuals      arrays (variable, time), >= 0, from the detector's own model, if it has one
+    features       (feature,) numbers that describe an observation; NaN where the data they need was not measured
+    owners         pairs (feature, variable): the variables that a feature is about
+    u              (feature,) standardised features: distance from what is usual for the entity, in robust standard
+                   deviations
+
+`FeatureExtractor` runs all of them: the linear models of `linear.py`, `Correlations`, `Convolutions` and `Windows`.
+`Standardiser` brings features to a common scale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from tsadc.series import Floats, Observations
+from tsadc.detectors.ensemble.linear import Linear
+from tsadc.detectors.pooling import top_mean
+from tsadc.scale import NORMAL_IQR
+from tsadc.series import Booleans, Floats, Observations
 from tsadc.subsample import evenly_spaced
 
-BANDS = 6
-LEAST_POWER = 1e-3  # in z units squared: less is silence
-LEAST_DEVIATION = 0.01  # in z units
-CLOSEST = 0.995  # correlations beyond this are all the same
-STILL = 1e-6  # a spread below this, of the size of the values, is rounding
-MOST_OBSERVATIONS = 4000  # of the training part, evenly spread, are described
-MOST_CELLS = 2**23  # of their features
-MOST_PAIRS = 5000  # of variables: with 100 or fewer every two are one
+# How much training data is described.
+MAX_OBSERVATIONS = 4000  # training observations, evenly spaced
+MAX_FEATURE_VALUES = 2**23  # feature values of all of them together: this bounds the memory
+
+# Size of a step.
+TOP_VARIABLES = 3  # a step is as large as the mean of its 3 largest variables
+STEP_QUANTILE = 0.99  # an observation's usual peak: the size that 1 % of its steps exceed
+
+# Correlations.
+MAX_PAIRS = 5000  # pairs of variables; up to 100 variables, this is every pair
+MAX_CORRELATION = 0.995  # stronger correlations count as equal: arctanh diverges at 1
+ROUNDING = 1e-6  # a standard deviation below this share of the values is rounding error: the variable is constant
+
+# Convolutions.
+TAPS = 9  # points that a kernel looks at
+MAX_CHANNELS = 3  # variables that a kernel looks at
+MAX_DILATIONS = 6
+KERNEL_CLIP = 8.0  # z is clipped here: the size of a value is the subject of another view
+BIAS_QUANTILES = (0.6, 0.95)
+BIAS_OBSERVATIONS, BIAS_STEPS = 128, 64  # training observations, and steps of each, that set the biases
+
+# Windows.
+WINDOWS_PER_OBSERVATION = 10  # side by side; they overlap by half
+MIN_WINDOW = 8  # steps
+MIN_WINDOW_SIZE = 1e-3  # z units, added before the log
+
+# Standardisation.
+MIN_HISTORY = 8  # observations that an entity needs for a baseline of its own
+FEATURE_CLIP = 10.0  # u is clipped here
+MIN_SCALE = 0.01  # features are logs and angles, so this is 1 % or half a degree
+TAIL_SHARE = 0.2  # the scale is at least this share of the standard deviation, which outliers enlarge
+
 Owners = tuple[NDArray[np.int64], NDArray[np.int64]]
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+Residuals = Sequence[Floats]  # each (variable, time), >= 0, in the model's own units; NaN: nothing to compare
 
 
-class Features(Protocol):
-    """Maps an observation to its features."""
+class FeatureMap(Protocol):
+    """Maps an observation (variable, time) to its features (feature,)."""
 
     owners: Owners
 
     def __call__(self, z: Floats) -> Floats: ...
 
 
-def blame(deviation: Floats, owners: Owners, variables: int) -> Floats:
-    """Of each variable, the mean deviation (>= 0) of the features that are about it."""
+@dataclass(frozen=True)
+class Features:
+    """Features of one observation, small enough to keep for every training observation.
+
+    Attributes
+    ----------
+    peaks : (stepwise view,)
+        The 99 % quantile of the sizes of the steps, for |z|, the PCA residual and each residual of the model.
+    maxima : (stepwise view,)
+        The largest size of a step.
+    correlations : (pair,)
+        See `Correlations`.
+    shapes : (kernel,)
+        See `Convolutions`.
+    windows : (kind, variable, window)
+        See `Windows`.
+    """
+
+    peaks: Floats
+    maxima: Floats
+    correlations: Floats
+    shapes: Floats
+    windows: Floats
+
+
+@dataclass(frozen=True)
+class DetailedFeatures:
+    """The features of one observation and what they were taken from.
+
+    Attributes
+    ----------
+    cells : arrays (variable, time)
+        |z|, the absolute PCA residual, and each residual of the model.
+    steps : arrays (time,)
+        The size of each step, for each of `cells`: the mean of its 3 largest variables.
+    features : Features
+    """
+
+    cells: tuple[Floats, ...]
+    steps: tuple[Floats, ...]
+    features: Features
+
+
+class FeatureExtractor:
+    """Measures all features of an observation. Add the features of a new view here."""
+
+    def __init__(self, convolutions: Convolutions, linear: Linear, correlations: Correlations, length: int) -> None:
+        self.convolutions, self.linear = convolutions, linear
+        self.correlations, self.windows = correlations, Windows(length)
+
+    @classmethod
+    def fit(cls, parts: Sequence[Observations], kernels: int, seed: int) -> Self:
+        """Fit the linear models to all parts, and draw kernels with biases from the first."""
+        convolutions = Convolutions.fit(parts[0], kernels, seed)
+        linear = Linear.fit(part.read(i) for part in parts for i in range(len(part)))
+        return cls(convolutions, linear, Correlations.choose(len(parts[0].names), seed), parts[0].length)
+
+    def __call__(self, z: Floats, residuals: Residuals) -> DetailedFeatures:
+        """Return the features of an observation and of the residuals that a model left of it."""
+        cells = (np.abs(z), np.abs(self.linear.pca_residual(z)), *residuals)
+        steps = tuple(top_mean(array, TOP_VARIABLES) for array in cells)
+        features = Features(
+            np.array([usual_peak(sizes) for sizes in steps]),
+            np.array([np.fmax.reduce(sizes) for sizes in steps]),
+            self.correlations(z),
+            self.convolutions(z),
+            self.windows.features(z, self.linear.ridge_residual(z)),
+        )
+        return DetailedFeatures(cells, steps, features)
+
+    @staticmethod
+    def count(variables: int, length: int, kernels: int) -> int:
+        """Return the size of the largest group of features of an observation."""
+        pairs = min(variables * (variables - 1) // 2, MAX_PAIRS)
+        return max(pairs, MAX_DILATIONS * kernels, len(KINDS) * variables * len(Windows(length)))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return self.convolutions.state() | self.linear.state() | self.correlations.state()
+
+    @classmethod
+    def restore(cls, state: Mapping[str, NDArray[Any]], variables: int, length: int) -> Self:
+        correlations = Correlations.restore(state, variables)
+        return cls(Convolutions.restore(state, variables), Linear.restore(state), correlations, length)
+
+
+def usual_peak(sizes: Floats) -> float:
+    """Return the size that 1 % of the measured steps exceed; NaN if no step was measured."""
+    measured = sizes[np.isfinite(sizes)]
+    return float(np.quantile(measured, STEP_QUANTILE)) if len(measured) else float("nan")
+
+
+def subsample(observations: Observations, features: int) -> Observations:
+    """Return evenly spaced observations, as many as fit into memory with `features` feature values each."""
+    most = max(min(MAX_OBSERVATIONS, MAX_FEATURE_VALUES // max(features, 1)), 1)
+    return observations.take(evenly_spaced(len(observations), most))
+
+
+def contributions_of(deviation: Floats, owners: Owners, variables: int) -> Floats:
+    """Return for each variable the mean deviation (>= 0) of the features that are about it."""
     feature, variable = owners
     total = np.bincount(variable, weights=deviation[feature], minlength=variables)
     return np.asarray(total / np.maximum(np.bincount(variable, minlength=variables), 1))
 
 
-def affordable(train: Observations, features: int) -> Observations:
-    """Training observations, evenly spread, so many that their features fit into memory."""
-    most = max(min(MOST_OBSERVATIONS, MOST_CELLS // max(features, 1)), 1)
-    return train.take(evenly_spaced(len(train), most))
-
-
-class Energy:
-    """The log of each variable's standard deviation over the measured steps."""
-
-    def __init__(self, variables: int) -> None:
-        self.owners: Owners = (np.arange(variables), np.arange(variables))
-
-    def __call__(self, z: Floats) -> Floats:
-        return np.where(np.isfinite(z).any(axis=1), np.log(LEAST_DEVIATION + _moments(z)[1]), np.nan)
-
-
-class Extent:
-    """Mean, standard deviation, smallest and largest value and typical change from step to step, on scales on which
-    wild values stay finite."""
-
-    def __init__(self, variables: int) -> None:
-        self.owners: Owners = (np.arange(5 * variables), np.tile(np.arange(variables), 5))
-
-    def __call__(self, z: Floats) -> Floats:
-        mean, deviation = _moments(z)
-        change = _moments(np.diff(z, axis=1))
-        size = np.sqrt(np.square(change[0]) + np.square(change[1]))
-        low, high = np.fmin.reduce(z, axis=1), np.fmax.reduce(z, axis=1)
-        levels = np.arcsinh(np.stack([mean, low, high]).astype(np.float64))
-        spreads = np.log(LEAST_DEVIATION + np.stack([deviation, size]))
-        return np.where(np.isfinite(z).any(axis=1), np.concatenate([levels, spreads]), np.nan).ravel()
-
-
-class Bands:
-    """What was not measured is at its median, 0; the power is that per measured step. A shifted level is power in the
-    lowest band, which reaches down to frequency 0."""
-
-    def __init__(self, variables: int, length: int) -> None:
-        self.owners: Owners = (np.arange(variables * BANDS), np.repeat(np.arange(variables), BANDS))
-        self.window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(length) / length)  # Hann, periodic
-        bins = np.arange(length // 2 + 1)
-        # Octaves down from the Nyquist frequency (band 0); the last band takes the rest.
-        octave = np.floor(np.log2(length / np.maximum(2 * bins, 1)))
-        band = np.where(bins == 0, BANDS - 1, np.minimum(octave, BANDS - 1))
-        twice = np.where((bins == 0) | (2 * bins == length), 1.0, 2.0)  # a real signal's negative frequencies
-        self.weights = (band[:, None] == np.arange(BANDS)) * twice[:, None] / length
-
-    def __call__(self, z: Floats) -> Floats:
-        measured = np.isfinite(z)
-        spectrum = np.fft.rfft(np.where(measured, z, 0).astype(np.float64) * self.window, axis=1)
-        energy = (np.square(spectrum.real) + np.square(spectrum.imag)) @ self.weights
-        weight = (measured @ np.square(self.window))[:, None]
-        power = np.where(weight > 0, energy / np.where(weight > 0, weight, 1), np.nan)
-        return np.log(LEAST_POWER + power).ravel()
-
-
 class Correlations:
-    """Over the steps at which both variables were measured. One that stands still goes with no other: 0."""
+    """Correlation of each pair of variables, as arctanh r: what moves together.
 
-    def __init__(self, variables: int, some: Pairs | None = None) -> None:
-        """Of every two variables, or of `some` pairs."""
-        self.some = some
-        self.first, self.second = np.triu_indices(variables, 1) if some is None else some
+    Each correlation is taken over the steps at which both variables were measured; NaN with fewer than 3 such steps.
+    A constant variable correlates with no other: 0.
+    """
+
+    def __init__(self, variables: int, pairs: Pairs | None = None) -> None:
+        """Correlate the given `pairs`, or every pair if None."""
+        self.pairs = pairs
+        self.first, self.second = np.triu_indices(variables, 1) if pairs is None else pairs
         feature = np.arange(len(self.first))
         self.owners: Owners = (np.tile(feature, 2), np.concatenate([self.first, self.second]))
 
-    def __call__(self, z: Floats) -> Floats:
-        measured = np.isfinite(z)
-        mean, deviation = _moments(z)
-        still = deviation <= STILL * (1 + np.abs(mean))
-        # Near zero mean and unit size, so that sums of products cancel little whatever the values are.
-        x = np.where(measured & ~still[:, None], (z - mean[:, None]) / np.where(still, 1, deviation)[:, None], 0)
-        seen = measured.astype(np.float64)
-        both = np.maximum(seen @ seen.T, 1)
-        product, total, square = x @ x.T, x @ seen.T, np.square(x) @ seen.T
-        covariance = product - total * total.T / both
-        spread = np.maximum(square - np.square(total) / both, 0)
-        size = np.sqrt(spread * spread.T)
-        found = np.where(size > STILL * both, covariance / np.where(size > STILL * both, size, 1), 0)
-        found = np.where(seen @ seen.T > 2, np.arctanh(np.clip(found, -CLOSEST, CLOSEST)), np.nan)
-        return np.asarray(found[self.first, self.second])
-
     @classmethod
     def choose(cls, variables: int, seed: int) -> Self:
-        """Of every two variables, unless these pairs are too many; then of some that `seed` draws."""
-        few = variables * (variables - 1) // 2 <= MOST_PAIRS
-        return cls(variables, None if few else _some_pairs(variables, seed))
+        """Correlate every pair, or a random selection of `MAX_PAIRS` if there are more."""
+        few = variables * (variables - 1) // 2 <= MAX_PAIRS
+        return cls(variables, None if few else _random_pairs(variables, seed))
+
+    def __call__(self, z: Floats) -> Floats:
+        measured = np.isfinite(z)
+        mean, deviation = mean_and_deviation(z)
+        constant = deviation <= ROUNDING * (1 + np.abs(mean))
+        # With zero mean and unit variance, sums of products lose little precision to cancellation.
+        x = np.where(measured & ~constant[:, None], (z - mean[:, None]) / np.where(constant, 1, deviation)[:, None], 0)
+        weight = measured.astype(np.float64)
+        both = np.maximum(weight @ weight.T, 1)
+        product, total, square = x @ x.T, x @ weight.T, np.square(x) @ weight.T
+        covariance = product - total * total.T / both
+        variance = np.maximum(square - np.square(total) / both, 0)
+        size = np.sqrt(variance * variance.T)
+        correlation = np.where(size > ROUNDING * both, covariance / np.where(size > ROUNDING * both, size, 1), 0)
+        clipped = np.clip(correlation, -MAX_CORRELATION, MAX_CORRELATION)
+        found = np.where(weight @ weight.T > 2, np.arctanh(clipped), np.nan)
+        return np.asarray(found[self.first, self.second])
 
     def state(self) -> dict[str, NDArray[Any]]:
-        return {} if self.some is None else {"pairs.first": self.first, "pairs.second": self.second}
+        return {} if self.pairs is None else {"pairs.first": self.first, "pairs.second": self.second}
 
     @classmethod
     def restore(cls, state: Mapping[str, NDArray[Any]], variables: int) -> Self:
         return cls(variables, (state["pairs.first"], state["pairs.second"]) if "pairs.first" in state else None)
 
 
-def _some_pairs(variables: int, seed: int) -> Pairs:
-    """Of the variables in a drawn order those that are 1, 2, ... places apart: all have about as many partners."""
+def _random_pairs(variables: int, seed: int) -> Pairs:
+    """Pair variables that are 1, 2, ... places apart in a random order, so that all have about as many partners."""
     order = np.random.default_rng(seed).permutation(variables)
-    places = np.arange(MOST_PAIRS // variables * variables or MOST_PAIRS)
-    one, other = order[places % variables], order[(places + places // variables + 1) % variables]
-    return np.minimum(one, other), np.maximum(one, other)
+    places = np.arange(MAX_PAIRS // variables * variables or MAX_PAIRS)
+    first, second = order[places % variables], order[(places + places // variables + 1) % variables]
+    return np.minimum(first, second), np.maximum(first, second)
 
 
-def _moments(z: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each variable over its measured steps; 0 where there are none."""
+def mean_and_deviation(z: Floats) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of each variable over its measured steps; 0 if there are none."""
     measured = np.isfinite(z)
     count = np.maximum(measured.sum(axis=1), 1)
     mean = np.where(measured, z, 0).sum(axis=1, dtype=np.float64) / count
-    apart = np.where(measured, z - mean[:, None], 0)
-    return mean, np.sqrt(np.square(apart).sum(axis=1) / count)
+    centred = np.where(measured, z - mean[:, None], 0)
+    return mean, np.sqrt(np.square(centred).sum(axis=1) / count)
+
+
+class Convolutions:
+    """Random dilated convolutions: which shapes an observation is made of, at any level.
+
+    After ROCKET (Dempster, Petitjean, Webb 2020): kernels are drawn, not learnt. A feature is arcsin sqrt of the share
+    of steps at which a kernel's output exceeds its bias; NaN if a variable of the kernel was never measured.
+
+        name        meaning
+        channels    (kernel, 3) the 1 to 3 variables a kernel looks at; -1 if there are fewer
+        weights     (kernel, 3, 9) normal, zero mean per variable, so that a constant level gives output 0
+        dilations   (kernel,) 1, 2, 4, ...: steps between the 9 points a kernel looks at
+        bias        (kernel,) a random quantile, 0.6 to 0.95, of the kernel's training outputs
+    """
+
+    def __init__(
+        self,
+        channels: NDArray[np.int64],
+        weights: Floats,
+        dilations: NDArray[np.int64],
+        bias: Floats,
+        variables: int,
+    ) -> None:
+        self.channels, self.weights, self.dilations, self.bias = channels, weights, dilations, bias
+        kernel, place = np.nonzero(channels >= 0)
+        self.owners: Owners = (kernel, channels[kernel, place])
+        self.variables = variables
+        self.groups = [(int(d), self._matrix(dilations == d)) for d in np.unique(dilations)]
+
+    @classmethod
+    def fit(cls, train: Observations, kernels: int, seed: int) -> Self:
+        """Draw `kernels` kernels for each dilation that fits, and set their biases from training outputs."""
+        rng = np.random.default_rng(seed)
+        variables = len(train.names)
+        fitting = [2**i for i in range(MAX_DILATIONS) if (TAPS - 1) * 2**i < train.length]
+        dilations = np.repeat(fitting or [1], kernels)
+        number = rng.integers(1, min(MAX_CHANNELS, variables) + 1, len(dilations))
+        order = np.argsort(rng.random((len(dilations), variables)), axis=1)[:, :MAX_CHANNELS]
+        channels = np.full((len(dilations), MAX_CHANNELS), -1)
+        channels[:, : order.shape[1]] = np.where(np.arange(order.shape[1]) < number[:, None], order, -1)
+        weights = rng.normal(size=(len(dilations), MAX_CHANNELS, TAPS))
+        weights -= weights.mean(axis=2, keepdims=True)
+        weights = np.where(channels[:, :, None] >= 0, weights, 0).astype(np.float32)
+        unbiased = cls(channels, weights, dilations, np.zeros(len(dilations), dtype=np.float32), variables)
+        levels = rng.uniform(*BIAS_QUANTILES, len(dilations))
+        outputs = unbiased._sample(train, rng)
+        bias = [np.quantile(outputs[i], level) for i, level in enumerate(levels)]
+        return cls(channels, weights, dilations, np.array(bias, dtype=np.float32), variables)
+
+    def __call__(self, z: Floats) -> Floats:
+        measured = np.isfinite(z)
+        steps, variables = measured.any(axis=0), np.asarray(measured.any(axis=1))
+        share = np.empty(len(self.bias))
+        for group, outputs in self._outputs(z):
+            above = outputs[:, steps] > self.bias[group, None]
+            share[group] = np.count_nonzero(above, axis=1) / max(int(steps.sum()), 1)
+        blind = ~variables[self.channels] & (self.channels >= 0)
+        return np.where(blind.any(axis=1), np.nan, np.arcsin(np.sqrt(share)))
+
+    def _matrix(self, group: Booleans) -> csr_array:
+        """Return the kernels of `group` as rows over (tap, variable): sparse, as each looks at few variables."""
+        kernel, place = np.nonzero(self.channels[group] >= 0)
+        dense = np.zeros((int(group.sum()), TAPS, self.variables), dtype=np.float32)
+        dense[kernel, :, self.channels[group][kernel, place]] = self.weights[group][kernel, place]
+        return csr_array(dense.reshape(len(dense), -1))
+
+    def _outputs(self, z: Floats) -> Iterator[tuple[Booleans, Floats]]:
+        """Yield for each dilation its kernels and their outputs (kernel, time). Values beyond the ends, and values that
+        were not measured, are taken to be at the median: 0."""
+        clipped = np.clip(np.nan_to_num(z, nan=0.0), -KERNEL_CLIP, KERNEL_CLIP)
+        length = z.shape[1]
+        for dilation, matrix in self.groups:
+            margin = (TAPS - 1) // 2 * dilation
+            padded = np.pad(clipped, ((0, 0), (margin, margin)))
+            shifted = [padded[:, tap * dilation : tap * dilation + length] for tap in range(TAPS)]
+            yield self.dilations == dilation, matrix @ np.concatenate(shifted)
+
+    def _sample(self, train: Observations, rng: np.random.Generator) -> Floats:
+        """Return outputs (kernel, sample) at random measured steps of evenly spaced training observations."""
+        sample = []
+        for i in evenly_spaced(len(train), BIAS_OBSERVATIONS):
+            z = train.read(int(i))
+            measured = np.flatnonzero(np.isfinite(z).any(axis=0))
+            steps = np.sort(rng.choice(measured, min(BIAS_STEPS, len(measured)), replace=False))
+            outputs = np.empty((len(self.bias), len(steps)), dtype=np.float32)
+            for group, values in self._outputs(z):
+                outputs[group] = values[:, steps]
+            sample.append(outputs)
+        return np.concatenate(sample, axis=1)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {
+            "kernels.channels": self.channels,
+            "kernels.weights": self.weights,
+            "kernels.dilations": self.dilations,
+            "kernels.bias": self.bias,
+        }
+
+    @classmethod
+    def restore(cls, state: Mapping[str, NDArray[Any]], variables: int) -> Self:
+        channels, weights, dilations, bias = (
+            state[f"kernels.{name}"] for name in ("channels", "weights", "dilations", "bias")
+        )
+        return cls(channels, weights, dilations, bias, variables)
+
+
+KINDS = ("energy", "conditional", "roughness")
+
+
+class Windows:
+    """Short windows of an observation, and how much each variable varies in them.
+
+    A window is a tenth of the observation; windows overlap by half, and the last one ends with the observation. The
+    features (kind, variable, window) are NaN where less than half of a window was measured. Kinds:
+
+        energy        log standard deviation
+        conditional   log root mean square of the ridge residual: what the other variables do not explain
+        roughness     log root mean square change of the ridge residual from step to step
+    """
+
+    def __init__(self, length: int) -> None:
+        self.width = max(length // WINDOWS_PER_OBSERVATION, MIN_WINDOW)
+        last = length - self.width
+        self.starts = np.unique(np.append(np.arange(0, last + 1, self.width // 2), last))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def features(self, z: Floats, residual: Floats) -> Floats:
+        """Return the features (kind, variable, window) of an observation and its ridge residual."""
+        change = np.diff(residual, axis=1, prepend=np.nan)
+        sizes = [self._sizes(z, centred=True), self._sizes(residual), self._sizes(change)]
+        return np.asarray(np.log(MIN_WINDOW_SIZE + np.stack(sizes)))
+
+    def _sizes(self, x: Floats, centred: bool = False) -> Floats:
+        """Return (variable, window) root mean squares over the measured steps, about the mean if `centred`."""
+        cells = np.lib.stride_tricks.sliding_window_view(x, self.width, axis=1)[:, self.starts]
+        measured = np.isfinite(cells)
+        count = measured.sum(axis=2)
+        cells = np.where(measured, cells, 0).astype(np.float64)
+        if centred:
+            mean = cells.sum(axis=2) / np.maximum(count, 1)
+            cells = np.where(measured, cells - mean[:, :, None], 0)
+        size = np.sqrt(np.square(cells).sum(axis=2) / np.maximum(count, 1))
+        return np.where(2 * count >= self.width, size, np.nan)
+
+    def to_steps(self, values: Floats, length: int) -> Floats:
+        """Turn values (..., window) into values (..., time): the largest value of the windows that hold the step."""
+        out = np.full((*values.shape[:-1], length), -np.inf)
+        for i, start in enumerate(self.starts):
+            part = out[..., start : start + self.width]
+            np.maximum(part, values[..., i, None], out=part)
+        return out
+
+
+class Standardiser:
+    """Scales features by what is usual: u = (feature - centre of the entity) / scale, clipped; 0 for NaN.
+
+    The scale is shared by all entities. An entity gets its own centre if at least 8 of its observations were trained
+    on. With one observation each, say one ECG per patient, an own centre would erase every difference.
+    """
+
+    def __init__(self, center: Floats, scale: Floats, entities: Mapping[str, Floats]) -> None:
+        self.center, self.scale, self.entities = center, scale, dict(entities)
+
+    @classmethod
+    def fit(cls, features: Floats, entities: Sequence[str], kept: Booleans, least: int = MIN_HISTORY) -> Self:
+        """Fit centres and scale.
+
+        Parameters
+        ----------
+        features : (observation, feature)
+            Features of training observations; NaN where unknown.
+        entities
+            The entity of each row.
+        kept : (observation,)
+            True for the rows that count as normal.
+        least
+            How many rows an entity needs for its own centre.
+        """
+        middle = _quantiles(features[kept], [0.5])[0]
+        owner = np.array(entities)
+        centers = {}
+        for entity in dict.fromkeys(entities):
+            own = owner == entity
+            if own.sum() >= least:
+                # If most of an entity was dropped, all of its history still describes it better than other entities.
+                chosen = own & kept if (own & kept).sum() >= least else own
+                center = _quantiles(features[chosen], [0.5])[0]
+                centers[entity] = np.where(np.isnan(center), middle, center)
+        centred = features - np.stack([centers.get(entity, middle) for entity in entities])
+        low, rest, high = np.nan_to_num(_quantiles(centred[kept], [0.25, 0.5, 0.75]))
+        known = np.isfinite(centred[kept])
+        deviation = np.where(known, centred[kept] - rest, 0)
+        deviation = np.sqrt(np.square(deviation).sum(axis=0) / np.maximum(known.sum(axis=0), 1))
+        scale = np.maximum.reduce([(high - low) / NORMAL_IQR, TAIL_SHARE * deviation, np.full(len(rest), MIN_SCALE)])
+        return cls(np.nan_to_num(middle) + rest, scale, {name: center + rest for name, center in centers.items()})
+
+    def adapt(self, entity: str, features: Floats) -> None:
+        """Set the centre of an entity, new or known, to the median of features (observation, feature)."""
+        center = _quantiles(features, [0.5])[0]
+        self.entities[entity] = np.where(np.isnan(center), self.entities.get(entity, self.center), center)
+
+    def __call__(self, entity: str, features: Floats) -> Floats:
+        """Return u for features (..., feature) of an entity."""
+        u = (features - self.entities.get(entity, self.center)) / self.scale
+        return np.clip(np.nan_to_num(u, nan=0.0), -FEATURE_CLIP, FEATURE_CLIP)
+
+    def state(self, prefix: str) -> dict[str, NDArray[Any]]:
+        centers = list(self.entities.values())
+        return {
+            f"{prefix}.center": self.center,
+            f"{prefix}.scale": self.scale,
+            f"{prefix}.entities": encode_names(list(self.entities)),
+            f"{prefix}.centers": np.array(centers).reshape(len(centers), len(self.center)),
+        }
+
+    @classmethod
+    def restore(cls, state: Mapping[str, NDArray[Any]], prefix: str) -> Self:
+        names = decode_names(state[f"{prefix}.entities"])
+        entities = dict(zip(names, state[f"{prefix}.centers"], strict=True))
+        return cls(state[f"{prefix}.center"], state[f"{prefix}.scale"], entities)
+
+
+def encode_names(names: Sequence[str]) -> NDArray[np.uint8]:
+    """Encode strings as an array of bytes, because a model folder holds arrays only."""
+    return np.frombuffer(json.dumps(list(names)).encode(), dtype=np.uint8)
+
+
+def decode_names(array: NDArray[np.uint8]) -> list[str]:
+    return [str(name) for name in json.loads(array.tobytes())]
+
+
+def _quantiles(features: Floats, levels: list[float]) -> Floats:
+    """Return quantiles (level, feature) without NaN values; NaN for a feature that is always NaN."""
+    if len(features) and not np.isnan(features).any():
+        return np.asarray(np.quantile(features, levels, axis=0))  # same values as below, much faster
+    never = np.isnan(features).all(axis=0)
+    quantiles: Floats = np.nanquantile(np.where(never, 0.0, features), levels, axis=0)
+    quantiles[:, never] = np.nan
+    return quantiles

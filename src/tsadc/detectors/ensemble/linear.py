@@ -1,15 +1,15 @@
-"""What linear models leave unexplained of an observation. Both come from one matrix of products, summed over the
-training part, so that it is read once.
+"""Two linear models of the variables, principal components and ridge regression, and the residuals they leave.
 
     name         meaning
     design       (feature, time): every variable now and up to `lags` steps ago, and a constant
-    gram         (feature, feature) sum over the training steps of design design^T, each product over the steps at which
-                 both of its features were measured, as if these were all
-    components   (component, variable) the directions that hold `explained` of the variance of a step
-    weights      (variable, feature) ridge regression of each variable on the others; its own features weigh nothing
+    gram         (feature, feature) sum of design design^T over the training steps. Each product is summed over the
+                 steps at which both features were measured, and scaled up to all steps
+    components   (component, variable) directions that explain the share `explained` of the variance of a step
+    weights      (variable, feature) ridge regression of each variable on the others; its own features have weight 0
 
-A step at which nothing was measured is no step. Sums over different steps need not fit together: what would be a
-negative variance in some direction is then none.
+Both models are computed from the gram matrix, so that the training data is read once. Steps at which nothing was
+measured are skipped. With gaps, the sums come from different steps and the gram may have negative eigenvalues, which
+are set to 0.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from numpy.typing import NDArray
 from tsadc.series import Floats
 
 LAGS = 3
-PENALTY = 1e-3  # of the squared weights, per step
+PENALTY = 1e-3  # on the squared weights, per step
 EXPLAINED = 0.9
-LARGEST = 30.0  # z beyond this says no more, and must not rule what is learnt
-ROUNDING = 1e-9  # of a step: a variance that is negative by less is none
+COVARIANCE_CLIP = 30.0  # z is clipped here, so that wild values do not dominate what is learnt
+ROUNDING = 1e-9  # of a step: an eigenvalue that is negative by less is rounding error
 
 
 class Linear:
-    """Principal components of the variables, and each variable from the others."""
+    """Principal components of the variables, and ridge regression of each variable on the others."""
 
     def __init__(self, center: Floats, components: Floats, weights: Floats) -> None:
         self.center, self.components, self.weights = center, components, weights
 
     @classmethod
     def fit(cls, observations: Iterable[Floats]) -> Self:
-        """From observations (variable, time) in z units, one at a time."""
-        gram = moments(observations, LAGS)
+        """Fit both models to observations (variable, time) in z units, read one at a time."""
+        gram = gram_matrix(observations, LAGS)
         variables = (len(gram) - 1) // (LAGS + 1)
-        return cls(*principal(gram, variables, EXPLAINED), regression(gram, variables, PENALTY))
+        return cls(*principal_components(gram, variables, EXPLAINED), ridge_weights(gram, variables, PENALTY))
 
-    def apart(self, z: Floats) -> Floats:
-        """(variable, time): what the components do not hold of each step. NaN where nothing was measured."""
-        return z - projected(z, self.center, self.components)
+    def pca_residual(self, z: Floats) -> Floats:
+        """Return (variable, time) what the principal components do not explain; NaN where nothing was measured."""
+        return z - project(z, self.center, self.components)
 
-    def unexplained(self, z: Floats) -> Floats:
-        """(variable, time): what the other variables do not tell. NaN where nothing was measured."""
-        return z - self.weights @ design(z, LAGS)
+    def ridge_residual(self, z: Floats) -> Floats:
+        """Return (variable, time) what the other variables do not explain; NaN where nothing was measured."""
+        return z - self.weights @ design_matrix(z, LAGS)
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {
@@ -62,35 +62,38 @@ class Linear:
         return cls(state["linear.center"], state["linear.components"], state["linear.weights"])
 
 
-def moments(observations: Iterable[Floats], lags: int) -> Floats:
-    """The gram of observations (variable, time) in z units, one at a time."""
+def gram_matrix(observations: Iterable[Floats], lags: int) -> Floats:
+    """Return the gram of observations (variable, time) in z units, read one at a time."""
     gram: Floats = np.zeros((1, 1))
     steps, missing = 0, np.zeros((1, 1))
     for z in observations:
         measured = np.isfinite(z)
-        some = np.asarray(measured.any(axis=0))
-        rows = design(z, lags)
+        rows = design_matrix(z, lags)
         if not measured.all():
-            rows = rows[:, some]
-            seen = _shifted(measured.astype(np.float64), lags, before=1.0)[:, some]
-            missing = missing + (rows.shape[1] - seen @ seen.T)
+            some_measured = np.asarray(measured.any(axis=0))
+            rows = rows[:, some_measured]
+            present = _lagged(measured.astype(np.float64), lags, before=1.0)[:, some_measured]
+            missing = missing + (rows.shape[1] - present @ present.T)
         gram, steps = gram + rows @ rows.T, steps + rows.shape[1]
-    return _definite(_whole(gram, steps - missing)) if missing.any() else gram
+    return _positive(_scaled_up(gram, steps - missing)) if missing.any() else gram
 
 
-def principal(gram: Floats, variables: int, explained: float) -> tuple[Floats, Floats]:
-    """Mean of the steps and the directions; one direction is always left over."""
+def principal_components(gram: Floats, variables: int, explained: float) -> tuple[Floats, Floats]:
+    """Return the mean step and the components; at least one direction is always left unexplained."""
     steps = gram[-1, -1]
     center = gram[-1, :variables] / steps
     variance, directions = np.linalg.eigh(gram[:variables, :variables] / steps - np.outer(center, center))
-    held = np.cumsum(variance[::-1]) / max(float(variance.sum()), np.finfo(float).tiny)
-    count = min(int(np.searchsorted(held, explained)) + 1, variables - 1)
+    share = np.cumsum(variance[::-1]) / max(float(variance.sum()), np.finfo(float).tiny)
+    count = min(int(np.searchsorted(share, explained)) + 1, variables - 1)
     return center, directions[:, ::-1][:, :count].T.copy()
 
 
-def regression(gram: Floats, variables: int, penalty: float) -> Floats:
-    """All weights come from one inverse P of the penalised gram. With O the features of a variable itself, the first
-    being that of now, block inversion gives the weights of the others as -P[:, O] (P[O, O])^-1 e_1."""
+def ridge_weights(gram: Floats, variables: int, penalty: float) -> Floats:
+    """Return the weights (variable, feature) of ridge regression of each variable on the others.
+
+    All weights come from one inverse P of the penalised gram. With O the features of a variable itself, the current
+    value first, block inversion gives the weights of the other features as -P[:, O] (P[O, O])^-1 e_1.
+    """
     size = len(gram)
     inverse = np.linalg.inv(gram + penalty * gram[-1, -1] * np.eye(size))
     weights = np.zeros((variables, size))
@@ -103,45 +106,45 @@ def regression(gram: Floats, variables: int, penalty: float) -> Floats:
     return weights
 
 
-def projected(z: Floats, center: Floats, components: Floats) -> Floats:
-    """(variable, time): what the components hold of each step. What was not measured is at its mean."""
-    apart = np.where(np.isfinite(z), _known(z) - center[:, None], 0.0)
-    return np.asarray(components.T @ (components @ apart) + center[:, None])
+def project(z: Floats, center: Floats, components: Floats) -> Floats:
+    """Return (variable, time) each step projected onto the components. Missing values are taken to be the mean."""
+    centred = np.where(np.isfinite(z), _filled(z) - center[:, None], 0.0)
+    return np.asarray(components.T @ (components @ centred) + center[:, None])
 
 
-def design(z: Floats, lags: int) -> Floats:
-    """(feature, time). What was not measured, or lies before the start, is at its median: 0."""
-    return _shifted(_known(z), lags, before=0.0)
+def design_matrix(z: Floats, lags: int) -> Floats:
+    """Return (feature, time). Missing values, and values before the start, are taken to be the median: 0."""
+    return _lagged(_filled(z), lags, before=0.0)
 
 
-def _shifted(rows: Floats, lags: int, before: float) -> Floats:
-    """Rows (variable, time) now and up to `lags` steps ago, and ones; `before` stands for what precedes the start."""
+def _lagged(rows: Floats, lags: int, before: float) -> Floats:
+    """Stack rows (variable, time) now and up to `lags` steps ago, and ones; `before` fills in before the start."""
     length = rows.shape[1]
     past = [np.pad(rows, ((0, 0), (lag, 0)), constant_values=before)[:, :length] for lag in range(lags + 1)]
     return np.vstack([*past, np.ones((1, length))])
 
 
-def _known(z: Floats) -> Floats:
-    return np.clip(np.nan_to_num(z, nan=0.0), -LARGEST, LARGEST).astype(np.float64)
+def _filled(z: Floats) -> Floats:
+    return np.clip(np.nan_to_num(z, nan=0.0), -COVARIANCE_CLIP, COVARIANCE_CLIP).astype(np.float64)
 
 
-def _whole(gram: Floats, both: Floats) -> Floats:
-    """From sums over the steps at which both features were measured, `both` of them, to sums over all steps. Features
-    that never were together are taken to be independent."""
+def _scaled_up(gram: Floats, both: Floats) -> Floats:
+    """Scale sums over the `both` steps at which two features were measured to sums over all steps. Features that were
+    never measured together are taken to be independent."""
     steps = gram[-1, -1]
     mean = gram[-1] / np.maximum(both[-1], 1)
-    found: Floats = np.where(both > 0, gram * (steps / np.maximum(both, 1)), steps * np.outer(mean, mean))
-    return found
+    scaled: Floats = np.where(both > 0, gram * (steps / np.maximum(both, 1)), steps * np.outer(mean, mean))
+    return scaled
 
 
-def _definite(gram: Floats) -> Floats:
-    """The gram without negative variances, and with the same sums of squares."""
+def _positive(gram: Floats) -> Floats:
+    """Remove negative eigenvalues; the sums of squares stay the same."""
     try:
         np.linalg.cholesky(gram + ROUNDING * gram[-1, -1] * np.eye(len(gram)))
     except np.linalg.LinAlgError:
         sizes, directions = np.linalg.eigh(gram)
-        found = (directions * np.maximum(sizes, 0)) @ directions.T
-        square = np.diag(found)
+        positive = (directions * np.maximum(sizes, 0)) @ directions.T
+        square = np.diag(positive)
         scale = np.sqrt(np.diag(gram) / np.where(square > 0, square, 1))
-        return np.asarray(scale[:, None] * found * scale)
+        return np.asarray(scale[:, None] * positive * scale)
     return gram

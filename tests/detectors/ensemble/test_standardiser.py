@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.ensemble.standard import LARGEST, Standard, decode, encode
+from tsadc.detectors.ensemble.features import FEATURE_CLIP, Standardiser, decode_names, encode_names
 from tsadc.scale import NORMAL_IQR
 
 
@@ -23,91 +23,91 @@ def everything(features: np.ndarray) -> np.ndarray:
 def test_one_entity_against_a_slow_definition(features):
     features[3, 1] = 400.0
     kept = np.arange(30) % 5 > 0
-    standard = Standard.fit(features, ["a"] * 30, kept)
+    standardiser = Standardiser.fit(features, ["a"] * 30, kept)
     for k in range(4):
         column = features[kept, k]
         expected = np.clip((features[0, k] - np.median(column)) / slow_scale(column), -10, 10)
-        assert standard("a", features[0])[k] == pytest.approx(expected)
-        assert standard("b", features[0])[k] == pytest.approx(expected)
+        assert standardiser("a", features[0])[k] == pytest.approx(expected)
+        assert standardiser("b", features[0])[k] == pytest.approx(expected)
 
 
 def test_entities_with_a_history_have_a_centre_of_their_own(features):
     owner = ["a"] * 12 + ["b"] * 11 + ["c"] * 7
     features[:12] += 100
-    standard = Standard.fit(features, owner, everything(features))
-    assert list(standard.entities) == ["a", "b"]
+    standardiser = Standardiser.fit(features, owner, everything(features))
+    assert list(standardiser.entities) == ["a", "b"]
     middle = np.median(features, axis=0)
     own = [features[:12] - np.median(features[:12], axis=0), features[12:23] - np.median(features[12:23], axis=0)]
     centred = np.concatenate([*own, features[23:] - middle])
     scale = [slow_scale(column) for column in centred.T]
     for name, own in (("a", np.median(features[:12], axis=0)), ("c", middle), ("new", middle)):
         expected = (features[0] - own - np.median(centred, axis=0)) / scale
-        np.testing.assert_allclose(standard(name, features[0]), np.clip(expected, -10, 10))
+        np.testing.assert_allclose(standardiser(name, features[0]), np.clip(expected, -10, 10))
 
 
 def test_one_observation_per_entity_is_not_centred_away(features):
-    standard = Standard.fit(features, [str(i) for i in range(30)], everything(features))
-    assert standard.entities == {}
-    assert np.abs(standard("0", features[0])).max() > 0.1
+    standardiser = Standardiser.fit(features, [str(i) for i in range(30)], everything(features))
+    assert standardiser.entities == {}
+    assert np.abs(standardiser("0", features[0])).max() > 0.1
 
 
 def test_an_entity_that_was_dropped_keeps_its_history(features):
     owner = ["a"] * 10 + ["b"] * 20
     features[:10] += 50
-    standard = Standard.fit(features, owner, np.arange(30) >= 6)
-    rest = standard.entities["b"] - np.median(features[10:], axis=0)
-    np.testing.assert_allclose(standard.entities["a"], np.median(features[:10], axis=0) + rest)
+    standardiser = Standardiser.fit(features, owner, np.arange(30) >= 6)
+    rest = standardiser.entities["b"] - np.median(features[10:], axis=0)
+    np.testing.assert_allclose(standardiser.entities["a"], np.median(features[:10], axis=0) + rest)
 
 
 def test_what_is_constant_or_unknown(features):
     features[:, 0] = 2.0
     features[:, 1] = np.nan
     features[:10, 2] = np.nan
-    standard = Standard.fit(features, ["a"] * 15 + ["b"] * 15, everything(features))
-    found = standard("a", np.array([2.0, 5.0, np.nan, 7.0]))
+    standardiser = Standardiser.fit(features, ["a"] * 15 + ["b"] * 15, everything(features))
+    found = standardiser("a", np.array([2.0, 5.0, np.nan, 7.0]))
     assert found[0] == 0
     assert found[2] == 0
     assert np.isfinite(found).all()
-    assert standard("a", np.array([2.05, 0, 0, 0]))[0] == pytest.approx(5)
-    assert standard("a", np.array([3.0, 0, 0, 0]))[0] == LARGEST
+    assert standardiser("a", np.array([2.05, 0, 0, 0]))[0] == pytest.approx(5)
+    assert standardiser("a", np.array([3.0, 0, 0, 0]))[0] == FEATURE_CLIP
 
 
 def test_state(features):
     for owner in (["ä\n"] * 15 + ["b"] * 15, [str(i) for i in range(30)]):
-        standard = Standard.fit(features, owner, everything(features))
-        again = Standard.restore(standard.state("x"), "x")
+        standardiser = Standardiser.fit(features, owner, everything(features))
+        again = Standardiser.restore(standardiser.state("x"), "x")
         for name in (*owner, "new"):
-            assert again(name, features[4]).tobytes() == standard(name, features[4]).tobytes()
+            assert again(name, features[4]).tobytes() == standardiser(name, features[4]).tobytes()
 
 
 def test_names_as_numbers():
     names = ["a", "", "Ü\N{GREEK SMALL LETTER ALPHA}", '"quoted"\n']
-    assert decode(encode(names)) == names
-    assert decode(encode([])) == []
+    assert decode_names(encode_names(names)) == names
+    assert decode_names(encode_names([])) == []
 
 
 def test_what_an_entity_needs_can_be_said(features):
     owner = ["a"] * 12 + ["b"] * 18
-    assert list(Standard.fit(features, owner, everything(features), 13).entities) == ["b"]
+    assert list(Standardiser.fit(features, owner, everything(features), 13).entities) == ["b"]
 
 
 def test_adapting_moves_the_centre_of_one_entity(features):
-    standard = Standard.fit(features, ["a"] * 30, everything(features))
-    before = standard("a", features[0])
+    standardiser = Standardiser.fit(features, ["a"] * 30, everything(features))
+    before = standardiser("a", features[0])
     history = features[:9] + 50
     history[:, 2] = np.nan
-    standard.adapt("new", history)
-    expected = (features[0] + 50 - np.median(features[:9] + 50, axis=0)) / standard.scale
-    expected[2] = (features[0, 2] - standard.center[2]) / standard.scale[2]
+    standardiser.adapt("new", history)
+    expected = (features[0] + 50 - np.median(features[:9] + 50, axis=0)) / standardiser.scale
+    expected[2] = (features[0, 2] - standardiser.center[2]) / standardiser.scale[2]
     np.testing.assert_allclose(
-        standard("new", [*(features[0] + 50)[:2], features[0, 2], features[0, 3] + 50]), expected
+        standardiser("new", [*(features[0] + 50)[:2], features[0, 2], features[0, 3] + 50]), expected
     )
-    np.testing.assert_array_equal(standard("a", features[0]), before)
+    np.testing.assert_array_equal(standardiser("a", features[0]), before)
 
 
 def test_gaps_elsewhere_do_not_change_a_feature(features):
-    whole = Standard.fit(features, ["a"] * 30, everything(features))
+    whole = Standardiser.fit(features, ["a"] * 30, everything(features))
     features[4, 0] = np.nan
-    holed = Standard.fit(features, ["a"] * 30, everything(features))
+    holed = Standardiser.fit(features, ["a"] * 30, everything(features))
     np.testing.assert_allclose(holed.scale[1:], whole.scale[1:])
     np.testing.assert_allclose(holed.center[1:], whole.center[1:])

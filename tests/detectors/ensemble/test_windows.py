@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.ensemble.local import KINDS, Local, Windows, scores
+from tsadc.detectors.ensemble.features import KINDS, Windows
+from tsadc.detectors.ensemble.views import WindowBaseline
 
 LENGTH = 103
 
@@ -46,52 +47,52 @@ def test_a_window_that_was_hardly_measured_has_no_features():
 def test_spread_gives_a_step_the_largest_of_its_windows():
     windows = Windows(LENGTH)
     values = np.random.default_rng(3).normal(size=(2, len(windows)))
-    found = windows.spread(values, LENGTH)
+    found = windows.to_steps(values, LENGTH)
     for step in range(LENGTH):
         inside = (windows.starts <= step) & (step < windows.starts + windows.width)
         np.testing.assert_array_equal(found[:, step], values[:, inside].max(axis=1))
 
 
 @pytest.fixture(scope="module")
-def trained() -> tuple[Windows, Local, np.ndarray]:
+def trained() -> tuple[Windows, WindowBaseline, np.ndarray]:
     windows = Windows(LENGTH)
     features = np.stack([windows.features(observation(i), observation(i)) for i in range(30)])
-    return windows, Local.fit(features, ["a"] * 25 + ["b"] * 5, np.arange(30) != 3), features
+    return windows, WindowBaseline.fit(features, ["a"] * 25 + ["b"] * 5, np.arange(30) != 3), features
 
 
 def test_a_quiet_stretch_of_one_variable_stands_out(trained):
-    windows, local, _ = trained
+    windows, baseline, _ = trained
     z = observation(50)
     z[2, 40:60] *= 0.02
-    u = local("a", windows.features(z, z))
+    u = baseline("a", windows.features(z, z))
     variable, window = np.unravel_index(u[0].argmax(), u[0].shape)
     assert variable == 2
     assert 36 <= windows.starts[window] <= 54
-    calm = scores(local("a", windows.features(observation(51), observation(51))))
-    assert (scores(u).max(axis=1) > calm.max(axis=1)).all()
+    calm = WindowBaseline.scores(baseline("a", windows.features(observation(51), observation(51))))
+    assert (WindowBaseline.scores(u).max(axis=1) > calm.max(axis=1)).all()
 
 
 def test_scores_are_logs_of_the_mean_of_the_three_largest():
     u = np.abs(np.random.default_rng(4).normal(size=(3, 5, 2)))
     expected = [[np.log(0.1 + np.mean(sorted(u[k, :, w])[-3:])) for w in range(2)] for k in range(3)]
-    np.testing.assert_allclose(scores(u), expected, rtol=1e-6)
+    np.testing.assert_allclose(WindowBaseline.scores(u), expected, rtol=1e-6)
 
 
 def test_an_entity_needs_observations_not_windows_for_a_centre(trained):
-    _, local, features = trained
-    assert list(local.standard.entities) == ["a"]
+    _, baseline, features = trained
+    assert list(baseline.standardiser.entities) == ["a"]
     windows = features.shape[-1]
     kept = np.delete(features[:25], 3, axis=0).transpose(0, 3, 1, 2).reshape(24 * windows, -1)
-    np.testing.assert_allclose(local.standard.entities["a"], np.median(kept, axis=0), atol=0.05)
+    np.testing.assert_allclose(baseline.standardiser.entities["a"], np.median(kept, axis=0), atol=0.05)
 
 
 def test_adapting_and_the_state(trained):
-    windows, local, features = trained
-    again = Local.restore(local.state("x"), "x")
+    windows, baseline, features = trained
+    again = WindowBaseline.restore(baseline.state("x"), "x")
     loud = features[:8] + 1.0
-    assert again("new", loud[0]).tobytes() == local("new", loud[0]).tobytes()
+    assert again("new", loud[0]).tobytes() == baseline("new", loud[0]).tobytes()
     again.adapt("new", loud)
-    assert again("new", loud[0]).mean() < local("new", loud[0]).mean() / 2
-    centre = again.standard.entities["new"].reshape(3, 4)
+    assert again("new", loud[0]).mean() < baseline("new", loud[0]).mean() / 2
+    centre = again.standardiser.entities["new"].reshape(3, 4)
     np.testing.assert_allclose(centre, np.median(loud.transpose(1, 2, 0, 3).reshape(3, 4, -1), axis=2))
     assert len(windows) == features.shape[-1]

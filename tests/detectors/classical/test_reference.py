@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from tsadc.detectors.classical.random_scores import Chance
+from tsadc.detectors.classical.reference import AllPositive, Chance
+from tsadc.detectors.store import load
 from tsadc.evaluate.ranking import auroc
 
 
@@ -45,3 +46,19 @@ def test_all_steps_of_an_observation_score_alike(detector, history):
     steps = result.timeline["score"].to_numpy().reshape(10, 8)
     np.testing.assert_array_equal(steps, np.repeat(result.observations["score"].to_numpy()[:, None], 8, axis=1))
     assert result.expected is None
+
+
+@pytest.mark.parametrize("contamination", [0.01, 0.4, "auto"])
+def test_everything_is_flagged(contamination, tmp_path):
+    history = np.random.default_rng(0).normal(size=(20, 16, 2))
+    detector = AllPositive(length=16, contamination=contamination).fit(history)
+    assert detector.labels_.tolist() == [1] * 20
+    new = history[:3].copy()
+    new[1, 4:7] = np.nan
+    assert detector.predict(new).tolist() == [1, 1, 1]
+    result = detector.detect(new)
+    assert result.observations["score"].tolist() == [1.0, 1.0, 1.0]
+    np.testing.assert_array_equal(result.timeline["score"].to_numpy(), [1] * 20 + [np.nan] * 3 + [1] * 25)
+    np.testing.assert_array_equal(result.variables.to_numpy() == 1, np.isfinite(new.reshape(-1, 2)))
+    detector.save(tmp_path / "model")
+    assert load(tmp_path / "model").predict(new).tolist() == [1, 1, 1]
