@@ -80,12 +80,12 @@ WRONG: dict[str, list[tuple[str, Any, str]]] = {
         ("dropout", 1.0, "from 0 to below 1"),
     ],
     "dcdetector": [
-        ("patches", (), "sizes from 2"),
+        ("patches", (), "one or more sizes of at least 2"),
         ("window", 50, "a multiple of 15"),
         ("layers", 0, "at least 1"),
         ("heads", 0, "at least 1"),
         ("features", 31, "a multiple of 2"),
-        ("length", 12, "at least the 15 steps of the shortest window with two patches of every size"),
+        ("length", 12, "at least 15, the shortest window with two patches of every size"),
     ],
     "gae": [
         ("window", 1, "at least 2 steps"),
@@ -95,7 +95,7 @@ WRONG: dict[str, list[tuple[str, Any, str]]] = {
     ],
     "gdn": [
         *((name, 0, "at least 1") for name in ("window", "features", "top", "stride")),
-        ("hidden", -1, "zero or more"),
+        ("hidden", -1, "at least 0"),
         ("dropout", 1.0, "from 0 to below 1"),
     ],
     "eeg-cgs": [
@@ -110,7 +110,7 @@ WRONG: dict[str, list[tuple[str, Any, str]]] = {
         ("window", 3, "at least 4"),
         ("metrics", 1, "at least 2 with flows"),
         ("hidden", 0, "at least 1"),
-        ("refine", -1, "zero or more"),
+        ("refine", -1, "at least 0"),
         ("pretrain", 1.0, "from 0 to below 1"),
         ("anneal", 1.1, "from 0 to 1"),
         ("suspect", 0.0, "between 0 and 1"),
@@ -118,11 +118,11 @@ WRONG: dict[str, list[tuple[str, Any, str]]] = {
     "dvgcrn": [
         ("window", 1, "at least 2"),
         ("hop", 20, "from 1 to below the window"),
-        ("latents", [4, 0], "sizes from 1"),
-        ("units", [4], "sizes from 1, as many as latents"),
+        ("latents", [4, 0], "one or more sizes of at least 1"),
+        ("units", [4], "sizes of at least 1, as many as latents"),
         ("embedding", 0, "at least 1"),
         ("anneal", 1.5, "from 0 to 1"),
-        ("forecast", -1.0, "zero or more"),
+        ("forecast", -1.0, "at least 0"),
     ],
     "gru-gnn": [
         *((name, 0, "at least 1") for name in ("features", "layers", "graphs", "neighbours", "gin_layers")),

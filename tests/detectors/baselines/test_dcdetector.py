@@ -7,7 +7,14 @@ import torch
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.dcdetector import Config, DCdetector, Network, from_uniform, positions, standard
+from tsadc.detectors.baselines.dcdetector import (
+    Config,
+    DCdetector,
+    Network,
+    divergence_from_uniform,
+    sinusoidal,
+    standardise,
+)
 from tsadc.errors import ConfigError
 from tsadc.nn.trainable import ObservedBatch
 
@@ -31,72 +38,75 @@ def attention(net: Network, tokens: torch.Tensor) -> torch.Tensor:
     return torch.softmax(query @ key.T / math.sqrt(tokens.shape[1]), dim=-1)
 
 
-def test_the_divergence_is_that_of_the_upsampled_views():
-    """Against both views at (window, window), step by step, as the paper draws them."""
+def test_the_divergence_is_that_of_the_upsampled_branches():
+    """Against both branches at (window, window), step by step, as the paper draws them."""
     net, drawn = network(patches=(2, 4)), batch(1)
     x, seen = drawn.x, drawn.observed
     with torch.no_grad():
-        between, inside = net(torch.where(seen, x, 0.0), seen)
+        patch_wise, in_patch = net(torch.where(seen, x, 0.0), seen)
         window, cells = torch.asinh(x[0, 1, 24:]), seen[0, 1, 24:]
         values = window[cells]
         window = torch.where(cells, (window - values.mean()) / (values.var(correction=0) + 1e-3).sqrt(), 0.0)
         expected = torch.zeros(24, dtype=torch.float64)
-        for views, size in zip(net.views, (2, 4), strict=True):
+        for embedding, size in zip(net.embeddings, (2, 4), strict=True):
             count = 24 // size
             patches = window.reshape(count, size)
-            place = positions(max(size, count), 8).double()
-            N = attention(net, views.between(patches) + place[:count])
-            P = attention(net, views.inside(patches.T) + place[:size])
+            position = sinusoidal(max(size, count), 8).double()
+            N = attention(net, embedding.patch_wise(patches) + position[:count])
+            P = attention(net, embedding.in_patch(patches.T) + position[:size])
             for i in range(24):
                 one = torch.stack([N[i // size, j // size] / size for j in range(24)])
                 two = torch.stack([P[i % size, j % size] / count for j in range(24)])
                 assert one.sum() == pytest.approx(1)
                 assert two.sum() == pytest.approx(1)
                 expected[i] += (one * (one / two).log()).sum() + (two * (two / one).log()).sum()
-    torch.testing.assert_close((between + inside)[0, 1, 1], expected / 2)
+    torch.testing.assert_close((patch_wise + in_patch)[0, 1, 1], expected / 2)
 
 
 def test_how_far_from_uniform():
     # A = (3/4, 1/4): KL(A, U) + KL(U, A) = (3/4 - 1/2) log(3/2) + (1/4 - 1/2) log(1/2)
     logits = torch.tensor([[math.log(3.0), 0.0], [5.0, 5.0]])
     expected = [0.25 * math.log(1.5) + 0.25 * math.log(2.0), 0.0]
-    assert from_uniform(logits).tolist() == pytest.approx(expected)
-    assert (from_uniform(1e-4 * torch.randn(50, 7)) >= 0).all()
+    assert divergence_from_uniform(logits).tolist() == pytest.approx(expected)
+    assert (divergence_from_uniform(1e-4 * torch.randn(50, 7)) >= 0).all()
 
 
 @pytest.mark.parametrize("opposed", [True, False])
-def test_each_loss_holds_the_other_view(opposed):
+def test_each_loss_keeps_the_other_branch_fixed(opposed):
     net, drawn = network(opposed=opposed), batch()
     cells = net.windows.cut(drawn.observed)
     losses = net.losses(drawn)
-    split = [{"between": list(v.between.parameters()), "inside": list(v.inside.parameters())} for v in net.views]
+    split = [
+        {"patch_wise": list(e.patch_wise.parameters()), "in_patch": list(e.in_patch.parameters())}
+        for e in net.embeddings
+    ]
     for name, loss in losses.items():
-        other = "inside" if name == "between" else "between"
-        held = [one for part in split for one in part[other]]
-        free = [one for part in split for one in part[name]]
-        grads = torch.autograd.grad(loss.sum(), held + free, retain_graph=True, allow_unused=True)
-        assert all(one is None or not one.any() for one in grads[: len(held)])
-        assert any(one is not None and one.any() for one in grads[len(held) :])
-    between, inside = net(torch.where(drawn.observed, drawn.x, 0.0), drawn.observed)
+        other = "in_patch" if name == "patch_wise" else "patch_wise"
+        fixed = [parameter for part in split for parameter in part[other]]
+        free = [parameter for part in split for parameter in part[name]]
+        grads = torch.autograd.grad(loss.sum(), fixed + free, retain_graph=True, allow_unused=True)
+        assert all(grad is None or not grad.any() for grad in grads[: len(fixed)])
+        assert any(grad is not None and grad.any() for grad in grads[len(fixed) :])
+    patch_wise, in_patch = net(torch.where(drawn.observed, drawn.x, 0.0), drawn.observed)
     for i in range(3):
-        apart = (between + inside)[i][cells[i]].mean()
-        torch.testing.assert_close(losses["inside"][i], apart)
-        torch.testing.assert_close(losses["between"][i], -apart if opposed else apart)
+        divergence = (patch_wise + in_patch)[i][cells[i]].mean()
+        torch.testing.assert_close(losses["in_patch"][i], divergence)
+        torch.testing.assert_close(losses["patch_wise"][i], -divergence if opposed else divergence)
 
 
 def test_every_window_has_mean_0_and_variance_1_over_what_was_measured():
     x = torch.tensor([[1.0, 3.0, 50.0, 1.0, 3.0], [4.0, 4.0, 4.0, 4.0, 9.0]])
     measured = torch.tensor([[True, True, False, True, True], [True, True, True, True, False]])
     expected = torch.tensor([[-1.0, 1.0, 0.0, -1.0, 1.0], [0.0] * 5]) / math.sqrt(1 + 1e-3)
-    torch.testing.assert_close(standard(x, measured), expected)
+    torch.testing.assert_close(standardise(x, measured), expected)
 
 
 def test_a_window_is_as_long_as_the_observation_allows():
     assert Network(update(Config(), {"length": 50}), 50).windows.size == 45
     assert Network(Config(), 600).windows.size == 60
     published = update(Config.published(), {"length": 10})
-    assert [view.count for view in Network(published, 10).views] == [2]
-    with pytest.raises(ConfigError, match="`length` must be at least the 10 steps"):
+    assert [embedding.count for embedding in Network(published, 10).embeddings] == [2]
+    with pytest.raises(ConfigError, match="`length` must be at least 10, the shortest window"):
         update(Config.published(), {"length": 9})  # a single patch, whose attention is always uniform
 
 
@@ -120,9 +130,9 @@ def test_a_cell_is_its_divergence_over_the_typical_one():
     z[1, 3:6] = np.nan
     with torch.no_grad():
         seen = torch.isfinite(torch.from_numpy(z))[None]
-        between, inside = detector.network_(torch.nan_to_num(torch.from_numpy(z))[None], seen)
+        patch_wise, in_patch = detector.network_(torch.nan_to_num(torch.from_numpy(z))[None], seen)
         found = detector._make_inference()(z)
-    apart = (between + inside)[0].flatten(1).numpy() / detector.typical_
-    np.testing.assert_allclose(found.residuals[0], np.where(np.isnan(z), np.nan, apart), rtol=1e-5)
+    divergence = (patch_wise + in_patch)[0].flatten(1).numpy() / detector.typical_
+    np.testing.assert_allclose(found.residuals[0], np.where(np.isnan(z), np.nan, divergence), rtol=1e-5)
     np.testing.assert_allclose(found.own_scores, np.nanmean(found.residuals[0], axis=0), rtol=1e-5)
     assert found.expected is None

@@ -30,11 +30,11 @@ def drawn(net: Network, count: int = 3) -> LatentBatch:
 def test_the_graph_comes_from_embeddings_of_variables_and_latents():
     net = network()
     with torch.no_grad():
-        net.nodes[0].zero_()
-        net.nodes[0][:, 0] = torch.tensor([1.0, 2.0, -1.0, 0.0])
-        net.nodes[0][3, 1] = 5.0
-        net.nodes[1].zero_()
-        net.nodes[1][:, 1] = 1.0
+        net.node_embeddings[0].zero_()
+        net.node_embeddings[0][:, 0] = torch.tensor([1.0, 2.0, -1.0, 0.0])
+        net.node_embeddings[0][3, 1] = 5.0
+        net.node_embeddings[1].zero_()
+        net.node_embeddings[1][:, 1] = 1.0
         found = net.adjacency(0)
     # Variables 0 and 1 point the same way, 2 the opposite one, 3 the way of all four latents.
     likes = [[0, 1], [0, 1], [2], [3, 4, 5, 6, 7], *[[3, 4, 5, 6, 7]] * 4]
@@ -56,15 +56,18 @@ def slow_pass(net: Network, x: torch.Tensor, noise: torch.Tensor):
         one = net.posterior[0](torch.cat([low, z2]))
         z1 = one[:4] + one[4:].clamp(-5, 2).exp() * draw[:4]
         yield list(h), (z1, z2), (one, two)
-        told = torch.log1p(net.hear[0](graphs[0] @ torch.cat([now, z1])).exp())
-        h[0], c[0] = net.remember[0](told, (h[0], c[0]))
-        told = torch.log1p(net.hear[1](graphs[1] @ torch.cat([z1, z2])).exp())
-        h[1], c[1] = net.remember[1](torch.cat([told, h[0]]), (h[1], c[1]))
+        mixed = torch.log1p(net.graph_proj[0](graphs[0] @ torch.cat([now, z1])).exp())
+        h[0], c[0] = net.lstm_cells[0](mixed, (h[0], c[0]))
+        mixed = torch.log1p(net.graph_proj[1](graphs[1] @ torch.cat([z1, z2])).exp())
+        h[1], c[1] = net.lstm_cells[1](torch.cat([mixed, h[0]]), (h[1], c[1]))
 
 
 def mean_of_x(net: Network, h1: torch.Tensor, z1: torch.Tensor) -> torch.Tensor:
-    from_state = torch.softmax(net.nodes[0] @ net.units[0].T, dim=1) @ h1
-    return net.gain * (from_state + torch.softmax(net.nodes[0] @ net.nodes[1].T, dim=1) @ z1) + net.offset
+    from_state = torch.softmax(net.node_embeddings[0] @ net.unit_embeddings[0].T, dim=1) @ h1
+    return (
+        net.gain * (from_state + torch.softmax(net.node_embeddings[0] @ net.node_embeddings[1].T, dim=1) @ z1)
+        + net.offset
+    )
 
 
 def test_the_loss_is_the_bound_and_the_forecast_of_a_pass_step_by_step():
@@ -78,22 +81,22 @@ def test_the_loss_is_the_bound_and_the_forecast_of_a_pass_step_by_step():
         for w in range(3):  # from steps 0, 12 and 18
             x, there = given.x[0, w], given.observed[0, w]
             for t, (h, (z1, z2), (one, two)) in enumerate(slow_pass(net, x, given.noise[0, w])):
-                mean2 = torch.softmax(net.nodes[2] @ net.units[1].T, dim=1) @ h[1]
-                prior2 = Normal(torch.nn.functional.leaky_relu(mean2), net.spread[2](h[1]).clamp(-5, 2).exp())
+                mean2 = torch.softmax(net.node_embeddings[2] @ net.unit_embeddings[1].T, dim=1) @ h[1]
+                prior2 = Normal(torch.nn.functional.leaky_relu(mean2), net.log_std[2](h[1]).clamp(-5, 2).exp())
 
                 def prior1(above, h=h):
-                    mean = torch.softmax(net.nodes[1] @ net.units[0].T, dim=1) @ h[0]
-                    mean = mean + torch.softmax(net.nodes[1] @ net.nodes[2].T, dim=1) @ above
-                    std = net.spread[1](torch.cat([h[0], above])).clamp(-5, 2).exp()
+                    mean = torch.softmax(net.node_embeddings[1] @ net.unit_embeddings[0].T, dim=1) @ h[0]
+                    mean = mean + torch.softmax(net.node_embeddings[1] @ net.node_embeddings[2].T, dim=1) @ above
+                    std = net.log_std[1](torch.cat([h[0], above])).clamp(-5, 2).exp()
                     return Normal(torch.nn.functional.leaky_relu(mean), std)
 
-                apart = kl_divergence(Normal(two[:2], two[2:].clamp(-5, 2).exp()), prior2).sum()
-                apart += kl_divergence(Normal(one[:4], one[4:].clamp(-5, 2).exp()), prior1(z2)).sum()
-                expected["latents"] += apart
-                px = Normal(mean_of_x(net, h[0], z1), net.spread[0](torch.cat([h[0], z1])).clamp(-5, 2).exp())
+                kl = kl_divergence(Normal(two[:2], two[2:].clamp(-5, 2).exp()), prior2).sum()
+                kl += kl_divergence(Normal(one[:4], one[4:].clamp(-5, 2).exp()), prior1(z2)).sum()
+                expected["latents"] += kl
+                px = Normal(mean_of_x(net, h[0], z1), net.log_std[0](torch.cat([h[0], z1])).clamp(-5, 2).exp())
                 expected["reconstruction"] -= px.log_prob(x[t])[there[t]].sum()
-                foreseen = mean_of_x(net, h[0], prior1(prior2.mean).mean)
-                expected["forecast"] += (x[t] - foreseen)[there[t]].square().sum()
+                forecast = mean_of_x(net, h[0], prior1(prior2.mean).mean)
+                expected["forecast"] += (x[t] - forecast)[there[t]].square().sum()
     for name, total in expected.items():
         assert float(found[name]) == pytest.approx(float(total) / (3 * 12 * VARIABLES), rel=1e-4)
 
@@ -149,14 +152,14 @@ def test_the_papers_score_weighs_reconstruction_and_forecast():
     with torch.no_grad():
         found = detector._make_inference()(z)
         x = torch.from_numpy(np.nan_to_num(np.arcsinh(z)))[:, :12].T
-        seen = net.infer(x[None], torch.zeros(1, 12, 6))
-        unlikely = -net.likelihood(seen).log_prob(x[None])[0]
-        missed = (x - net.forecast(seen)[0]).square()
-    assert found.steps[5] == pytest.approx(float((unlikely[5] + 3 * missed[5]).mean() / 4), rel=1e-4)
-    assert found.steps[7] == pytest.approx(float((unlikely[7, 0] + 3 * missed[7, 0]) / 4), rel=1e-4)
-    assert found.steps[0] == pytest.approx(float(unlikely[0].mean()), rel=1e-4)  # which nothing could foresee
-    assert found.parts[0][5] == pytest.approx(float(unlikely[5].mean() / 4), rel=1e-4)
-    assert found.parts[1][5] == pytest.approx(float(3 * missed[5].mean() / 4), rel=1e-4)
+        inferred = net.infer(x[None], torch.zeros(1, 12, 6))
+        nll = -net.likelihood(inferred).log_prob(x[None])[0]
+        error = (x - net.forecast(inferred)[0]).square()
+    assert found.steps[5] == pytest.approx(float((nll[5] + 3 * error[5]).mean() / 4), rel=1e-4)
+    assert found.steps[7] == pytest.approx(float((nll[7, 0] + 3 * error[7, 0]) / 4), rel=1e-4)
+    assert found.steps[0] == pytest.approx(float(nll[0].mean()), rel=1e-4)  # it has no forecast
+    assert found.parts[0][5] == pytest.approx(float(nll[5].mean() / 4), rel=1e-4)
+    assert found.parts[1][5] == pytest.approx(float(3 * error[5].mean() / 4), rel=1e-4)
     assert found.parts[1][0] == 0
     np.testing.assert_allclose(found.parts[0] + found.parts[1], found.steps, rtol=1e-5)
     evidence = detector._own_evidence(z, found)

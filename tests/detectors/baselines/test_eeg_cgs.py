@@ -14,8 +14,8 @@ from tsadc.detectors.baselines.eeg_cgs import (
     SubgraphBatch,
     correlations,
     first_distinct,
+    induced_subgraphs,
     random_walk,
-    subgraphs,
 )
 
 LENGTH, VARIABLES = 40, 5
@@ -76,7 +76,7 @@ def test_the_first_that_differ_make_the_subgraph():
 def test_a_subgraph_keeps_the_edges_of_its_members():
     adjacency = torch.tensor([[1.0, 0.5, 0.0], [0.5, 1.0, 0.25], [0.0, 0.25, 1.0]]).view(1, 1, 3, 3)
     inside = torch.tensor([[1, -1, 0], [2, 0, 1], [1, -1, 2]]).view(1, 1, 1, 3, 3)
-    found, present = subgraphs(adjacency, inside)
+    found, present = induced_subgraphs(adjacency, inside)
     assert present[0, 0, 0].tolist() == [[True, False, True], [True] * 3, [True, False, True]]
     expected = [[2 / 3, 0, 1 / 3], [0, 0, 0], [1 / 3, 0, 2 / 3]]
     np.testing.assert_allclose(found[0, 0, 0, 0], expected, rtol=1e-6)
@@ -90,19 +90,23 @@ def slowly(made: Network, drawn: SubgraphBatch, one: int, piece: int, i: int):
     def subgraph(view: int, target: int) -> tuple[torch.Tensor, torch.Tensor]:
         inside = [j for j in drawn.members[one, view, piece, target].tolist() if j >= 0] + [target]
         turned = [torch.corrcoef(x[[target, j]])[0, 1].sign() if made.turned else 1.0 for j in inside]
-        encoded = [s * x[j] @ made.encode.weight.T * (j != target) for s, j in zip(turned, inside, strict=True)]
+        encoded = [s * x[j] @ made.encoder.weight.T * (j != target) for s, j in zip(turned, inside, strict=True)]
         embedded = []
         for j in inside:
             weights = adjacency[j, inside] / adjacency[j, inside].sum()
             embedded.append(made.activate(sum(w * e for w, e in zip(weights, encoded, strict=True))))
         weights = adjacency[target, inside] / adjacency[target, inside].sum()
-        generated = made.decode(sum(w * e for w, e in zip(weights, embedded, strict=True)))
+        generated = made.decoder(sum(w * e for w, e in zip(weights, embedded, strict=True)))
         return torch.stack(embedded).mean(0), generated
 
-    alone = made.activate(x[i] @ made.encode.weight.T)
+    alone = made.activate(x[i] @ made.encoder.weight.T)
     others = [int(drawn.other[one, view, piece, i]) for view in range(2)]
     own, other = (
-        sum(alone @ made.compare[view] @ subgraph(view, j)[0] + made.offset[view] for view, j in enumerate(whose)) / 2
+        sum(
+            alone @ made.discriminator[view] @ subgraph(view, j)[0] + made.discriminator_bias[view]
+            for view, j in enumerate(whose)
+        )
+        / 2
         for whose in ((i, i), others)
     )
     return own, other, [subgraph(view, i)[1] for view in range(2)]
@@ -113,7 +117,7 @@ def test_logits_and_reconstructions_are_those_of_the_paper_variable_by_variable(
     made = network(neighbours=2, turned=turned)
     with torch.no_grad():
         made.bias.normal_()
-        made.offset.normal_()
+        made.discriminator_bias.normal_()
         x = torch.from_numpy(coupled(3, 1)).float().mT
         drawn = made.draw(x, torch.ones_like(x, dtype=torch.bool), torch.Generator().manual_seed(3))
         assert (drawn.members == -1).any()  # some walks meet too few
@@ -182,7 +186,7 @@ def test_both_scores_are_scaled_by_the_training_data():
     detector = EEGCGS(length=LENGTH, contamination=0.1, config=config).fit(coupled(30, 0))
     z = detector.scaler_("series", coupled(1, 3)[0]).T
     with torch.no_grad():
-        contrast, distance, expected = detector._looker()(z)
+        contrast, distance, expected = detector._scorer()(z)
         found = detector._make_inference()(z)
     piece = slice(16, 32)
     rmse = np.sqrt(np.square(z - expected)[2, piece].mean())
@@ -192,9 +196,9 @@ def test_both_scores_are_scaled_by_the_training_data():
     (low_c, high_c), (low_d, high_d) = detector.scale_
     scaled = 0.25 * (contrast - low_c) / (high_c - low_c) + 0.75 * (distance - low_d) / (high_d - low_d)
     np.testing.assert_allclose(found.own_scores, scaled.mean(axis=0), rtol=1e-5)
-    told, made = 0.25 * (contrast - low_c) / (high_c - low_c), 0.75 * (distance - low_d) / (high_d - low_d)
+    contrastive, generative = 0.25 * (contrast - low_c) / (high_c - low_c), 0.75 * (distance - low_d) / (high_d - low_d)
     evidence = detector._own_evidence(z, found)
-    assert evidence.view_scores == pytest.approx({"contrast": told.mean(), "generation": made.mean()})
+    assert evidence.view_scores == pytest.approx({"contrast": contrastive.mean(), "generation": generative.mean()})
     assert evidence.score == pytest.approx(sum(evidence.view_scores.values()), rel=1e-5)
-    assert set(evidence.causes) == {int(made.mean() > told.mean())}
-    np.testing.assert_allclose(evidence.contributions, told.clip(0) + made.clip(0), rtol=1e-4, atol=1e-6)
+    assert set(evidence.causes) == {int(generative.mean() > contrastive.mean())}
+    np.testing.assert_allclose(evidence.contributions, contrastive.clip(0) + generative.clip(0), rtol=1e-4, atol=1e-6)

@@ -6,7 +6,7 @@ import torch
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.gae import GAE, Config, Network, convolve
+from tsadc.detectors.baselines.gae import GAE, Config, Network, graph_convolution
 from tsadc.nn.trainable import ObservedBatch
 
 LENGTH, VARIABLES = 40, 4
@@ -25,24 +25,24 @@ def batch(count: int = 3) -> ObservedBatch:
 
 
 def test_a_graph_convolution_by_hand():
-    """A X W + b of two variables, the first of which listens to itself and to the second alike."""
+    """A X W + b of two variables, the first of which averages itself and the second."""
     adjacency = torch.tensor([[0.5, 0.5], [0.0, 1.0]])
     nodes = torch.tensor([[[[2.0, 0.0], [4.0, 6.0]]]])
     layer = torch.nn.Linear(2, 1)
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[10.0, 1.0]]))
         layer.bias.fill_(100.0)
-        # Row 0 hears (3, 3), row 1 hears (4, 6).
-        assert convolve(adjacency, nodes, layer).flatten().tolist() == [133.0, 146.0]
+        # Row 0 averages to (3, 3), row 1 to (4, 6).
+        assert graph_convolution(adjacency, nodes, layer).flatten().tolist() == [133.0, 146.0]
 
 
 def test_the_learnt_graph_is_half_the_variable_itself():
     made = network()
     with torch.no_grad():
-        made.listens.zero_()
-        made.listens[0, 0] = 1.0
-        made.heard.zero_()
-        made.heard[2, 0] = np.log(7.0)  # exp: 7 for the pair (0, 2), 1 for all others
+        made.target_embedding.zero_()
+        made.target_embedding[0, 0] = 1.0
+        made.source_embedding.zero_()
+        made.source_embedding[2, 0] = np.log(7.0)  # exp: 7 for the pair (0, 2), 1 for all others
         expected = torch.full((4, 4), 0.125) + torch.eye(4) / 2
         expected[0] = torch.tensor([0.55, 0.05, 0.35, 0.05])
         torch.testing.assert_close(made.adjacency(), expected)

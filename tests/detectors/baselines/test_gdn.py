@@ -6,7 +6,7 @@ import torch
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.gdn import GDN, Config, Network, carried, deviations, smoothed
+from tsadc.detectors.baselines.gdn import GDN, Config, Network, deviations, forward_fill, step_scores
 
 LENGTH, VARIABLES = 40, 4
 coupled = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
@@ -40,19 +40,19 @@ def test_attention_and_forecast_are_those_of_the_paper_variable_by_variable():
     history = batch()[0][0, :, :5]
     edges = made.edges().numpy()
     with torch.no_grad():
-        a, lifted = made.attend.flatten(), history @ made.lift.weight.T
-        g = torch.cat([made.embedding, lifted], dim=1)
+        a, projected = made.attention_vector.flatten(), history @ made.history_proj.weight.T
+        g = torch.cat([made.embedding, projected], dim=1)
         read = []
         for i in range(VARIABLES):
             allowed = np.flatnonzero(edges[i])
             scores = torch.stack([torch.cat([g[i], g[j]]) @ a for j in allowed])
             alpha = torch.softmax(torch.where(scores > 0, scores, 0.2 * scores), dim=0)
-            z = sum(w * lifted[j] for w, j in zip(alpha, allowed, strict=True)).relu()
+            z = sum(w * projected[j] for w, j in zip(alpha, allowed, strict=True)).relu()
             read.append(made.embedding[i] * z)
-            torch.testing.assert_close(made.attention(lifted)[i, allowed], alpha)
-        hidden = (made.out[1].weight @ torch.cat(read) + made.out[1].bias).relu()
-        torch.testing.assert_close(made(history), made.out[3].weight @ hidden + made.out[3].bias)
-        assert ((made.attention(lifted) > 0).numpy() == edges).all()
+            torch.testing.assert_close(made.attention(projected)[i, allowed], alpha)
+        hidden = (made.output_mlp[1].weight @ torch.cat(read) + made.output_mlp[1].bias).relu()
+        torch.testing.assert_close(made(history), made.output_mlp[3].weight @ hidden + made.output_mlp[3].bias)
+        assert ((made.attention(projected) > 0).numpy() == edges).all()
 
 
 def test_the_score_is_the_smoothed_maximum_of_normalised_errors():
@@ -61,29 +61,29 @@ def test_the_score_is_the_smoothed_maximum_of_normalised_errors():
     np.testing.assert_allclose(cells[0], [np.nan, 0, 2, 4, 0, 0, np.nan])
     np.testing.assert_allclose(cells[1], [np.nan, 0, 0, np.nan, 0, 3, np.nan])
     # Maxima 0, 2, 4, 0, 3 of the steps that have any; up to four of them are averaged.
-    np.testing.assert_allclose(smoothed(cells), [np.nan, 0, 1, 2, 1.5, 2.25, np.nan])
+    np.testing.assert_allclose(step_scores(cells), [np.nan, 0, 1, 2, 1.5, 2.25, np.nan])
 
 
-def test_what_was_not_measured_is_the_last_value_that_was():
+def test_a_missing_value_is_replaced_by_the_last_measured_one():
     x = torch.tensor([7.0, 1.0, 9.0, 9.0, 2.0])
     observed = torch.tensor([False, True, False, False, True])
-    assert carried(x, observed).tolist() == [0.0, 1.0, 1.0, 1.0, 2.0]
+    assert forward_fill(x, observed).tolist() == [0.0, 1.0, 1.0, 1.0, 2.0]
 
 
 def test_training_draws_every_fifth_step_with_its_past():
     made, (x, observed) = network(), batch(40)
     drawn = made.draw(x, observed, torch.Generator().manual_seed(0))
-    filled = carried(x.asinh(), observed)
+    filled = forward_fill(x.asinh(), observed)
     assert drawn.history.shape == (40, 7, VARIABLES, 5)
     begun = set()
-    for one in range(40):
-        steps = [t for t in range(5, LENGTH) if torch.equal(filled[one, :, t], drawn.target[one, 0])]
+    for i in range(40):
+        steps = [t for t in range(5, LENGTH) if torch.equal(filled[i, :, t], drawn.target[i, 0])]
         begun.add(steps[0])
         for k in range(7):
             t = steps[0] + 5 * k
-            assert torch.equal(drawn.history[one, k], filled[one, :, t - 5 : t])
-            assert torch.equal(drawn.target[one, k], filled[one, :, t])
-            assert torch.equal(drawn.known[one, k], observed[one, :, t])
+            assert torch.equal(drawn.history[i, k], filled[i, :, t - 5 : t])
+            assert torch.equal(drawn.target[i, k], filled[i, :, t])
+            assert torch.equal(drawn.known[i, k], observed[i, :, t])
     assert begun == {5, 6, 7, 8, 9}
 
 
@@ -107,7 +107,7 @@ def test_it_learns_and_finds_what_the_past_did_not_announce(scoring):
     new[3, 20:28, 1] *= -1  # as large as ever, but against its past
     result = detector.detect(new)
     assert result.observations["score"].argmax() == 3
-    if scoring == "fused":  # its other views know the variable; forecasts of those that listen to it suffer too
+    if scoring == "fused":  # its other views know the variable; the forecasts of its neighbours suffer too
         assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_1"
 
 
@@ -120,11 +120,11 @@ def test_errors_are_normalised_by_those_of_the_training_data():
         errors = np.stack([detector._errors(detector.scaler_("series", one).T)[0] for one in data])
     assert np.isnan(errors[:, :, :5]).all()
     low, middle, high = np.quantile(errors[:, :, 5:], (0.25, 0.5, 0.75), axis=(0, 2))
-    np.testing.assert_allclose(detector.middle_, middle, rtol=1e-5)
-    np.testing.assert_allclose(detector.width_, high - low, rtol=1e-5)
+    np.testing.assert_allclose(detector.median_, middle, rtol=1e-5)
+    np.testing.assert_allclose(detector.iqr_, high - low, rtol=1e-5)
 
 
-def test_only_so_many_observations_as_fit_tell_what_errors_are_usual(monkeypatch):
+def test_the_errors_of_a_limited_number_of_observations_are_normalised(monkeypatch):
     monkeypatch.setattr("tsadc.detectors.residual.MOST_CELLS", 4 * LENGTH * VARIABLES)
     config = update(Config.tiny(), {"scoring": "own", "training": {"epochs": 1}})
     detector = GDN(length=LENGTH, contamination=0.1, config=config)
@@ -137,10 +137,10 @@ def test_only_so_many_observations_as_fit_tell_what_errors_are_usual(monkeypatch
         detector, "_after_training", lambda *parts: (settle(*parts), settled.append(len(seen))), raising=False
     )
     detector.fit(coupled(30, 0))
-    assert settled == [4]  # two of either part
+    assert settled == [4]  # two of each part
     with torch.no_grad():
         errors = np.concatenate([inner(z)[0] for z in seen[:4]], axis=1)
-    np.testing.assert_allclose(detector.middle_, np.nanmedian(errors, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(detector.median_, np.nanmedian(errors, axis=1), rtol=1e-5)
 
 
 def test_a_forecast_in_parts_is_the_forecast(monkeypatch):
@@ -149,5 +149,5 @@ def test_a_forecast_in_parts_is_the_forecast(monkeypatch):
     z = coupled(1, 3)[0].T
     with torch.no_grad():
         whole = detector._errors(z)[1]
-        monkeypatch.setattr("tsadc.detectors.baselines.gdn.MOST_SCORES", 7 * VARIABLES**2)
+        monkeypatch.setattr("tsadc.detectors.baselines.gdn.MOST_WEIGHTS", 7 * VARIABLES**2)
         np.testing.assert_allclose(detector._errors(z)[1], whole, rtol=1e-5, atol=1e-6)

@@ -56,7 +56,7 @@ def test_each_window_has_a_graph_of_a_knn_prior_and_attention_without_weak_edges
     assert (found == 0).any()
 
 
-def test_nodes_are_means_of_windows_and_a_window_is_read_from_its_own_nodes():
+def test_nodes_are_means_of_windows_and_a_window_is_reconstructed_from_its_own_nodes():
     net = network(window=8)
     x = drawn(net).x[:, :, :30]  # windows of 8, 8, 7 and 7 steps
     with torch.no_grad():
@@ -68,13 +68,13 @@ def test_nodes_are_means_of_windows_and_a_window_is_read_from_its_own_nodes():
         # Without the GNN's part a window is a linear function of its nodes, the same for every variable.
         for parameter in net.gin.mlps[-1][-1].parameters():
             parameter.zero_()
-        weight, bias = net.leave.weight.squeeze(-1), net.leave.bias
+        weight, bias = net.output_proj.weight.squeeze(-1), net.output_proj.bias
         found = net(x)[0]
         torch.testing.assert_close(found[1, 2, 16:23], (weight @ nodes[1, 2, :, 2] + bias)[:7])
 
 
-def test_a_window_is_read_from_what_the_graph_makes_of_its_nodes():
-    """leave(LeakyReLU(MLP((1 + eps) h + A h)) + h), variable by variable."""
+def test_a_window_is_reconstructed_from_its_nodes_after_the_graph_network():
+    """output_proj(LeakyReLU(MLP((1 + eps) h + A h)) + h), variable by variable."""
     net = network(window=8, prune=0.0)
     x = drawn(net).x
     with torch.no_grad():
@@ -84,11 +84,11 @@ def test_a_window_is_read_from_what_the_graph_makes_of_its_nodes():
         into, out = mlp[0], mlp[-1]
         for one, window, variable in [(0, 0, 0), (2, 3, 1), (1, 2, 3)]:
             h, A = nodes[one, :, :, window], adjacency[one, window]
-            heard = 1.3 * h[variable] + sum(A[variable, j] * h[j] for j in range(VARIABLES))
-            hidden = (into.weight.squeeze(-1) @ heard + into.bias).clamp_min(0)
-            told = out.weight.squeeze(-1) @ hidden + out.bias
-            told = torch.where(told > 0, told, 0.01 * told) + h[variable]
-            expected = net.leave.weight.squeeze(-1) @ told + net.leave.bias
+            aggregated = 1.3 * h[variable] + sum(A[variable, j] * h[j] for j in range(VARIABLES))
+            hidden = (into.weight.squeeze(-1) @ aggregated + into.bias).clamp_min(0)
+            output = out.weight.squeeze(-1) @ hidden + out.bias
+            output = torch.where(output > 0, output, 0.01 * output) + h[variable]
+            expected = net.output_proj.weight.squeeze(-1) @ output + net.output_proj.bias
             torch.testing.assert_close(found[one, variable, 8 * window : 8 * window + 8], expected)
 
 
@@ -113,7 +113,7 @@ def test_the_loss_is_the_error_of_what_was_measured_and_the_regulariser_of_the_g
         assert float(found["graph"][one]) == pytest.approx(np.mean(penalties), rel=1e-4)
 
 
-def test_variables_talk_through_the_graph_alone():
+def test_variables_interact_through_the_graph_only():
     net = network(prune=0.0)
     x = drawn(net).x
     other = x.clone()

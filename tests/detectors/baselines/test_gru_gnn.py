@@ -54,17 +54,17 @@ def test_the_reconstruction_is_a_loop_over_windows_with_a_graph_each():
                 terms.append(regulariser(nodes[None], adjacency[None], made.weights))
                 for t in range(20):
                     first_layer, _, _, second = made.gin.mlps[0]
-                    named = 3.0 * 2.0 * made.identity[:, :, 0] * part[:, :, t]  # 2 = sqrt(4 variables)
-                    h = named + adjacency @ named
+                    weighed = 3.0 * 2.0 * made.identity[:, :, 0] * part[:, :, t]  # 2 = sqrt(4 variables)
+                    h = weighed + adjacency @ weighed
                     h = (h @ first_layer.weight[:, :, 0].T + first_layer.bias).relu()
                     h = h @ second.weight[:, :, 0].T + second.bias
-                    expected = (h * made.leave_weight).sum(1) + made.leave_bias
+                    expected = (h * made.output_weight).sum(1) + made.output_bias
                     torch.testing.assert_close(reconstruction[one, :, first + t], expected, rtol=1e-4, atol=1e-4)
             torch.testing.assert_close(penalty[one], torch.cat(terms).mean())
 
 
 def test_a_variable_is_reconstructed_from_its_neighbours_alone():
-    """With the weights of the graph held, nothing of it comes back: only they hang on its own values."""
+    """With fixed graph weights its own values do not reach its reconstruction."""
     made, x = network(zeta=0.0, gin_layers=2), batch()[0]
     with torch.no_grad():
         made.graph.query.weight.zero_()  # every graph weighs all variables alike
@@ -95,5 +95,5 @@ def test_it_learns_and_finds_what_is_out_of_step(scoring):
     new[3, 10:30, 1] *= -1  # as large as ever, but against the others
     result = detector.detect(new)
     assert result.observations["score"].argmax() == 3
-    if scoring == "fused":  # its other views know the variable; the neighbours that listen to it suffer too
+    if scoring == "fused":  # its other views know the variable; its neighbours suffer too
         assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_1"

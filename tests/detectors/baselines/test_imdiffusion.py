@@ -1,4 +1,4 @@
-"""ImDiffusion: grating masks, imputation of each half from the other, the vote, and the detector around them."""
+"""ImDiffusion: grating_masks masks, imputation of each half from the other, the vote, and the detector around them."""
 
 import math
 from functools import partial
@@ -17,9 +17,9 @@ from tsadc.detectors.baselines.imdiffusion import (
     Network,
     ResidualBlock,
     TransformerLayer,
-    ballot,
-    grating,
+    grating_masks,
     sinusoidal,
+    vote_thresholds,
 )
 from tsadc.nn.patches import join_patches
 
@@ -42,9 +42,9 @@ def drawn(net: Network, count: int = 3) -> DiffusionBatch:
 
 
 def test_the_two_gratings_hide_every_other_stripe_and_together_everything_once():
-    assert grating(10, 5).int().tolist() == [[1, 1, 0, 0, 1, 1, 0, 0, 1, 1], [0, 0, 1, 1, 0, 0, 1, 1, 0, 0]]
-    assert grating(3, 10).int().tolist() == [[1, 0, 1], [0, 1, 0]]
-    hidden = grating(100, 10)
+    assert grating_masks(10, 5).int().tolist() == [[1, 1, 0, 0, 1, 1, 0, 0, 1, 1], [0, 0, 1, 1, 0, 0, 1, 1, 0, 0]]
+    assert grating_masks(3, 10).int().tolist() == [[1, 0, 1], [0, 1, 0]]
+    hidden = grating_masks(100, 10)
     assert torch.equal(hidden[0], ~hidden[1])
     assert torch.equal(hidden[0], torch.arange(100) // 10 % 2 == 0)
 
@@ -52,7 +52,7 @@ def test_the_two_gratings_hide_every_other_stripe_and_together_everything_once()
 def test_the_share_of_votes_falls_as_the_errors_of_a_step_grow():
     errors = np.stack([np.arange(1.0, 101.0), 2 * np.arange(1.0, 101.0), np.full(100, 50.5)])
     # Means 50.5, 101 and 50.5: of the second step, half the share.
-    tau = ballot(errors, 0.1)
+    tau = vote_thresholds(errors, 0.1)
     np.testing.assert_allclose(tau, [1 + 99 * 0.9, 2 + 198 * 0.95, 50.5])
     assert (errors > tau[:, None]).sum(axis=1).tolist() == [10, 5, 0]
 
@@ -135,12 +135,12 @@ def test_attention_reaches_along_time_and_across_variables():
     assert changed.nonzero()[:, 2].unique().tolist() == [14]
 
 
-def test_each_half_is_told_from_the_other_half_alone():
+def test_each_half_is_imputed_from_the_other_half_only():
     config = update(Config.tiny(), {"window": 20})
     imputer = Imputer(network(window=20), config, VARIABLES, LENGTH)
     x = torch.randn(VARIABLES, LENGTH)
     measured = torch.ones_like(x, dtype=torch.bool)
-    hidden = grating(20, 4)[0].repeat(2)
+    hidden = grating_masks(20, 4)[0].repeat(2)
     other = torch.where(hidden, x + 1, x)
     before, after = imputer(x, measured)[0], imputer(other, measured)[0]
     assert torch.equal(before[:, hidden], after[:, hidden])
@@ -175,7 +175,7 @@ def test_the_last_samples_of_the_denoising_vote_the_very_last_first(settings, st
         left = [float((1 - net.diffusion.alpha_bar[step]) ** 0.5) for step in steps]
         spread = [float(one.std()) for one in found]
         first = float((1 - net.diffusion.alpha_bar[10]) ** 0.5)
-        begin = torch.where(imputer.hidden[0], *imputer.begin.view(imputer.hidden.shape))
+        begin = torch.where(imputer.hidden[0], *imputer.initial_noise.view(imputer.hidden.shape))
         began = float(join_patches(begin, LENGTH).std())
         np.testing.assert_allclose(spread, [one / first * began for one in left], rtol=1e-4, atol=1e-6)
 
@@ -185,7 +185,7 @@ def test_it_learns_and_finds_a_planted_anomaly(scoring):
     config = update(Config.tiny(), {"scoring": scoring, "training": {"epochs": 8, "batch": 4}})
     detector = IMDiffusion(length=LENGTH, config=config).fit(waves(40, 0))
     losses = [epoch.loss for epoch in detector.history_.epochs]
-    assert losses[-1] < 0.7 * losses[0]  # at the noisiest steps there is nothing to tell the hidden cells from
+    assert losses[-1] < 0.7 * losses[0]  # at the noisiest steps nothing reveals the hidden cells
     new = waves(6, 1)
     new[4, 10:14, 2] += 6
     new[0, 3:5] = np.nan

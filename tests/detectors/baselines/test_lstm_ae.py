@@ -25,12 +25,12 @@ def cell(x, h, c, weights):
     return torch.sigmoid(o) * torch.tanh(c), c
 
 
-@pytest.mark.parametrize("forced", [True, False])
-def test_the_encoder_reads_forwards_and_the_decoder_tells_backwards(forced):
+@pytest.mark.parametrize("forcing", [True, False])
+def test_the_encoder_reads_forwards_and_the_decoder_reconstructs_backwards(forcing):
     net = network()
     encoder, decoder = list(net.encoder.parameters()), list(net.decoder.parameters())
     x = torch.randn(2, VARIABLES, 2, 12, dtype=torch.float64)
-    found = net.through(x, forced=forced)
+    found = net.reconstruct(x, forcing=forcing)
     assert found.shape == x.shape
     for one, two in ((0, 0), (1, 1)):
         window = x[one, :, two]
@@ -38,19 +38,19 @@ def test_the_encoder_reads_forwards_and_the_decoder_tells_backwards(forced):
         for step in range(12):
             h, c = cell(window[:, step], h, c, encoder)
         for step in reversed(range(12)):
-            told = net.tell.weight @ h + net.tell.bias
-            torch.testing.assert_close(found[one, :, two, step], told)
-            h, c = cell(window[:, step] if forced else told, h, c, decoder)
+            output = net.output.weight @ h + net.output.bias
+            torch.testing.assert_close(found[one, :, two, step], output)
+            h, c = cell(window[:, step] if forcing else output, h, c, decoder)
 
 
-def test_the_decoder_has_the_truth_in_training_alone():
+def test_the_decoder_sees_true_values_in_training_only():
     net = network(forcing=True)
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(3, VARIABLES, LENGTH, generator=generator).double()
     drawn = net.draw(x, torch.ones_like(x, dtype=torch.bool), generator)
     squashed = torch.asinh(x).unflatten(2, (2, 12))
-    for training, forced in ((True, True), (False, False)):
-        expected = (squashed - net.through(squashed, forced=forced)).square().flatten(1).mean(1)
+    for training, forcing in ((True, True), (False, False)):
+        expected = (squashed - net.reconstruct(squashed, forcing=forcing)).square().flatten(1).mean(1)
         torch.testing.assert_close(net.train(training).losses(drawn)["reconstruction"], expected)
 
 
@@ -61,10 +61,10 @@ def test_residuals_are_the_error_in_z_units():
     with torch.no_grad():
         found = detector._make_inference()(z)
         inside = torch.asinh(torch.from_numpy(np.nan_to_num(z))).reshape(1, VARIABLES, 2, 12)
-        told = torch.sinh(detector.network_.through(inside, forced=False)).reshape(VARIABLES, LENGTH).numpy()
-    np.testing.assert_allclose(found.expected, told, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.residuals[0], np.abs(z - told), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found.own_scores, np.nanmean(np.square(z - told), axis=0), rtol=1e-4)
+        expected = torch.sinh(detector.network_.reconstruct(inside, forcing=False)).reshape(VARIABLES, LENGTH).numpy()
+    np.testing.assert_allclose(found.expected, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.residuals[0], np.abs(z - expected), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.own_scores, np.nanmean(np.square(z - expected), axis=0), rtol=1e-4)
 
 
 @pytest.mark.parametrize("scoring", ["own", "fused"])

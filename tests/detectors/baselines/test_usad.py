@@ -7,7 +7,7 @@ from torch.nn.functional import linear
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.usad import RANGE, USAD, Config, Network, Perceptron
+from tsadc.detectors.baselines.usad import MLP, RANGE, USAD, Config, Network
 from tsadc.nn.trainable import ObservedBatch
 
 LENGTH, VARIABLES = 24, 4
@@ -25,7 +25,7 @@ def network(**settings: object) -> Network:
     return Network(update(Config.tiny(), settings), VARIABLES, LENGTH)
 
 
-def autoencode(decoder: Perceptron, net: Network, vectors: torch.Tensor) -> torch.Tensor:
+def autoencode(decoder: MLP, net: Network, vectors: torch.Tensor) -> torch.Tensor:
     """tanh D(relu E(W)), layer by layer."""
     for i, layer in enumerate((*net.encoder.layers, *decoder.layers)):
         vectors = linear(vectors.clamp_min(0) if i else vectors, layer.weight, layer.bias)
@@ -41,8 +41,8 @@ def definition(net: Network, drawn: ObservedBatch, n: int) -> tuple[torch.Tensor
         for start in range(0, LENGTH - 7, 4):
             W = (torch.asinh(z[:, start : start + 8]) / RANGE).flatten()
             cells = seen[:, start : start + 8].flatten()
-            first = autoencode(net.first, net, W)
-            made = (first, autoencode(net.second, net, W), autoencode(net.second, net, first))
+            first = autoencode(net.decoder1, net, W)
+            made = (first, autoencode(net.decoder2, net, W), autoencode(net.decoder2, net, first))
             terms.append(torch.stack([(RANGE * (W - each))[cells].square().sum() for each in made] + [cells.sum()]))
         first_error, second_error, again_error, count = torch.stack(terms).sum(0)
         one.append((first_error / n + (1 - 1 / n) * again_error) / count)
@@ -70,7 +70,11 @@ def test_each_loss_trains_its_own_decoder_and_both_train_the_encoder():
     of_first = torch.autograd.grad(first, weights, retain_graph=True, allow_unused=True)
     of_second = torch.autograd.grad(second, weights, allow_unused=True)
     for name, one, two in zip(names, of_first, of_second, strict=True):
-        expected = {"encoder": lambda one, two: one + two, "first": lambda one, _: one, "second": lambda _, two: two}
+        expected = {
+            "encoder": lambda one, two: one + two,
+            "decoder1": lambda one, _: one,
+            "decoder2": lambda _, two: two,
+        }
         torch.testing.assert_close(found[name], expected[name.partition(".")[0]](one, two), rtol=1e-4, atol=1e-6)
         assert found[name].abs().sum() > 0
 
@@ -86,9 +90,10 @@ def test_the_score_mixes_both_errors():
         for start in (0, 4, 8, 12, 16):
             here = slice(start, start + 8)
             W = torch.from_numpy(np.arcsinh(np.nan_to_num(z[:, here])) / RANGE).flatten()
-            one = autoencode(net.first, net, W)
+            one = autoencode(net.decoder1, net, W)
             first, again = (
-                np.sinh(RANGE * each.numpy()).reshape(VARIABLES, 8) for each in (one, autoencode(net.second, net, one))
+                np.sinh(RANGE * each.numpy()).reshape(VARIABLES, 8)
+                for each in (one, autoencode(net.decoder2, net, one))
             )
             total[:, here] += 0.3 * (z[:, here] - first) ** 2 + 0.7 * (z[:, here] - again) ** 2
             made[:, here] += first

@@ -53,13 +53,14 @@ from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDete
 from tsadc.nn.inputs import masked_mean, prepare_input, squash
 from tsadc.nn.patches import SlidingWindows
 from tsadc.nn.runtime.threads import parallel_map
+from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training
 from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats, Observations
 from tsadc.subsample import evenly_spaced
 
-STILL = 1e-3  # variance that is added to a window's, in squashed units: less is no movement
-SAMPLE = 64  # observations that tell what is typical
+LEAST_VARIANCE = 1e-3  # added to the variance of a window of asinh(z), so that a constant one stays finite
+MOST_OBSERVATIONS = 64  # of the training part, from which the typical divergence is computed
 
 
 @dataclass(frozen=True)
@@ -100,15 +101,18 @@ class Config(ResidualConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(len(self.patches) >= 1 and min(self.patches) >= 2, "patches", "sizes from 2", self.patches)
+        require(
+            len(self.patches) >= 1 and min(self.patches) >= 2,
+            "patches",
+            "one or more sizes of at least 2",
+            self.patches,
+        )
         shared = math.lcm(*self.patches)
         fits = self.window % shared == 0 and self.window >= 2 * max(self.patches)
-        require(
-            fits, "window", f"a multiple of {shared}, so that it is made of patches, and of two at least", self.window
-        )
+        require(fits, "window", f"a multiple of {shared} with at least two patches of every size", self.window)
         least = shared * math.ceil(2 * max(self.patches) / shared)
-        told = f"at least the {least} steps of the shortest window with two patches of every size"
-        require(self.length >= least, "length", told, self.length)
+        expected = f"at least {least}, the shortest window with two patches of every size"
+        require(self.length >= least, "length", expected, self.length)
         require(self.layers >= 1, "layers", "at least 1", self.layers)
         require(self.heads >= 1, "heads", "at least 1", self.heads)
         require(
@@ -120,7 +124,7 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """A batch of 256 windows is about 43 observations of 600 steps."""
+        """Return the settings for SMD; a batch of 256 windows is about 43 observations of 600 steps."""
         return cls.with_settings(
             scoring="own",
             window=100,
@@ -134,34 +138,38 @@ class Config(ResidualConfig):
 
     @classmethod
     def tiny(cls) -> Self:
-        """Trains in seconds: for trying things out, not for results."""
+        """Return settings that train in seconds: for trying things out, not for results."""
         return cls.with_settings(window=24, patches=(2, 4), features=8, layers=1)
 
 
-class Views(nn.Module):
-    """What a step of a window looks like in the two views of one patch size, before attention."""
+class PatchEmbedding(nn.Module):
+    """Tokens of a window for both branches of one patch size."""
 
     def __init__(self, window: int, size: int, features: int) -> None:
         super().__init__()
         self.size, self.count = size, window // size
-        self.between, self.inside = nn.Linear(self.size, features), nn.Linear(self.count, features)
-        self.register_buffer("places", positions(max(self.size, self.count), features), persistent=False)
+        self.patch_wise, self.in_patch = nn.Linear(self.size, features), nn.Linear(self.count, features)
+        self.register_buffer("positions", sinusoidal(max(self.size, self.count), features), persistent=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """x (..., step) -> tokens of the patches (..., count, feature) and of the places (..., size, feature)."""
-        assert isinstance(self.places, Tensor)
+        """x (..., step) -> tokens of the patches (..., count, feature) and of the positions (..., size, feature)."""
+        assert isinstance(self.positions, Tensor)
         patches = x.unflatten(-1, (self.count, self.size))
-        between = self.between(patches) + self.places[: self.count]
-        return between, self.inside(patches.mT) + self.places[: self.size]
+        patch_wise = self.patch_wise(patches) + self.positions[: self.count]
+        return patch_wise, self.in_patch(patches.mT) + self.positions[: self.size]
 
 
-class Network(nn.Module):
+class Network(StoredNames):
+    """Attention between and inside the patches of every window."""
+
+    stored_names: ClassVar[Mapping[str, str]] = {"embeddings": "views", "patch_wise": "between", "in_patch": "inside"}
+
     def __init__(self, config: Config, length: int) -> None:
         super().__init__()
         shared = math.lcm(*config.patches)
         size = min(config.window, length // shared * shared)
         self.windows, self.heads, self.opposed = SlidingWindows(length, size, size), config.heads, config.opposed
-        self.views = nn.ModuleList(Views(size, patch, config.features) for patch in config.patches)
+        self.embeddings = nn.ModuleList(PatchEmbedding(size, patch, config.features) for patch in config.patches)
         features = config.features
         self.queries = nn.ModuleList(nn.Linear(features, features) for _ in range(config.layers))
         self.keys = nn.ModuleList(nn.Linear(features, features) for _ in range(config.layers))
@@ -170,54 +178,60 @@ class Network(nn.Module):
         return ObservedBatch(x, observed)
 
     def losses(self, batch: ObservedBatch) -> dict[str, Tensor]:
-        """L_N and L_P."""
+        """Return L_N, which trains the patch-wise branch, and L_P, which trains the in-patch branch."""
         observed = batch.observed
-        between, inside = self(torch.where(observed, batch.x, 0.0), observed)
+        patch_wise, in_patch = self(torch.where(observed, batch.x, 0.0), observed)
         cells = self.windows.cut(observed)
-        between_loss = masked_mean(between + inside.detach(), cells)
+        patch_wise_loss = masked_mean(patch_wise + in_patch.detach(), cells)
         return {
-            "between": -between_loss if self.opposed else between_loss,
-            "inside": masked_mean(between.detach() + inside, cells),
+            "patch_wise": -patch_wise_loss if self.opposed else patch_wise_loss,
+            "in_patch": masked_mean(patch_wise.detach() + in_patch, cells),
         }
 
     def forward(self, z: Tensor, measured: Tensor) -> tuple[Tensor, Tensor]:
-        """How far each view is from uniform at every step (batch, variable, window, step); the sum of the two is how
-        far they are apart. z and what was measured of it are (batch, variable, time)."""
-        x = standard(self.windows.cut(squash(z)), self.windows.cut(measured))
-        between, inside = x.new_zeros(x.shape), x.new_zeros(x.shape)
-        for views in self.views:
-            patches, places = views(x)
-            assert isinstance(views, Views)
-            between = between + self.attend(patches).repeat_interleave(views.size, dim=-1)
-            inside = inside + self.attend(places).repeat(1, 1, 1, views.count)
-        return between / len(self.views), inside / len(self.views)
+        """Return the divergence of each branch from uniform at every step, both (batch, variable, window, step).
+
+        Their sum is the divergence of the two branches. z and measured are (batch, variable, time).
+        """
+        x = standardise(self.windows.cut(squash(z)), self.windows.cut(measured))
+        patch_wise, in_patch = x.new_zeros(x.shape), x.new_zeros(x.shape)
+        for embedding in self.embeddings:
+            assert isinstance(embedding, PatchEmbedding)
+            patches, positions = embedding(x)
+            patch_wise = patch_wise + self.attend(patches).repeat_interleave(embedding.size, dim=-1)
+            in_patch = in_patch + self.attend(positions).repeat(1, 1, 1, embedding.count)
+        return patch_wise / len(self.embeddings), in_patch / len(self.embeddings)
 
     def attend(self, tokens: Tensor) -> Tensor:
-        """tokens (..., token, feature) -> of each token, how far its attention is from uniform (..., token)."""
+        """tokens (..., token, feature) -> divergence of each token's attention from uniform (..., token)."""
         total = tokens.new_zeros(tokens.shape[:-1])
-        for query, key in zip(self.queries, self.keys, strict=True):
-            q, k = (one(tokens).unflatten(-1, (self.heads, -1)).transpose(-2, -3) for one in (query, key))
-            total = total + from_uniform(q @ k.mT / q.shape[-1] ** 0.5).mean(-2)
+        for query_proj, key_proj in zip(self.queries, self.keys, strict=True):
+            query, key = (
+                proj(tokens).unflatten(-1, (self.heads, -1)).transpose(-2, -3) for proj in (query_proj, key_proj)
+            )
+            total = total + divergence_from_uniform(query @ key.mT / query.shape[-1] ** 0.5).mean(-2)
         return total / len(self.queries)
 
 
-def from_uniform(logits: Tensor) -> Tensor:
-    """KL(A, U) + KL(U, A) of A = softmax(logits) over the last axis and U uniform: the sum of (A - U) (log A - log U),
-    of which no term is negative."""
+def divergence_from_uniform(logits: Tensor) -> Tensor:
+    """Return KL(A, U) + KL(U, A) for A = softmax(logits) over the last axis and U uniform.
+
+    It is the sum of (A - U) (log A - log U), none of whose terms is negative.
+    """
     count = logits.shape[-1]
     log = torch.log_softmax(logits, dim=-1)
     return ((log.exp() - 1 / count) * (log + math.log(count))).sum(-1)
 
 
-def standard(x: Tensor, measured: Tensor) -> Tensor:
-    """x (..., step) with mean 0 and variance 1 over what was measured, 0 elsewhere."""
+def standardise(x: Tensor, measured: Tensor) -> Tensor:
+    """Scale x (..., step) to mean 0 and variance 1 over the measured steps; 0 elsewhere."""
     count = measured.sum(-1, keepdim=True).clamp_min(1)
     centred = torch.where(measured, x - torch.where(measured, x, 0.0).sum(-1, keepdim=True) / count, 0.0)
-    return centred * torch.rsqrt(centred.square().sum(-1, keepdim=True) / count + STILL)
+    return centred * torch.rsqrt(centred.square().sum(-1, keepdim=True) / count + LEAST_VARIANCE)
 
 
-def positions(count: int, features: int) -> Tensor:
-    """Sines and cosines of the place (place, feature)."""
+def sinusoidal(count: int, features: int) -> Tensor:
+    """Encode positions 0 .. count - 1 by sines and cosines (position, feature)."""
     rates = 1e4 ** (-torch.arange(0, features, 2) / features)
     angles = torch.arange(count).unsqueeze(1) * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)
@@ -228,7 +242,9 @@ class DCdetector(ResidualDetector[Config]):
 
     name: ClassVar[str] = "dcdetector"
     Config: ClassVar[type[Config]] = Config
-    stops_early: ClassVar[bool] = False  # low divergence is no merit in itself, and the published loss is always 0
+    stops_early: ClassVar[bool] = (
+        False  # a lower divergence is not better in itself, and the published loss is always 0
+    )
 
     def _network(self, variables: int) -> Network:
         return Network(self.settings, self.settings.length)
@@ -238,11 +254,12 @@ class DCdetector(ResidualDetector[Config]):
 
     def _after_training(self, train_part: Observations, validation: Observations) -> None:
         @torch.no_grad()
-        def middle(i: int) -> float:
-            cells = self._apart(train_part.read(i))
+        def median(i: int) -> float:
+            cells = self._divergence(train_part.read(i))
             return float(np.median(cells[np.isfinite(cells)])) if np.isfinite(cells).any() else np.nan
 
-        typical = float(np.nanmedian(list(parallel_map(middle, evenly_spaced(len(train_part), SAMPLE).tolist()))))
+        chosen = evenly_spaced(len(train_part), MOST_OBSERVATIONS).tolist()
+        typical = float(np.nanmedian(list(parallel_map(median, chosen))))
         self.typical_ = typical if typical > 0 else 1.0
 
     def _extra_state(self) -> dict[str, NDArray[Any]]:
@@ -251,15 +268,16 @@ class DCdetector(ResidualDetector[Config]):
     def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
         self.typical_ = float(state["typical"][0])
 
-    def _apart(self, z: Floats) -> Floats:
+    def _divergence(self, z: Floats) -> Floats:
+        """Return the divergence of the two branches at each cell (variable, time), NaN where z is NaN."""
         values, measured, _ = prepare_input(z)
-        between, inside = self.network_(torch.where(measured, values, 0.0).unsqueeze(0), measured.unsqueeze(0))
-        out: Floats = torch.where(measured, self.network_.windows.join(between + inside)[0], torch.nan).numpy()
-        return out
+        patch_wise, in_patch = self.network_(torch.where(measured, values, 0.0).unsqueeze(0), measured.unsqueeze(0))
+        cells: Floats = torch.where(measured, self.network_.windows.join(patch_wise + in_patch)[0], torch.nan).numpy()
+        return cells
 
     def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
         def infer(z: Floats) -> NetworkOutput:
-            cells = self._apart(z) / np.float32(self.typical_)
+            cells = self._divergence(z) / np.float32(self.typical_)
             return NetworkOutput((cells,), steps=step_means(cells))
 
         return infer

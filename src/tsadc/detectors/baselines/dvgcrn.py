@@ -34,7 +34,7 @@ the score is ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
@@ -47,6 +47,7 @@ from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDete
 from tsadc.nn.gaussian import Gaussian
 from tsadc.nn.inputs import prepare_input, squash, unsquash
 from tsadc.nn.patches import cut_patches, join_patches
+from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training
 from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
@@ -95,33 +96,38 @@ class Config(ResidualConfig):
         super().__post_init__()
         require(self.window >= 2, "window", "at least 2", self.window)
         require(1 <= self.hop < self.window, "hop", f"from 1 to below the window ({self.window})", self.hop)
-        require(len(self.latents) >= 1 and min(self.latents) >= 1, "latents", "sizes from 1", self.latents)
+        require(
+            len(self.latents) >= 1 and min(self.latents) >= 1,
+            "latents",
+            "one or more sizes of at least 1",
+            self.latents,
+        )
         fitting = len(self.units) == len(self.latents) and min(self.units) >= 1
-        require(fitting, "units", "sizes from 1, as many as latents", self.units)
+        require(fitting, "units", "sizes of at least 1, as many as latents", self.units)
         require(self.embedding >= 1, "embedding", "at least 1", self.embedding)
         require(0 <= self.anneal <= 1, "anneal", "from 0 to 1", self.anneal)
-        require(self.forecast >= 0, "forecast", "zero or more", self.forecast)
+        require(self.forecast >= 0, "forecast", "at least 0", self.forecast)
 
     @classmethod
     def published(cls) -> Self:
-        """512 windows are 17 observations of 600 steps."""
+        """Return the published settings; 512 windows are 17 observations of 600 steps."""
         model = {"window": 20, "latents": (15, 10, 5), "units": (20, 15, 10), "embedding": 256, "anneal": 0.2}
         training = published_training(epochs=60, batch=17, learning_rate=2e-4)
         return cls.with_settings(scoring="own", hop=1, **model, training=training)
 
     @classmethod
     def tiny(cls) -> Self:
-        """The default's method on a network that trains in seconds: for trying things out, not for results."""
+        """Return settings that train in seconds: for trying things out, not for results."""
         training = {"epochs": 5, "learning_rate": 2e-2, "batch": 4}
         return cls.with_settings(window=12, hop=4, latents=(4, 2), units=(8, 4), embedding=8, training=training)
 
 
-class Seen(NamedTuple):
-    """What a pass over windows leaves, each a list over layers of (window, time, size)."""
+class Inferred(NamedTuple):
+    """The result of inference on windows; each list holds one (window, time, size) per layer."""
 
-    latents: list[Tensor]
+    latents: list[Tensor]  # samples of the posteriors
     posteriors: list[Gaussian]
-    states: list[Tensor]  # *before* each step
+    states: list[Tensor]  # before each step
 
 
 @dataclass(frozen=True)
@@ -131,31 +137,37 @@ class LatentBatch(ObservedBatch):
     noise: Tensor
 
 
-class Network(nn.Module):
+class Network(StoredNames):
     """The generative model and its inference, for windows (window, time, variable)."""
+
+    stored_names: ClassVar[Mapping[str, str]] = {
+        "node_embeddings": "nodes", "unit_embeddings": "units", "graph_proj": "hear", "lstm_cells": "remember",
+        "log_std": "spread",
+    }  # fmt: skip
 
     def __init__(self, config: Config, variables: int) -> None:
         super().__init__()
         self.config = config
         sizes, units, width = (variables, *config.latents), config.units, config.embedding
-        near = width**-0.25  # inner products of embeddings then scatter by about 1
-        self.nodes = nn.ParameterList(near * torch.randn(size, width) for size in sizes)
-        self.units = nn.ParameterList(near * torch.randn(size, width) for size in units)
-        below, above, beneath = (variables, *units), (*sizes[2:], 0), (0, *units)
+        scale = width**-0.25  # so that inner products of embeddings have a standard deviation of about 1
+        self.node_embeddings = nn.ParameterList(scale * torch.randn(size, width) for size in sizes)
+        self.unit_embeddings = nn.ParameterList(scale * torch.randn(size, width) for size in units)
+        # Sizes for each layer: input of the upward pass, latents above, and units below that its LSTM reads.
+        below, above, units_below = (variables, *units), (*sizes[2:], 0), (0, *units)
         self.upward = nn.ModuleList(nn.Linear(below[i] + unit, unit) for i, unit in enumerate(units))
         self.posterior = nn.ModuleList(nn.Linear(unit + above[i], 2 * sizes[i + 1]) for i, unit in enumerate(units))
-        self.hear = nn.ModuleList(nn.Linear(sizes[i] + sizes[i + 1], 2 * unit) for i, unit in enumerate(units))
-        self.remember = nn.ModuleList(nn.LSTMCell(2 * unit + beneath[i], unit) for i, unit in enumerate(units))
-        # Of p(x) and of the priors, from the lowest.
-        knows = (units[0] + sizes[1], *(unit + above[i] for i, unit in enumerate(units)))
-        self.spread = nn.ModuleList(nn.Linear(knows[i], size) for i, size in enumerate(sizes))
+        self.graph_proj = nn.ModuleList(nn.Linear(sizes[i] + sizes[i + 1], 2 * unit) for i, unit in enumerate(units))
+        self.lstm_cells = nn.ModuleList(nn.LSTMCell(2 * unit + units_below[i], unit) for i, unit in enumerate(units))
+        # Of p(x), then of the priors, lowest first.
+        inputs = (units[0] + sizes[1], *(unit + above[i] for i, unit in enumerate(units)))
+        self.log_std = nn.ModuleList(nn.Linear(inputs[i], size) for i, size in enumerate(sizes))
         self.gain = nn.Parameter(torch.ones(variables))
         self.offset = nn.Parameter(torch.zeros(variables))
-        self.rising = max(1.0, config.anneal * config.training.epochs)
-        self.weight = 1.0
+        self.anneal_epochs = max(1.0, config.anneal * config.training.epochs)
+        self.kl_weight = 1.0
 
     def begin_epoch(self, number: int) -> None:
-        self.weight = min(1.0, (number - 1) / self.rising)
+        self.kl_weight = min(1.0, (number - 1) / self.anneal_epochs)
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> LatentBatch:
         size = self.config.window
@@ -165,88 +177,96 @@ class Network(nn.Module):
         return LatentBatch(windows, cut_patches(observed, size).mT, noise)
 
     def losses(self, batch: LatentBatch) -> dict[str, Tensor]:
-        """Minus the evidence lower bound and the squared error of the forecast, per cell. Validation takes the KL terms
-        in full."""
+        """Return minus the evidence lower bound and the squared error of the forecast, per cell.
+
+        The KL terms have full weight in validation.
+        """
         count, time, variables = batch.x.shape[1:]
         x, observed, noise = (tensor.flatten(0, 1) for tensor in batch.tensors().values())
-        seen = self.infer(x, noise)
-        unlikely = torch.where(observed, -self.likelihood(seen).log_prob(x), 0.0)
-        missed = torch.where(observed, (x - self.forecast(seen)).square(), 0.0)
-        apart = [
-            posterior.kl(self.prior(layer, seen.states[layer], above)).sum(-1)
-            for layer, (posterior, above) in enumerate(zip(seen.posteriors, (*seen.latents[1:], None), strict=True))
+        inferred = self.infer(x, noise)
+        nll = torch.where(observed, -self.likelihood(inferred).log_prob(x), 0.0)
+        error = torch.where(observed, (x - self.forecast(inferred)).square(), 0.0)
+        latents_above = (*inferred.latents[1:], None)
+        kl = [
+            posterior.kl(self.prior(layer, inferred.states[layer], above)).sum(-1)
+            for layer, (posterior, above) in enumerate(zip(inferred.posteriors, latents_above, strict=True))
         ]
 
         def per_observation(values: Tensor) -> Tensor:
             return values.reshape(len(batch), -1).sum(1) / (count * time * variables)
 
-        weight = self.weight if self.training else 1.0
+        kl_weight = self.kl_weight if self.training else 1.0
         return {
-            "reconstruction": per_observation(unlikely),
-            "forecast": per_observation(missed),
-            "latents": weight * per_observation(torch.stack(apart, 1)),
+            "reconstruction": per_observation(nll),
+            "forecast": per_observation(error),
+            "latents": kl_weight * per_observation(torch.stack(kl, 1)),
         }
 
     def adjacency(self, layer: int) -> Tensor:
-        """A among the nodes below and the latents of `layer` (from 0)."""
-        direction = F.normalize(torch.cat([self.nodes[layer], self.nodes[layer + 1]]), dim=-1)
+        """Return A among the nodes below and the latents of `layer`, counted from 0."""
+        direction = F.normalize(torch.cat([self.node_embeddings[layer], self.node_embeddings[layer + 1]]), dim=-1)
         return torch.softmax((direction @ direction.mT).relu(), dim=-1)
 
-    def infer(self, x: Tensor, noise: Tensor) -> Seen:
-        """x (window, time, variable); noise (window, time, all latents)."""
+    def infer(self, x: Tensor, noise: Tensor) -> Inferred:
+        """Sample the latents of x (window, time, variable) by noise (window, time, all latents)."""
         layers = range(len(self.config.units))
-        heard = [self.hear[i].weight @ self.adjacency(i) for i in layers]  # type: ignore[operator]
+        graph_weights = [self.graph_proj[i].weight @ self.adjacency(i) for i in layers]  # type: ignore[operator]
         states = [(x.new_zeros(len(x), unit), x.new_zeros(len(x), unit)) for unit in self.config.units]
-        passed = []
-        for now, draws in zip(x.unbind(1), noise.unbind(1), strict=True):
+        steps = []
+        for value, step_noise in zip(x.unbind(1), noise.unbind(1), strict=True):
             before = [state for state, _ in states]
-            upward, features = now, []
+            upward, features = value, []
             for layer, state in zip(self.upward, before, strict=True):
                 upward = layer(torch.cat([upward, state], -1)).relu()
                 features.append(upward)
-            posteriors, latents = self.downward(features, draws.split(self.config.latents, -1))
+            posteriors, latents = self.downward(features, step_noise.split(self.config.latents, -1))
             for i in layers:
-                below, lower = (latents[i - 1], states[i - 1][:1]) if i else (now, ())
-                told = F.softplus(F.linear(torch.cat([below, latents[i]], -1), heard[i], self.hear[i].bias))  # type: ignore[arg-type]
-                states[i] = self.remember[i](torch.cat([told, *lower], -1), states[i])
-            passed.append(([one.mean for one in posteriors], [one.log_std for one in posteriors], latents, before))
-        means, log_stds, all_latents, all_before = (
-            [torch.stack(one, 1) for one in zip(*each, strict=True)] for each in zip(*passed, strict=True)
+                below, state_below = (latents[i - 1], states[i - 1][:1]) if i else (value, ())
+                nodes = torch.cat([below, latents[i]], -1)
+                mixed = F.softplus(F.linear(nodes, graph_weights[i], self.graph_proj[i].bias))  # type: ignore[arg-type]
+                states[i] = self.lstm_cells[i](torch.cat([mixed, *state_below], -1), states[i])
+            means, log_stds = zip(*posteriors, strict=True)
+            steps.append((means, log_stds, latents, before))
+        all_means, all_log_stds, all_latents, all_before = (
+            [torch.stack(layer, 1) for layer in zip(*kind, strict=True)] for kind in zip(*steps, strict=True)
         )
-        return Seen(all_latents, [Gaussian(*both) for both in zip(means, log_stds, strict=True)], all_before)
+        posteriors = [Gaussian(*layer) for layer in zip(all_means, all_log_stds, strict=True)]
+        return Inferred(all_latents, posteriors, all_before)
 
-    def downward(self, features: list[Tensor], draws: tuple[Tensor, ...]) -> tuple[list[Gaussian], list[Tensor]]:
-        """Posteriors of every layer's latents at one step and a sample of each, lowest first."""
+    def downward(self, features: list[Tensor], noise: tuple[Tensor, ...]) -> tuple[list[Gaussian], list[Tensor]]:
+        """Return the posterior of each layer's latents at one step and a sample of each, lowest first."""
         posteriors: list[Gaussian] = []
         values: list[Tensor] = []
         for i in reversed(range(len(features))):
             posteriors.insert(0, Gaussian.from_output(self.posterior[i](torch.cat([features[i], *values[:1]], -1))))
-            values.insert(0, posteriors[0].sample(draws[i]))
+            values.insert(0, posteriors[0].sample(noise[i]))
         return posteriors, values
 
-    def mixed(self, node: int, state: Tensor, above: Tensor | None) -> Tensor:
-        """What nodes[node] take from the recurrent units of their layer, and from the latents above."""
-        own, units = self.nodes[node], self.units[max(node - 1, 0)]
-        total = state @ torch.softmax(own @ units.mT, dim=-1).mT
-        return total if above is None else total + above @ torch.softmax(own @ self.nodes[node + 1].mT, dim=-1).mT
+    def mix(self, node: int, state: Tensor, above: Tensor | None) -> Tensor:
+        """Return the mean of node_embeddings[node] from the units of their layer and the latents above."""
+        own, units = self.node_embeddings[node], self.unit_embeddings[max(node - 1, 0)]
+        mean = state @ torch.softmax(own @ units.mT, dim=-1).mT
+        if above is None:
+            return mean
+        return mean + above @ torch.softmax(own @ self.node_embeddings[node + 1].mT, dim=-1).mT
 
     def prior(self, layer: int, state: Tensor, above: Tensor | None) -> Gaussian:
-        """p(z^{layer + 1}_t) given the states before t and the latents above."""
-        known = state if above is None else torch.cat([state, above], -1)
-        return Gaussian.clamped(F.leaky_relu(self.mixed(layer + 1, state, above)), self.spread[layer + 1](known))
+        """Return p(z^{layer + 1}_t) given the states before t and the latents above."""
+        inputs = state if above is None else torch.cat([state, above], -1)
+        return Gaussian.clamped(F.leaky_relu(self.mix(layer + 1, state, above)), self.log_std[layer + 1](inputs))
 
-    def likelihood(self, seen: Seen) -> Gaussian:
-        """p(x_t) of every step, (window, time, variable)."""
-        state, latent = seen.states[0], seen.latents[0]
-        mean = self.gain * self.mixed(0, state, latent) + self.offset
-        return Gaussian.clamped(mean, self.spread[0](torch.cat([state, latent], -1)))
+    def likelihood(self, inferred: Inferred) -> Gaussian:
+        """Return p(x_t) of every step, (window, time, variable)."""
+        state, latent = inferred.states[0], inferred.latents[0]
+        mean = self.gain * self.mix(0, state, latent) + self.offset
+        return Gaussian.clamped(mean, self.log_std[0](torch.cat([state, latent], -1)))
 
-    def forecast(self, seen: Seen) -> Tensor:
-        """The mean of every step by what was known before it."""
+    def forecast(self, inferred: Inferred) -> Tensor:
+        """Return the mean of every step given the steps before it."""
         above = None
-        for layer in reversed(range(len(seen.states))):
-            above = self.prior(layer, seen.states[layer], above).mean
-        return self.gain * self.mixed(0, seen.states[0], above) + self.offset
+        for layer in reversed(range(len(inferred.states))):
+            above = self.prior(layer, inferred.states[layer], above).mean
+        return self.gain * self.mix(0, inferred.states[0], above) + self.offset
 
 
 class DVGCRN(ResidualDetector[Config]):
@@ -268,24 +288,22 @@ class DVGCRN(ResidualDetector[Config]):
         def infer(z: Floats) -> NetworkOutput:
             values, measured, x = prepare_input(z)
             windows = cut_patches(x, settings.window, hop).mT
-            seen = network.infer(windows, windows.new_zeros(*windows.shape[:2], sum(settings.latents)))
-            likelihood = network.likelihood(seen)
-            improbable = join_patches(-likelihood.log_prob(windows).mT, z.shape[1], hop)
+            inferred = network.infer(windows, windows.new_zeros(*windows.shape[:2], sum(settings.latents)))
+            likelihood = network.likelihood(inferred)
+            nll = join_patches(-likelihood.log_prob(windows).mT, z.shape[1], hop)
             expected = join_patches(likelihood.mean.mT, z.shape[1], hop)
-            foreseen = join_patches(network.forecast(seen).mT, z.shape[1], hop)
-            missed = torch.where(measured, (x - foreseen).square(), 0.0)
-            missed[:, 0] = 0.0  # before it there was nothing to foresee it from
-            unlikely, missed = torch.where(measured, improbable, 0.0), settings.forecast * missed
+            forecast = join_patches(network.forecast(inferred).mT, z.shape[1], hop)
+            error = torch.where(measured, (x - forecast).square(), 0.0)
+            error[:, 0] = 0.0  # the first step has no past to forecast it from
+            nll, error = torch.where(measured, nll, 0.0), settings.forecast * error
             weights = torch.full((z.shape[1],), 1 + settings.forecast, dtype=torch.float64)
             weights[0] = 1.0
             # NaN where nothing was measured.
-            steps, *parts = (
-                one.double().sum(0) / weights / measured.sum(0) for one in (unlikely + missed, unlikely, missed)
-            )
-            expected, foreseen = (unsquash(one) for one in (expected, foreseen))
-            residuals = [(values - one).abs() for one in (expected, foreseen)]
-            residuals[1][:, 0] = torch.nan
-            cells, kinds = (tuple(one.numpy() for one in each) for each in (residuals, parts))
-            return NetworkOutput(cells, expected.numpy(), steps.numpy(), kinds)
+            steps, *parts = (cells.double().sum(0) / weights / measured.sum(0) for cells in (nll + error, nll, error))
+            expected, forecast = unsquash(expected), unsquash(forecast)
+            reconstruction_error, forecast_error = (values - expected).abs(), (values - forecast).abs()
+            forecast_error[:, 0] = torch.nan
+            residuals = (reconstruction_error.numpy(), forecast_error.numpy())
+            return NetworkOutput(residuals, expected.numpy(), steps.numpy(), tuple(part.numpy() for part in parts))
 
         return infer

@@ -64,13 +64,14 @@ from tsadc.nn.inputs import masked_mean, prepare_input, squash, unsquash
 from tsadc.nn.patches import cut_patches, join_patches
 from tsadc.nn.randomness import derive_seed
 from tsadc.nn.runtime.threads import parallel_map
+from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training
 from tsadc.nn.trainable import Batch
 from tsadc.series import Floats, Observations
 
-VIEWS = 2
-RESTART = 0.5  # share of steps at which a walk returns to where it began
-MOST_OBSERVATIONS = 128  # of either part of the training data tell what scores are usual
+SAMPLES = 2  # subgraphs drawn for each variable
+RESTART = 0.5  # probability that a step of a walk returns to its start
+MOST_OBSERVATIONS = 128  # of each part of the training data, from which the scale of the scores comes
 
 
 @dataclass(frozen=True)
@@ -120,28 +121,30 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """A recording of 60 s is an observation; 285 channels in a batch are those of 15 recordings."""
+        """Return the published settings; an observation is a recording of 60 s, and 15 of them make a batch."""
         model = {"window": 600, "features": 256, "neighbours": 3, "subgraph": 4, "share": 0.6, "turned": False}
         training = published_training(epochs=55, batch=15, learning_rate=1e-3)
         return cls.with_settings(scoring="own", **model, rounds=80, training=training)
 
     @classmethod
     def tiny(cls) -> Self:
-        """Trains in seconds: for trying things out, not for results."""
+        """Return settings that train in seconds: for trying things out, not for results."""
         return cls.with_settings(window=16, features=8, rounds=2, training={"epochs": 5})
 
 
-class Found(NamedTuple):
-    own: Tensor  # logits of D (batch, piece, variable) for a variable's own subgraph
-    other: Tensor  # and for that of another
-    generated: Tensor  # what each view makes of a variable (batch, view, piece, variable, window)
+class Output(NamedTuple):
+    """What the network computes from a batch of subgraphs."""
+
+    own: Tensor  # logits of D for a variable and its own subgraph (batch, window, variable)
+    other: Tensor  # logits of D for a variable and the subgraph of another one
+    generated: Tensor  # reconstruction of each variable (batch, sample, window, variable, step)
 
 
 @dataclass(frozen=True)
 class SubgraphBatch(Batch):
-    """Graphs and the subgraphs drawn from them.
+    """Windows, their graphs, and the subgraphs drawn from them.
 
-    `members` (batch, sample, piece, variable, member) are variables, -1 for none. `other` (batch, sample, piece,
+    `members` (batch, sample, window, variable, member) holds variables, -1 for none. `other` (batch, sample, window,
     variable) is the variable whose subgraph is the negative one.
     """
 
@@ -153,78 +156,87 @@ class SubgraphBatch(Batch):
     other: Tensor
 
 
-class Network(nn.Module):
-    """Encoder, decoder and the discriminators of the two views."""
+class Network(StoredNames):
+    """The encoder and decoder of subgraphs, and one discriminator per sample."""
+
+    stored_names: ClassVar[Mapping[str, str]] = {
+        "encoder": "encode", "decoder": "decode", "discriminator": "compare", "discriminator_bias": "offset"
+    }  # fmt: skip
 
     def __init__(self, config: Config, window: int) -> None:
         super().__init__()
         features = config.features
         self.window, self.neighbours = window, config.neighbours
         self.members, self.share, self.turned = config.subgraph - 1, config.share, config.turned
-        self.encode = nn.Linear(window, features, bias=False)
+        self.encoder = nn.Linear(window, features, bias=False)
         self.bias = nn.Parameter(torch.zeros(features))
         self.slope = nn.Parameter(torch.full((1,), 0.25))
-        self.decode = nn.Linear(features, window)
-        self.compare = nn.Parameter(torch.randn(VIEWS, features, features) / features)
-        self.offset = nn.Parameter(torch.zeros(VIEWS))
+        self.decoder = nn.Linear(features, window)
+        self.discriminator = nn.Parameter(torch.randn(SAMPLES, features, features) / features)
+        self.discriminator_bias = nn.Parameter(torch.zeros(SAMPLES))
 
     def activate(self, mixed: Tensor) -> Tensor:
         return prelu(mixed + self.bias, self.slope)
 
-    def forward(self, drawn: SubgraphBatch) -> Found:
-        x, members = drawn.x, drawn.members
-        encoded = self.encode(x)
+    def forward(self, batch: SubgraphBatch) -> Output:
+        x, members = batch.x, batch.members
+        encoded = self.encoder(x)
         target = torch.arange(x.shape[2]).expand(members.shape[:-1]).unsqueeze(-1)
-        inside = torch.cat([members, target], dim=-1)  # the masked one comes last
-        mixing, present = subgraphs(drawn.adjacency, inside)
-        heard = members.clamp_min(0)  # what is absent weighs nothing in `mixing`
-        turns = drawn.signs.unsqueeze(1).expand(-1, VIEWS, -1, -1, -1).gather(-1, heard)
-        # By `embedding`: the gradient of an index into an array is far slower.
+        nodes = torch.cat([members, target], dim=-1)  # the masked target comes last
+        adjacency, present = induced_subgraphs(batch.adjacency, nodes)
+        sources = members.clamp_min(0)  # an absent member has no weight in `adjacency`
+        signs = batch.signs.unsqueeze(1).expand(-1, SAMPLES, -1, -1, -1).gather(-1, sources)
+        # `embedding`, because the gradient of indexing is far slower.
         graph = torch.arange(x.shape[0] * x.shape[1]).view(x.shape[0], 1, x.shape[1], 1, 1)
-        visible = embedding(graph * x.shape[2] + heard, encoded.flatten(0, 2)) * turns.unsqueeze(-1)
-        embedded = self.activate(mixing[..., :-1] @ visible)
-        generated = self.decode((mixing[..., -1:, :] @ embedded).squeeze(-2))
+        visible = embedding(graph * x.shape[2] + sources, encoded.flatten(0, 2)) * signs.unsqueeze(-1)
+        embedded = self.activate(adjacency[..., :-1] @ visible)
+        generated = self.decoder((adjacency[..., -1:, :] @ embedded).squeeze(-2))
         summary = (embedded * present.unsqueeze(-1)).sum(-2) / present.sum(-1, keepdim=True)
-        alone = torch.einsum("bpkf,vfg->bvpkg", self.activate(encoded), self.compare)
-        negative = summary.gather(3, drawn.other.unsqueeze(-1).expand(summary.shape))
-        own, others = (((alone * one).sum(-1) + self.offset.view(1, -1, 1, 1)).mean(1) for one in (summary, negative))
-        return Found(own, others, generated)
+        target_embedding = torch.einsum("bwvf,sfg->bswvg", self.activate(encoded), self.discriminator)
+        negative = summary.gather(3, batch.other.unsqueeze(-1).expand(summary.shape))
+        bias = self.discriminator_bias.view(1, -1, 1, 1)
+        own, other = (((target_embedding * g).sum(-1) + bias).mean(1) for g in (summary, negative))
+        return Output(own, other, generated)
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> SubgraphBatch:
-        return self.sample(x, observed, torch.rand(self.chances(*x.shape), generator=generator))
+        return self.sample(x, observed, torch.rand(self.uniform_shape(*x.shape), generator=generator))
 
-    def chances(self, batch: int, variables: int, time: int) -> tuple[int, ...]:
-        """The shape of the random numbers from 0 to 1 that `sample` needs."""
-        return (batch, VIEWS, -(-time // self.window), variables, 1 + 4 * (self.members + 1))
+    def uniform_shape(self, batch: int, variables: int, time: int) -> tuple[int, ...]:
+        """Return the shape of the random numbers that `sample` needs."""
+        return (batch, SAMPLES, -(-time // self.window), variables, 1 + 4 * (self.members + 1))
 
-    def sample(self, x: Tensor, observed: Tensor, chance: Tensor) -> SubgraphBatch:
-        """Graphs of the pieces of x (batch, variable, time), in z units, and subgraphs by `chance`."""
+    def sample(self, x: Tensor, observed: Tensor, uniform: Tensor) -> SubgraphBatch:
+        """Return the graphs of the windows of x (batch, variable, time), in z units, and the subgraphs that random
+        numbers between 0 and 1 select."""
         seen, count = torch.where(observed, squash(x), 0.0), x.shape[1]
-        cut, known = cut_patches(seen, self.window), cut_patches(observed, self.window)
-        adjacency, signs, nearest = correlations(cut, known, self.neighbours)
-        met = random_walk(nearest.unsqueeze(1).expand(-1, VIEWS, -1, -1, -1), chance[..., 1:], RESTART)
-        shift = 1 + (chance[..., 0] * (count - 1)).long().clamp_max(count - 2)
+        windows, known = cut_patches(seen, self.window), cut_patches(observed, self.window)
+        adjacency, signs, nearest = correlations(windows, known, self.neighbours)
+        visited = random_walk(nearest.unsqueeze(1).expand(-1, SAMPLES, -1, -1, -1), uniform[..., 1:], RESTART)
+        shift = 1 + (uniform[..., 0] * (count - 1)).long().clamp_max(count - 2)
         other = (torch.arange(count) + shift) % count
         signs = signs if self.turned else torch.ones_like(signs)
-        return SubgraphBatch(cut, known, adjacency, signs, first_distinct(met, self.members), other)
+        return SubgraphBatch(windows, known, adjacency, signs, first_distinct(visited, self.members), other)
 
     def losses(self, batch: SubgraphBatch) -> dict[str, Tensor]:
+        """Return the cross entropy of the discriminators and the squared error of the reconstructions, weighted."""
         x, known = batch.x, batch.known
-        found = self(batch)
-        error = torch.where(known.unsqueeze(1), found.generated - x.unsqueeze(1), 0.0).square() / VIEWS
-        contrast = masked_mean((softplus(-found.own) + softplus(found.other)) / 2, known.any(-1))
+        output = self(batch)
+        error = torch.where(known.unsqueeze(1), output.generated - x.unsqueeze(1), 0.0).square() / SAMPLES
+        contrast = masked_mean((softplus(-output.own) + softplus(output.other)) / 2, known.any(-1))
         generation = error.sum((1, 2, 3, 4)) / known.sum((1, 2, 3)).clamp_min(1)
         return {"contrast": self.share * contrast, "generation": (1 - self.share) * generation}
 
 
 def correlations(x: Tensor, known: Tensor, neighbours: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of x (batch, piece, variable, window): A and the signs of the correlations, both (batch, piece, variable,
-    variable), and each variable's nearest (batch, piece, variable, neighbour), the nearest first. A variable that
-    stands still is as near to all."""
-    middle = torch.where(known, x, 0.0).sum(-1, keepdim=True) / known.sum(-1, keepdim=True).clamp_min(1)
-    apart = torch.where(known, x - middle, 0.0)
-    size = torch.linalg.vector_norm(apart, dim=-1, keepdim=True)
-    direction = apart / torch.where(size > 1e-6, size, torch.inf)
+    """Return the graph of correlations of x (batch, window, variable, step).
+
+    Returns A and the signs of the correlations, both (batch, window, variable, variable), and the neighbours of each
+    variable (batch, window, variable, neighbour), the most correlated first. A constant variable has no correlation.
+    """
+    mean = torch.where(known, x, 0.0).sum(-1, keepdim=True) / known.sum(-1, keepdim=True).clamp_min(1)
+    centred = torch.where(known, x - mean, 0.0)
+    norm = torch.linalg.vector_norm(centred, dim=-1, keepdim=True)
+    direction = centred / torch.where(norm > 1e-6, norm, torch.inf)
     correlation = direction @ direction.mT
     strength = correlation.abs()
     own = torch.eye(x.shape[2], dtype=torch.bool)
@@ -234,37 +246,42 @@ def correlations(x: Tensor, known: Tensor, neighbours: int) -> tuple[Tensor, Ten
     return adjacency, torch.where(correlation < 0, -1.0, 1.0), nearest
 
 
-def random_walk(nearest: Tensor, chance: Tensor, restart: float) -> Tensor:
-    """A walk from each node: nearest (..., node, neighbour), chance (..., node, step) from 0 to 1 -> the node at each
-    step (..., node, step), -1 where that is where it began. The share `restart` of steps leads back to there."""
+def random_walk(nearest: Tensor, uniform: Tensor, restart: float) -> Tensor:
+    """Walk from each node along edges `nearest` (..., node, neighbour), returning to it with probability `restart`.
+
+    Random numbers `uniform` (..., node, step) between 0 and 1 decide. Returns the node at each step (..., node, step),
+    -1 where that is the start.
+    """
     *_, count, neighbours = nearest.shape
     start = torch.arange(count).expand(nearest.shape[:-1])
-    at, places = start, []
-    for one in chance.unbind(-1):
-        turn = ((one - restart) / (1 - restart) * neighbours).long().clamp(0, neighbours - 1)
-        following = nearest.flatten(-2).gather(-1, at * neighbours + turn)
-        at = torch.where(one < restart, start, following)
-        places.append(torch.where(at == start, -1, at))
-    return torch.stack(places, dim=-1)
+    node, visited = start, []
+    for draw in uniform.unbind(-1):
+        edge = ((draw - restart) / (1 - restart) * neighbours).long().clamp(0, neighbours - 1)
+        following = nearest.flatten(-2).gather(-1, node * neighbours + edge)
+        node = torch.where(draw < restart, start, following)
+        visited.append(torch.where(node == start, -1, node))
+    return torch.stack(visited, dim=-1)
 
 
-def first_distinct(met: Tensor, count: int) -> Tensor:
-    """The first `count` different ones of (..., step), -1 for none."""
-    again = (met.unsqueeze(-1) == met.unsqueeze(-2)).tril(-1).any(-1) | (met < 0)
-    order = again.to(torch.int8).sort(dim=-1, stable=True)
-    return torch.where(order.values > 0, -1, met.gather(-1, order.indices))[..., :count]
+def first_distinct(visited: Tensor, count: int) -> Tensor:
+    """Return the first `count` distinct nodes of a walk (..., step), padded with -1."""
+    skipped = (visited.unsqueeze(-1) == visited.unsqueeze(-2)).tril(-1).any(-1) | (visited < 0)
+    order = skipped.to(torch.int8).sort(dim=-1, stable=True)
+    return torch.where(order.values > 0, -1, visited.gather(-1, order.indices))[..., :count]
 
 
-def subgraphs(adjacency: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
-    """The adjacency (batch, piece, node, node) among the nodes `inside` (batch, view, piece, node, member), -1 for
-    none, rows made to sum to 1, and which of the members are there."""
-    count, present = adjacency.shape[-1], inside >= 0
-    place = inside.clamp_min(0)
-    pairs = place.unsqueeze(-1) * count + place.unsqueeze(-2)
+def induced_subgraphs(adjacency: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the adjacency among the given nodes, with rows that sum to 1, and which nodes are present.
+
+    `adjacency` is (batch, window, node, node); `nodes` (batch, sample, window, node, member), -1 for none.
+    """
+    count, present = adjacency.shape[-1], nodes >= 0
+    index = nodes.clamp_min(0)
+    pairs = index.unsqueeze(-1) * count + index.unsqueeze(-2)
     both = present.unsqueeze(-1) & present.unsqueeze(-2)
-    graphs = adjacency.flatten(-2).unsqueeze(1).expand(-1, inside.shape[1], -1, -1)
-    found = torch.where(both, graphs.gather(-1, pairs.flatten(3)).view(pairs.shape), 0.0)
-    return found / found.sum(-1, keepdim=True).clamp_min(1e-6), present
+    graphs = adjacency.flatten(-2).unsqueeze(1).expand(-1, nodes.shape[1], -1, -1)
+    induced = torch.where(both, graphs.gather(-1, pairs.flatten(3)).view(pairs.shape), 0.0)
+    return induced / induced.sum(-1, keepdim=True).clamp_min(1e-6), present
 
 
 class EEGCGS(ResidualDetector[Config]):
@@ -280,38 +297,38 @@ class EEGCGS(ResidualDetector[Config]):
     def _network(self, variables: int) -> Network:
         return Network(self.settings, min(self.settings.window, self.settings.length))
 
-    def _looker(self) -> Callable[[Floats], tuple[Floats, Floats, Floats]]:
-        """Gives contrast, distance and expectation of an observation, each (variable, time)."""
-        settings, network = self.settings, self.network_
-        source = torch.Generator().manual_seed(derive_seed(settings.seed, 1))
-        chance = torch.rand(network.chances(settings.rounds, len(self.variables_), settings.length), generator=source)
+    def _scorer(self) -> Callable[[Floats], tuple[Floats, Floats, Floats]]:
+        """Return a function that gives contrast + 1, distance and expectation, each (variable, time)."""
+        settings, network, rounds = self.settings, self.network_, self.settings.rounds
+        generator = torch.Generator().manual_seed(derive_seed(settings.seed, 1))
+        shape = network.uniform_shape(rounds, len(self.variables_), settings.length)
+        uniform = torch.rand(shape, generator=generator)
 
-        def look(z: Floats) -> tuple[Floats, Floats, Floats]:
+        def score(z: Floats) -> tuple[Floats, Floats, Floats]:
             values, known, _ = prepare_input(z)
             x = torch.where(known, values, 0.0)
-            drawn = network.sample(*(one.expand(settings.rounds, -1, -1) for one in (x, known)), chance)
-            found = network(drawn)
-            contrast = (found.other.sigmoid() - found.own.sigmoid()).mean(0)
-            expected = unsquash(found.generated.mean((0, 1)))
+            output = network(network.sample(x.expand(rounds, -1, -1), known.expand(rounds, -1, -1), uniform))
+            contrast = (output.other.sigmoid() - output.own.sigmoid()).mean(0)
+            expected = unsquash(output.generated.mean((0, 1)))
             distance = (cut_patches(values.double()[None], network.window)[0] - expected).square().nanmean(-1).sqrt()
-            whole = [one.unsqueeze(-1).expand(expected.shape) for one in (contrast + 1, distance)]
-            return tuple(join_patches(one, z.shape[1]).numpy() for one in (*whole, expected))  # type: ignore[return-value]
+            by_step = [windows.unsqueeze(-1).expand(expected.shape) for windows in (contrast + 1, distance)]
+            return tuple(join_patches(windows, z.shape[1]).numpy() for windows in (*by_step, expected))  # type: ignore[return-value]
 
-        return look
+        return score
 
     def _after_training(self, train_part: Observations, validation: Observations) -> None:
-        look = self._looker()
+        score = self._scorer()
 
         @torch.no_grad()
         def both(place: tuple[Observations, int]) -> tuple[Floats, Floats]:
             part, i = place
             z = part.read(i)
-            contrast, distance, _ = look(z)
+            contrast, distance, _ = score(z)
             return contrast[np.isfinite(z)], distance[np.isfinite(z)]
 
-        found = list(parallel_map(both, sample_observations((train_part, validation), MOST_OBSERVATIONS)))
-        each = (np.concatenate(one) for one in zip(*found, strict=True))
-        self.scale_ = np.array([np.quantile(one, (0.01, 0.99)) for one in each], dtype=np.float64)
+        scores = list(parallel_map(both, sample_observations((train_part, validation), MOST_OBSERVATIONS)))
+        kinds = (np.concatenate(kind) for kind in zip(*scores, strict=True))
+        self.scale_ = np.array([np.quantile(kind, (0.01, 0.99)) for kind in kinds], dtype=np.float64)
 
     def _extra_state(self) -> dict[str, NDArray[Any]]:
         return {"scores.scale": self.scale_}
@@ -320,18 +337,18 @@ class EEGCGS(ResidualDetector[Config]):
         self.scale_ = state["scores.scale"]
 
     def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        look, share = self._looker(), self.settings.share
+        score, share = self._scorer(), self.settings.share
 
         def infer(z: Floats) -> NetworkOutput:
-            contrast, distance, expected = look(z)
+            contrast, distance, expected = score(z)
             known = np.isfinite(z)
-            each = zip((contrast, distance), self.scale_, strict=True)
-            scaled = (np.nan_to_num((one - low) / max(high - low, 1e-6)) for one, (low, high) in each)
-            told, made = (part * one for part, one in zip((share, 1 - share), scaled, strict=True))
-            steps, *parts = (step_means(np.where(known, one, np.nan)) for one in (told + made, told, made))
+            (low_c, high_c), (low_d, high_d) = self.scale_
+            contrastive = share * np.nan_to_num((contrast - low_c) / max(high_c - low_c, 1e-6))
+            generative = (1 - share) * np.nan_to_num((distance - low_d) / max(high_d - low_d, 1e-6))
+            kinds = (contrastive + generative, contrastive, generative)
+            steps, *parts = (step_means(np.where(known, cells, np.nan)) for cells in kinds)
             residuals = (np.where(known, contrast, np.nan), np.abs(z - expected))
-            return NetworkOutput(
-                residuals, expected, steps, tuple(parts), (np.maximum(told, 0.0), np.maximum(made, 0.0))
-            )
+            cells = (np.maximum(contrastive, 0.0), np.maximum(generative, 0.0))
+            return NetworkOutput(residuals, expected, steps, tuple(parts), cells)
 
         return infer

@@ -27,7 +27,7 @@ belongs to another optimiser: window, learning rate, batch and embedding size ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar, Self
@@ -46,11 +46,12 @@ from tsadc.detectors.residual import (
 )
 from tsadc.nn.inputs import masked_mean, squash
 from tsadc.nn.patches import cut_patches, join_patches
+from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training
 from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
-SLOPE = 0.25  # of the leaky ReLU below 0, as in the published code
+SLOPE = 0.25  # of the leaky ReLU for negative inputs, as in the published code
 
 
 @dataclass(frozen=True)
@@ -88,38 +89,40 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """A hidden layer of 2 units and 100 passes."""
+        """Return one hidden layer of 2 units, trained for 100 epochs."""
         training = published_training(epochs=100, batch=16, learning_rate=3e-3)
         return cls.with_settings(scoring="own", widths=(2,), training=training)
 
     @classmethod
     def tiny(cls) -> Self:
-        """Trains in seconds: for trying things out, not for results."""
+        """Return settings that train in seconds: for trying things out, not for results."""
         return cls.with_settings(window=12, widths=(8, 4), embedding=4, training={"epochs": 5})
 
 
-class Network(nn.Module):
+class Network(StoredNames):
     """Graph convolutions down to a bottleneck and back, on windows of the observation."""
+
+    stored_names: ClassVar[Mapping[str, str]] = {"target_embedding": "listens", "source_embedding": "heard"}
 
     def __init__(self, config: Config, variables: int, window: int) -> None:
         super().__init__()
         sizes = (window, *config.widths, *config.widths[-2::-1], window)
         self.window = window
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        # Small: every variable begins by listening to all others alike.
-        self.listens = nn.Parameter(0.3 * torch.randn(variables, config.embedding))
-        self.heard = nn.Parameter(0.3 * torch.randn(variables, config.embedding))
+        # Small, so that the graph starts with nearly equal weights.
+        self.target_embedding = nn.Parameter(0.3 * torch.randn(variables, config.embedding))
+        self.source_embedding = nn.Parameter(0.3 * torch.randn(variables, config.embedding))
 
     def adjacency(self) -> Tensor:
-        """(variable, variable): row i holds the weights with which i listens, to itself with one half or more."""
-        learnt = torch.softmax(self.listens @ self.heard.T, dim=-1)
+        """Return A (variable, variable): row i holds the weights of the sources of i, itself with at least one half."""
+        learnt = torch.softmax(self.target_embedding @ self.source_embedding.T, dim=-1)
         return (torch.eye(len(learnt)) + learnt) / 2
 
     def forward(self, x: Tensor) -> Tensor:
-        """The reconstruction of x (batch, variable, time), in the units of x."""
+        """x (batch, variable, time) -> its reconstruction, like x."""
         nodes, adjacency = cut_patches(x, self.window), self.adjacency()
         for i, layer in enumerate(self.layers):
-            nodes = convolve(adjacency, nodes, layer)
+            nodes = graph_convolution(adjacency, nodes, layer)
             if i < len(self.layers) - 1:
                 nodes = leaky_relu(nodes, SLOPE)
         return join_patches(nodes, x.shape[-1])
@@ -131,9 +134,9 @@ class Network(nn.Module):
         return {"reconstruction": masked_mean((self(batch.x) - batch.x).square(), batch.observed)}
 
 
-def convolve(adjacency: Tensor, nodes: Tensor, layer: nn.Module) -> Tensor:
-    """A X W + b, on nodes (batch, piece, variable, feature)."""
-    mixed: Tensor = layer(torch.einsum("ij,bpjf->bpif", adjacency, nodes))
+def graph_convolution(adjacency: Tensor, nodes: Tensor, layer: nn.Module) -> Tensor:
+    """Return A X W + b for nodes X (batch, window, variable, feature)."""
+    mixed: Tensor = layer(torch.einsum("ij,bwjf->bwif", adjacency, nodes))
     return mixed
 
 

@@ -60,15 +60,16 @@ from tsadc.detectors.residual import (
 from tsadc.nn.inputs import masked_mean, prepare_input, squash, unsquash
 from tsadc.nn.layers import Dropout
 from tsadc.nn.runtime.threads import parallel_map
+from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training
 from tsadc.nn.trainable import Batch
 from tsadc.series import Floats, Observations
 
-SLOPE = 0.2  # of the leaky ReLU below 0
-LEAST_RANGE = 0.05  # in z units, added to the range: forecasts that are better say no more
-BEFORE = 3  # steps that the moving average looks back
-MOST_OBSERVATIONS = 128  # of either part of the training data tell what errors are usual
-MOST_SCORES = 2**20  # of attention at a time
+SLOPE = 0.2  # of the leaky ReLU for negative inputs
+LEAST_RANGE = 0.05  # in z units, added to the interquartile range of the errors
+LOOK_BACK = 3  # steps before the current one in the moving average
+MOST_OBSERVATIONS = 128  # of each part of the training data, from which median and range of the errors come
+MOST_WEIGHTS = 2**20  # attention weights computed at a time
 
 
 @dataclass(frozen=True)
@@ -111,12 +112,12 @@ class Config(ResidualConfig):
         super().__post_init__()
         for name in ("window", "features", "top", "stride"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        require(self.hidden >= 0, "hidden", "zero or more", self.hidden)
+        require(self.hidden >= 0, "hidden", "at least 0", self.hidden)
         require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
 
     @classmethod
     def published(cls) -> Self:
-        """An update sees the windows of one observation."""
+        """Return the settings for SWaT; an update sees the windows of one observation."""
         return cls.with_settings(
             scoring="own",
             features=64,
@@ -129,7 +130,7 @@ class Config(ResidualConfig):
 
     @classmethod
     def tiny(cls) -> Self:
-        """Trains in seconds: for trying things out, not for results."""
+        """Return settings that train in seconds: for trying things out, not for results."""
         return cls.with_settings(features=8, top=2, hidden=8, training={"epochs": 5})
 
 
@@ -142,77 +143,83 @@ class ForecastBatch(Batch):
     known: Tensor
 
 
-class Network(nn.Module):
-    """Forecasts one step of every variable."""
+class Network(StoredNames):
+    """Forecast one step of every variable."""
+
+    stored_names: ClassVar[Mapping[str, str]] = {
+        "history_proj": "lift", "attention_vector": "attend", "output_mlp": "out"
+    }  # fmt: skip
 
     def __init__(self, config: Config, variables: int, window: int) -> None:
         super().__init__()
         features, hidden = config.features, config.hidden
         self.window, self.top, self.stride = window, min(config.top, variables - 1), config.stride
         self.embedding = nn.Parameter(torch.randn(variables, features))
-        self.lift = nn.Linear(window, features, bias=False)
-        # The parts of a: that of v_i, W x_i, v_j and W x_j.
-        self.attend = nn.Parameter(torch.randn(4, features) / features**0.5)
+        self.history_proj = nn.Linear(window, features, bias=False)
+        self.attention_vector = nn.Parameter(torch.randn(4, features) / features**0.5)
         sizes = (variables * features, hidden, variables) if hidden else (variables * features, variables)
-        layers = [part for a, b in pairwise(sizes) for part in (nn.ReLU(), nn.Linear(a, b))]
-        self.out = nn.Sequential(Dropout(config.dropout), *layers[1:])
+        layers = [layer for a, b in pairwise(sizes) for layer in (nn.ReLU(), nn.Linear(a, b))]
+        self.output_mlp = nn.Sequential(Dropout(config.dropout), *layers[1:])
 
     def edges(self) -> Tensor:
-        """(variable, variable): True where i listens to j, itself or one of its neighbours."""
+        """Return (variable, variable): True where j is i itself or one of its neighbours."""
         direction = normalize(self.embedding.detach(), dim=-1)
         own = torch.eye(len(direction), dtype=torch.bool)
         cosine = (direction @ direction.T).masked_fill(own, -2.0)
         return own.scatter(1, cosine.topk(self.top, dim=-1).indices, True)
 
-    def attention(self, lifted: Tensor) -> Tensor:
-        """alpha (..., variable, variable) from W x (..., variable, feature)."""
-        own_v, own_x, other_v, other_x = self.attend
-        listens = self.embedding @ own_v + lifted @ own_x
-        heard = self.embedding @ other_v + lifted @ other_x
-        scores = leaky_relu(listens.unsqueeze(-1) + heard.unsqueeze(-2), SLOPE)
-        return torch.softmax(scores.masked_fill(~self.edges(), -torch.inf), dim=-1)
+    def attention(self, projected: Tensor) -> Tensor:
+        """W x (..., variable, feature) -> alpha (..., variable, variable)."""
+        a_vi, a_xi, a_vj, a_xj = self.attention_vector
+        target = self.embedding @ a_vi + projected @ a_xi
+        source = self.embedding @ a_vj + projected @ a_xj
+        logits = leaky_relu(target.unsqueeze(-1) + source.unsqueeze(-2), SLOPE)
+        return torch.softmax(logits.masked_fill(~self.edges(), -torch.inf), dim=-1)
 
     def forward(self, history: Tensor) -> Tensor:
         """history (..., variable, window) -> forecast (..., variable)."""
-        lifted = self.lift(history)
-        gathered = (self.attention(lifted) @ lifted).relu()
-        forecast: Tensor = self.out((self.embedding * gathered).flatten(-2))
+        projected = self.history_proj(history)
+        aggregated = (self.attention(projected) @ projected).relu()
+        forecast: Tensor = self.output_mlp((self.embedding * aggregated).flatten(-2))
         return forecast
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ForecastBatch:
-        """Every `stride`-th step, from one drawn for each observation: (batch, step, variable) and its history."""
+        """Choose every `stride`-th step as a target, starting at a random one in each observation."""
         batch, _, time = x.shape
         stride = min(self.stride, time - self.window)
-        late = torch.randint(stride, (batch, 1), generator=generator)
-        first = late + stride * torch.arange((time - self.window) // stride)
-        filled = carried(squash(x), observed).unfold(-1, self.window + 1, 1)
-        places = first[:, None, :].expand(-1, x.shape[1], -1)
-        chosen = filled.gather(2, places.unsqueeze(-1).expand(-1, -1, -1, self.window + 1)).transpose(1, 2)
-        known = observed[:, :, self.window :].gather(2, places).transpose(1, 2)
+        offset = torch.randint(stride, (batch, 1), generator=generator)
+        first = offset + stride * torch.arange((time - self.window) // stride)
+        filled = forward_fill(squash(x), observed).unfold(-1, self.window + 1, 1)
+        steps = first[:, None, :].expand(-1, x.shape[1], -1)
+        chosen = filled.gather(2, steps.unsqueeze(-1).expand(-1, -1, -1, self.window + 1)).transpose(1, 2)
+        known = observed[:, :, self.window :].gather(2, steps).transpose(1, 2)
         return ForecastBatch(chosen[..., :-1], chosen[..., -1], known)
 
     def losses(self, batch: ForecastBatch) -> dict[str, Tensor]:
         return {"forecast": masked_mean((self(batch.history) - batch.target).square(), batch.known)}
 
 
-def carried(x: Tensor, observed: Tensor) -> Tensor:
-    """x (..., time) with the last value that was observed where there is none; 0 before the first one."""
-    place = torch.arange(x.shape[-1])
-    last = torch.where(observed, place, -1).cummax(-1).values
+def forward_fill(x: Tensor, observed: Tensor) -> Tensor:
+    """Replace missing values of x (..., time) by the last observed one; 0 before the first."""
+    step = torch.arange(x.shape[-1])
+    last = torch.where(observed, step, -1).cummax(-1).values
     return torch.where(last >= 0, x.gather(-1, last.clamp_min(0)), 0.0)
 
 
-def deviations(error: Floats, middle: Floats, width: Floats) -> Floats:
-    """a (variable, time) from errors, and the median and interquartile range of each variable's; 0 where below."""
-    return np.maximum((error - middle[:, None]) / (width[:, None] + LEAST_RANGE), 0.0)
+def deviations(error: Floats, median: Floats, iqr: Floats) -> Floats:
+    """Return a (variable, time) from errors and their median and interquartile range per variable (variable,)."""
+    return np.maximum((error - median[:, None]) / (iqr[:, None] + LEAST_RANGE), 0.0)
 
 
-def smoothed(cells: Floats) -> Floats:
-    """The largest of each step, averaged over it and the `BEFORE` steps before that have one; NaN where it has none."""
+def step_scores(cells: Floats) -> Floats:
+    """Return the moving average (time,) of the largest cell (variable, time) of each step; NaN where there is none.
+
+    The average covers the step and those of the `LOOK_BACK` steps before it that have a value.
+    """
     known = np.asarray(np.isfinite(cells).any(axis=0))
     largest = np.where(known, np.fmax.reduce(cells, axis=0), 0.0)
-    window = np.ones(BEFORE + 1)
-    total, count = (np.convolve(one, window)[: cells.shape[1]] for one in (largest, known.astype(float)))
+    window = np.ones(LOOK_BACK + 1)
+    total, count = (np.convolve(values, window)[: cells.shape[1]] for values in (largest, known.astype(float)))
     return np.where(known, total / np.maximum(count, 1), np.nan)
 
 
@@ -226,14 +233,14 @@ class GDN(ResidualDetector[Config]):
         return Network(self.settings, variables, min(self.settings.window, self.settings.length - 1))
 
     def _errors(self, z: Floats) -> tuple[Floats, Floats]:
-        """Err and the forecast, both (variable, time) in z units."""
+        """Return Err and the forecast, both (variable, time) in z units."""
         network: Network = self.network_
         _, measured, x = prepare_input(z)
-        filled = carried(x, measured)
-        # Before the observation nothing was measured: its first steps are forecast from less, and not judged.
+        filled = forward_fill(x, measured)
+        # Zeros stand for the steps before the observation; the forecasts that see them are not scored.
         before = torch.cat([filled.new_zeros(len(filled), network.window), filled[:, :-1]], dim=-1)
         history = before.unfold(-1, network.window, 1).transpose(0, 1)
-        parts = history.split(max(1, MOST_SCORES // len(filled) ** 2))
+        parts = history.split(max(1, MOST_WEIGHTS // len(filled) ** 2))
         forecast = unsquash(torch.cat([network(part) for part in parts]).T).numpy()
         error = np.abs(np.asarray(z, dtype=np.float64) - forecast)
         error[:, : network.window] = np.nan
@@ -245,24 +252,24 @@ class GDN(ResidualDetector[Config]):
             part, i = place
             return self._errors(part.read(i))[0]
 
-        found = np.concatenate(
+        every_error = np.concatenate(
             list(parallel_map(errors, sample_observations((train_part, validation), MOST_OBSERVATIONS))), axis=1
         )
-        known = (one[np.isfinite(one)] for one in found)
-        quarters = [np.quantile(one, (0.25, 0.5, 0.75)) if len(one) else np.zeros(3) for one in known]
-        low, self.middle_, high = np.array(quarters).T
-        self.width_ = high - low
+        measured = (error[np.isfinite(error)] for error in every_error)
+        quartiles = [np.quantile(error, (0.25, 0.5, 0.75)) if len(error) else np.zeros(3) for error in measured]
+        low, self.median_, high = np.array(quartiles).T
+        self.iqr_ = high - low
 
     def _extra_state(self) -> dict[str, NDArray[Any]]:
-        return {"errors.middle": self.middle_, "errors.width": self.width_}
+        return {"errors.middle": self.median_, "errors.width": self.iqr_}
 
     def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self.middle_, self.width_ = state["errors.middle"], state["errors.width"]
+        self.median_, self.iqr_ = state["errors.middle"], state["errors.width"]
 
     def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
         def infer(z: Floats) -> NetworkOutput:
             error, forecast = self._errors(z)
-            cells = deviations(error, self.middle_, self.width_)
-            return NetworkOutput((cells,), forecast, smoothed(cells))
+            cells = deviations(error, self.median_, self.iqr_)
+            return NetworkOutput((cells,), forecast, step_scores(cells))
 
         return infer

@@ -27,7 +27,7 @@ scaling of the data is not in that script.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -47,6 +47,7 @@ from tsadc.nn.graph import GIN, AttentionGraph, GraphLossWeights, regulariser, s
 from tsadc.nn.inputs import masked_mean, squash
 from tsadc.nn.layers import Pointwise
 from tsadc.nn.s4 import S4, KernelName, ssm_parameters
+from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training, parameter_groups
 from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
@@ -117,7 +118,7 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """Graphs are 2000 of 12000 steps long there, and so are these: a sixth of an observation of 600."""
+        """Return the settings for TUSZ; a graph covers a sixth of an observation (there 2000 of 12000 steps)."""
         return cls.with_settings(
             scoring="own",
             scaler={"method": "standard", "scope": "pooled"},
@@ -146,18 +147,20 @@ class Config(ResidualConfig):
 
     @classmethod
     def tiny(cls) -> Self:
-        """The default's method on a network that trains in seconds: for trying things out, not for results."""
+        """Return settings that train in seconds: for trying things out, not for results."""
         return cls.with_settings(features=8, state=8, window=8, training={"epochs": 5, "learning_rate": 1e-2})
 
 
-class Network(nn.Module):
-    """Reconstructs the steps of each window from its nodes."""
+class Network(StoredNames):
+    """Reconstruct the steps of each window from its nodes."""
+
+    stored_names: ClassVar[Mapping[str, str]] = {"input_proj": "lift", "output_proj": "leave"}
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
         features = config.features
-        self.lift = Pointwise(1, features)
+        self.input_proj = Pointwise(1, features)
         self.layers = nn.ModuleList(
             S4(
                 features,
@@ -170,13 +173,13 @@ class Network(nn.Module):
         )
         self.graph = AttentionGraph(features, config.zeta, config.neighbours, symmetric=True)
         self.gin = GIN(features, config.gin_layers, config.dropout)
-        self.leave = Pointwise(features, config.window)
+        self.output_proj = Pointwise(features, config.window)
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ObservedBatch:
         return ObservedBatch(torch.where(observed, squash(x), 0.0), observed)
 
     def losses(self, batch: ObservedBatch) -> dict[str, Tensor]:
-        """Mean squared error of what was measured, and the regulariser of the graphs."""
+        """Return the mean squared error of measured cells, and the regulariser of the graphs."""
         x = batch.x
         reconstruction, nodes, adjacency = self(x)
         error = masked_mean((x - reconstruction).square(), batch.observed)
@@ -189,24 +192,24 @@ class Network(nn.Module):
         (batch, window, variable, variable)."""
         batch, variables, time = x.shape
         count = -(-time // min(self.config.window, time))
-        pieces = split_windows(self.embed(x), count)
-        nodes = torch.stack([piece.mean(-1) for piece in pieces], dim=-1)
+        windows = split_windows(self.embed(x), count)
+        nodes = torch.stack([window.mean(-1) for window in windows], dim=-1)
         adjacency = self.adjacency(nodes)
         hidden = F.leaky_relu(self.gin(nodes, adjacency)) + nodes
-        steps = self.leave(hidden.flatten(0, 1)).view(batch, variables, -1, count)
-        # Windows differ by a step where they cannot all be equal: the shorter ones leave their last step out.
-        parts = [steps[..., : piece.shape[-1], i] for i, piece in enumerate(pieces)]
+        steps = self.output_proj(hidden.flatten(0, 1)).view(batch, variables, -1, count)
+        # Windows may differ in length by one step; a shorter window drops its last output.
+        parts = [steps[..., : window.shape[-1], i] for i, window in enumerate(windows)]
         return torch.cat(parts, dim=-1), nodes, adjacency
 
     def embed(self, x: Tensor) -> Tensor:
-        """x (batch, variable, time) -> (batch, variable, feature, time), each variable by itself."""
-        hidden: Tensor = self.lift(x.flatten(0, 1).unsqueeze(1))
+        """x (batch, variable, time) -> (batch, variable, feature, time), each variable separately."""
+        hidden: Tensor = self.input_proj(x.flatten(0, 1).unsqueeze(1))
         for layer in self.layers:
             hidden = layer(hidden)
         return hidden.reshape(*x.shape[:2], -1, x.shape[-1])
 
     def adjacency(self, nodes: Tensor) -> Tensor:
-        """nodes (batch, variable, feature, window) -> one graph for each window, symmetric and pruned."""
+        """nodes (batch, variable, feature, window) -> one symmetric, pruned graph per window."""
         batch, _, _, count = nodes.shape
         dense: Tensor = self.graph(nodes.permute(0, 3, 1, 2).flatten(0, 1))
         return torch.where(dense >= self.config.prune, dense, 0.0).view(batch, count, *dense.shape[1:])

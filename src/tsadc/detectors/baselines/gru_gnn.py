@@ -30,7 +30,7 @@ TSAD-C paper.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -48,11 +48,12 @@ from tsadc.detectors.residual import (
 from tsadc.nn.graph import GIN, AttentionGraph, GraphLossWeights, regulariser, split_windows
 from tsadc.nn.inputs import masked_mean, squash
 from tsadc.nn.layers import Dropout
+from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training
 from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
-LOUDNESS = 3.0  # of a variable among others: the states of a GRU are small at first
+GAIN = 3.0  # of the identity weights: the states of a GRU are small at first
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """GraphS4mer's for the EEG of TUSZ."""
+        """Return the settings of GraphS4mer for the EEG of TUSZ."""
         return cls.with_settings(
             scoring="own",
             features=128,
@@ -130,12 +131,14 @@ class Config(ResidualConfig):
 
     @classmethod
     def tiny(cls) -> Self:
-        """Trains in seconds: for trying things out, not for results."""
+        """Return settings that train in seconds: for trying things out, not for results."""
         return cls.with_settings(features=8, graphs=2, gin_layers=1, training={"epochs": 5})
 
 
-class Network(nn.Module):
-    """A GRU over the steps of each variable, then a graph over the variables of each window."""
+class Network(StoredNames):
+    """A GRU over the steps of each variable, then a graph network over the variables of each window."""
+
+    stored_names: ClassVar[Mapping[str, str]] = {"output_weight": "leave_weight", "output_bias": "leave_bias"}
 
     def __init__(self, config: Config, variables: int) -> None:
         super().__init__()
@@ -146,22 +149,22 @@ class Network(nn.Module):
         self.identity = nn.Parameter(0.3 * torch.randn(variables, features, 1)) if config.identity else None
         self.graph = AttentionGraph(features, config.zeta, config.neighbours, symmetric=True)
         self.gin = GIN(features, config.gin_layers, config.dropout, config.own)
-        readers = variables if config.identity else 1
-        self.leave_weight = nn.Parameter(torch.randn(readers, features) / features**0.5)
-        self.leave_bias = nn.Parameter(torch.zeros(readers))
+        outputs = variables if config.identity else 1
+        self.output_weight = nn.Parameter(torch.randn(outputs, features) / features**0.5)
+        self.output_bias = nn.Parameter(torch.zeros(outputs))
 
     def embed(self, x: Tensor) -> Tensor:
-        """x (batch, variable, time) -> (batch, variable, feature, time), each variable by itself."""
+        """x (batch, variable, time) -> (batch, variable, feature, time), each variable separately."""
         states, _ = self.gru(x.flatten(0, 1).unsqueeze(-1))
         embedding: Tensor = self.dropout(states).mT.unflatten(0, x.shape[:2])
         return embedding
 
-    def named(self, embedding: Tensor) -> Tensor:
-        """As others hear it. A graph's rows sum to about 1: its mean over K variables that differ is 1 / sqrt(K) as
-        large as each of them, and without that root learning takes long to begin."""
+    def weigh(self, embedding: Tensor) -> Tensor:
+        """Multiply the features of each variable by its identity weights, if there are any."""
         if self.identity is None:
             return embedding
-        gain = LOUDNESS * float(embedding.shape[1] ** 0.5)
+        # A graph averages over K variables, which shrinks them by about sqrt(K); uncorrected, learning starts slowly.
+        gain = GAIN * float(embedding.shape[1] ** 0.5)
         return embedding * (gain * self.identity)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,9 +175,9 @@ class Network(nn.Module):
         nodes = torch.cat([window.mean(-1) for window in windows])
         adjacency = self.graph(nodes)
         penalty = regulariser(nodes, adjacency, self.weights).view(-1, batch).mean(0)
-        weight, bias = self.leave_weight.expand(variables, -1), self.leave_bias.expand(variables)
+        weight, bias = self.output_weight.expand(variables, -1), self.output_bias.expand(variables)
         by_window = adjacency.unflatten(0, (-1, batch)).transpose(0, 1)
-        return self.gin.read(self.named(embedding), by_window, weight, bias), penalty
+        return self.gin.read(self.weigh(embedding), by_window, weight, bias), penalty
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ObservedBatch:
         return ObservedBatch(torch.where(observed, squash(x), 0.0), observed)

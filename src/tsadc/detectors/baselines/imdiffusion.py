@@ -60,7 +60,7 @@ from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats, Observations
 from tsadc.subsample import evenly_spaced
 
-SETTLED = 32  # observations that tau is learnt from
+MOST_OBSERVATIONS = 32  # of the training part, from which tau is computed
 
 
 @dataclass(frozen=True)
@@ -129,14 +129,14 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """12 windows are 2 observations of 600 steps."""
+        """Return the settings for SMD; 12 windows are 2 observations of 600 steps."""
         model = {"patch": 1, "channels": 64, "blocks": 4, "heads": 8, "diffusion": {"target": "noise"}, "chain": 0}
         training = published_training(epochs=100, batch=2, learning_rate=1e-3, weight_decay=1e-6, patience=6)
         return cls.with_settings(scoring="own", **model, stride=3, training=training)
 
     @classmethod
     def tiny(cls) -> Self:
-        """The default's method on a network that trains in seconds: for trying things out, not for results."""
+        """Return settings that train in seconds: for trying things out, not for results."""
         return cls.with_settings(
             window=16, stripes=4, patch=2, channels=8, blocks=1, chain=4, training={"epochs": 5, "learning_rate": 1e-2}
         )
@@ -237,9 +237,9 @@ class Network(StoredNames):
         )
 
     def losses(self, batch: DiffusionBatch) -> dict[str, Tensor]:
-        """Mean squared error of the prediction where cells are hidden and were measured."""
+        """Return the mean squared error of the prediction at hidden cells that were measured."""
         x, observed, policy, step, noise = (tensor.flatten(0, 1) for tensor in batch.tensors().values())
-        hidden = grating(x.shape[-1], self.config.stripes)[policy].unsqueeze(1) & observed
+        hidden = grating_masks(x.shape[-1], self.config.stripes)[policy].unsqueeze(1) & observed
         prediction = self(self.diffusion.noise(x, step, noise), step, observed & ~hidden)
         target = noise if self.diffusion.target == "noise" else x
         error = (prediction - target).square().view(len(batch), -1)
@@ -248,32 +248,34 @@ class Network(StoredNames):
     def forward(self, noisy: Tensor, step: Tensor, shown: Tensor) -> Tensor:
         """noisy, shown (batch, variable, time), step (batch,) -> prediction like noisy."""
         time, patch = noisy.shape[-1], self.config.patch
-        lacking = -time % patch
-        cells = F.pad(torch.stack([noisy, shown.to(noisy.dtype)], -1), (0, 0, 0, lacking))
+        padding = -time % patch
+        cells = F.pad(torch.stack([noisy, shown.to(noisy.dtype)], -1), (0, 0, 0, padding))
         hidden = self.input_proj(cells.unflatten(2, (-1, patch)).flatten(3))
-        places = sinusoidal(torch.arange(hidden.shape[2]), self.config.channels)
-        side = places + self.variable_embedding[:, None]
-        embedded = self.step_mlp(sinusoidal(step, self.config.channels))
+        positions = sinusoidal(torch.arange(hidden.shape[2]), self.config.channels)
+        side = positions + self.variable_embedding[:, None]
+        step_embedding = self.step_mlp(sinusoidal(step, self.config.channels))
         skips: Tensor | float = 0.0
         for block in self.blocks:
-            hidden, skip = block(hidden, embedded, side)
+            hidden, skip = block(hidden, step_embedding, side)
             skips = skips + skip
         out: Tensor = self.output_proj(skips / math.sqrt(len(self.blocks))).flatten(2)
         return out[..., :time]
 
 
 class Imputer:
-    """Imputes both halves of every window of an observation, with noise that is the same for every observation."""
+    """Impute both halves of every window of an observation, with the same noise for every observation."""
 
     def __init__(self, network: Network, config: Config, variables: int, length: int) -> None:
         self.network, self.config = network, config
         generator = torch.Generator().manual_seed(derive_seed(config.seed, 1))
         count, _, size = cut_patches(torch.empty(variables, length), config.window).shape
-        self.hidden = grating(size, config.stripes)[:, None, None].expand(2, count, variables, size)
-        self.known, self.begin = (torch.randn(2 * count, variables, size, generator=generator) for _ in range(2))
+        self.hidden = grating_masks(size, config.stripes)[:, None, None].expand(2, count, variables, size)
+        self.shown_noise, self.initial_noise = (
+            torch.randn(2 * count, variables, size, generator=generator) for _ in range(2)
+        )
 
     def __call__(self, x: Tensor, measured: Tensor) -> list[Tensor]:
-        """x, measured (variable, time) -> the samples that vote, each like x, the last one of the denoising first."""
+        """x, measured (variable, time) -> the samples that vote, each like x, from the last denoising step back."""
         config, diffusion, time = self.config, self.network.diffusion, x.shape[-1]
         windows = cut_patches(x, config.window).expand(self.hidden.shape).flatten(0, 1)
         shown = (cut_patches(measured, config.window) & ~self.hidden).flatten(0, 1)
@@ -282,21 +284,22 @@ class Imputer:
 
         def keep(noisy: Tensor, step: int) -> Tensor:
             if step < config.voting * diffusion.steps:
-                both = noisy.view(self.hidden.shape)
-                samples.insert(0, join_patches(torch.where(self.hidden[0], both[0], both[1]), time))
-            return torch.where(shown, diffusion.noise(windows, step, self.known) if step else windows, noisy)
+                first, second = noisy.view(self.hidden.shape)  # one per policy
+                samples.insert(0, join_patches(torch.where(self.hidden[0], first, second), time))
+            return torch.where(shown, diffusion.noise(windows, step, self.shown_noise) if step else windows, noisy)
 
         predict = partial(self.network, shown=shown)
         method: Method = "ddim" if config.chain else "ancestral"
-        diffusion.sample(predict, self.begin, method=method, steps=config.chain or None, keep=keep, generator=generator)
+        steps = config.chain or None
+        diffusion.sample(predict, self.initial_noise, method=method, steps=steps, keep=keep, generator=generator)
         return samples[:: config.stride]
 
     def errors(self, z: Floats) -> tuple[Floats, Tensor]:
-        """E (voter, time) of z (variable, time), NaN where nothing was measured; and the last sample."""
+        """Return E (voter, time) of z (variable, time), NaN where nothing was measured, and the last sample."""
         _, measured, x = prepare_input(z)
         samples = self(x, measured)
-        apart = torch.where(measured, (torch.stack(samples) - x).abs(), 0.0)
-        return (apart.double().sum(1) / measured.sum(0)).numpy(), samples[0]
+        error = torch.where(measured, (torch.stack(samples) - x).abs(), 0.0)
+        return (error.double().sum(1) / measured.sum(0)).numpy(), samples[0]
 
 
 class IMDiffusion(ResidualDetector[Config]):
@@ -314,10 +317,10 @@ class IMDiffusion(ResidualDetector[Config]):
         return Imputer(self.network_, self.settings, len(self.variables_), self.settings.length)
 
     def _after_training(self, train_part: Observations, validation: Observations) -> None:
-        imputer, some = self._imputer(), evenly_spaced(len(train_part), SETTLED)
-        found = parallel_map(lambda i: imputer.errors(train_part.read(int(i)))[0], some)
-        errors = np.concatenate(list(found), axis=1)
-        self.tau_ = ballot(errors[:, np.isfinite(errors[0])], self.settings.share)
+        imputer, chosen = self._imputer(), evenly_spaced(len(train_part), MOST_OBSERVATIONS)
+        each = parallel_map(lambda i: imputer.errors(train_part.read(int(i)))[0], chosen)
+        errors = np.concatenate(list(each), axis=1)
+        self.tau_ = vote_thresholds(errors[:, np.isfinite(errors[0])], self.settings.share)
 
     def _extra_state(self) -> dict[str, NDArray[Any]]:
         return {"tau": self.tau_}
@@ -337,15 +340,17 @@ class IMDiffusion(ResidualDetector[Config]):
         return infer
 
 
-def ballot(errors: Floats, share: float) -> Floats:
-    """tau (voter,) from errors (voter, step), the last denoising step first: where errors are larger on the whole, a
-    smaller share of them is a vote."""
+def vote_thresholds(errors: Floats, share: float) -> Floats:
+    """Return tau (voter,) for errors (voter, step); the first voter is the last denoising step.
+
+    A voter whose errors are larger on average votes for a smaller share of the steps.
+    """
     means = np.maximum(errors.mean(axis=1), np.finfo(np.float64).tiny)
     shares = np.minimum(share * means[0] / means, 1.0)
-    return np.array([np.quantile(one, 1 - part) for one, part in zip(errors, shares, strict=True)])
+    return np.array([np.quantile(error, 1 - part) for error, part in zip(errors, shares, strict=True)])
 
 
-def grating(time: int, stripes: int) -> Tensor:
-    """`hidden` (policy, time): of `stripes` equal stripes every other one, by policy 1 those that policy 0 shows."""
+def grating_masks(time: int, stripes: int) -> Tensor:
+    """Return `hidden` (policy, time): every other of `stripes` equal stripes; policy 1 hides what policy 0 shows."""
     number = torch.arange(time) * min(stripes, time) // time
     return number % 2 == torch.arange(2)[:, None]

@@ -48,6 +48,7 @@ from tsadc.nn.gaussian import HALF_LOG_2PI, Gaussian, init_narrow
 from tsadc.nn.inputs import prepare_input, squash, unsquash
 from tsadc.nn.patches import cut_patches, join_patches
 from tsadc.nn.randomness import derive_seed
+from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training
 from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
@@ -109,7 +110,7 @@ class Config(ResidualConfig):
         for name in ("squeeze", "metrics", "hidden", "samples"):
             require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
         for name in ("flows", "refine"):
-            require(getattr(self, name) >= 0, name, "zero or more", getattr(self, name))
+            require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
         require(self.flows == 0 or self.metrics >= 2, "metrics", "at least 2 with flows", self.metrics)
         require(0 <= self.pretrain < 1, "pretrain", "from 0 to below 1", self.pretrain)
         require(0 <= self.anneal <= 1, "anneal", "from 0 to 1", self.anneal)
@@ -117,7 +118,7 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """20 epochs of pretraining and 20 of the whole; 100 windows are 17 observations of 600 steps."""
+        """Return 20 epochs of pretraining and 20 of the whole; 100 windows are 17 observations of 600 steps."""
         model = {"window": 100, "squeeze": 3, "metrics": 3, "hidden": 500, "flows": 20}
         training = published_training(epochs=40, batch=17, learning_rate=1e-3, weight_decay=1e-4, clip=10.0)
         scoring = {"scoring": "own", "samples": 100, "refine": 10}
@@ -125,14 +126,14 @@ class Config(ResidualConfig):
 
     @classmethod
     def tiny(cls) -> Self:
-        """The default's method on a network that trains in seconds: for trying things out, not for results."""
+        """Return settings that train in seconds: for trying things out, not for results."""
         return cls.with_settings(
             window=16, squeeze=2, metrics=2, hidden=16, flows=2, training={"epochs": 5, "learning_rate": 1e-2}
         )
 
 
-class Squeezer(nn.Module):
-    """Convolutions, of which every second one halves time, to a latent that is short in time, and back."""
+class TemporalAutoencoder(nn.Module):
+    """Convolutions to a latent that is short in time, and back; every second one halves the time axis."""
 
     def __init__(self, variables: int, squeeze: int) -> None:
         super().__init__()
@@ -142,33 +143,33 @@ class Squeezer(nn.Module):
         self.up = nn.ModuleList(
             nn.ConvTranspose1d(variables, variables, KERNEL, s, KERNEL // 2) for s in self.strides[::-1]
         )
-        for layer in (*self.down, *self.up):  # or ten layers would let nothing through
+        for layer in (*self.down, *self.up):  # or the signal would vanish in so many layers
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
         init_narrow(self.latent)
 
     def lengths(self, time: int) -> list[int]:
-        """Of time before each convolution and after the last."""
+        """Return the number of steps before each convolution and after the last."""
         out = [time]
         for stride in self.strides:
             out.append(-(-out[-1] // stride))
         return out
 
     def encode(self, x: Tensor) -> Gaussian:
-        """A latent for each few steps: x (window, variable, time) -> (window, variable, few)."""
+        """x (window, variable, time) -> q(z2 | x), (window, variable, short time)."""
         for layer in self.down:
             x = layer(x).relu()
         return Gaussian.from_output(self.latent(x), dim=1)
 
     def decode(self, temporal: Tensor, time: int) -> Tensor:
-        """What a latent makes of the whole window (window, variable, time)."""
-        view = temporal
+        """Return the auxiliary features (window, variable, time) of a temporal latent."""
+        auxiliary = temporal
         for layer, length in zip(self.up, self.lengths(time)[-2::-1], strict=True):
-            view = layer(view, output_size=[length]).relu()
-        return view
+            auxiliary = layer(auxiliary, output_size=[length]).relu()
+        return auxiliary
 
 
 class Flow(nn.Module):
-    """RealNVP (Dinh et al. 2017): each layer scales and shifts one half of the features as the other half says."""
+    """RealNVP (Dinh et al., ICLR 2017): each layer scales and shifts one half of the features, given the other half."""
 
     def __init__(self, features: int, layers: int, hidden: int) -> None:
         super().__init__()
@@ -177,20 +178,20 @@ class Flow(nn.Module):
             nn.Sequential(nn.Linear(self.kept, hidden), nn.ReLU(), nn.Linear(hidden, 2 * (features - self.kept)))
             for _ in range(layers)
         )
-        for layer in self.layers:  # at first nothing changes, however many layers there are
+        for layer in self.layers:  # so that the flow starts as a permutation
             nn.init.zeros_(layer[-1].weight)  # type: ignore[index]
             nn.init.zeros_(layer[-1].bias)  # type: ignore[index]
 
     def forward(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """value (..., feature) -> the transformed value, and the logarithm of the volume's growth (...)."""
-        growth = torch.zeros(value.shape[:-1])
+        """value (..., feature) -> the transformed value, and the log determinant of the Jacobian (...)."""
+        log_det = torch.zeros(value.shape[:-1])
         for layer in self.layers:
             kept, changed = value[..., : self.kept], value[..., self.kept :]
             shift, log_scale = layer(kept).chunk(2, -1)
-            log_scale = torch.tanh(log_scale)  # no layer may stretch without bound
+            log_scale = torch.tanh(log_scale)  # bounded, for stability
             value = torch.cat([changed * log_scale.exp() + shift, kept], -1)
-            growth = growth + log_scale.sum(-1)
-        return value, growth
+            log_det = log_det + log_scale.sum(-1)
+        return value, log_det
 
 
 @dataclass(frozen=True)
@@ -201,41 +202,47 @@ class LatentBatch(ObservedBatch):
     metric: Tensor
 
 
-class Network(nn.Module):
-    """Both latents, their priors, and what they say of a window."""
+class Network(StoredNames):
+    """Posteriors and priors of both latents, and the likelihood of a window given them."""
+
+    stored_names: ClassVar[Mapping[str, str]] = {
+        "temporal_autoencoder": "squeezer", "pretrain_output": "guess", "backward_gru": "backwards",
+        "posterior_mlp": "features", "posterior_recurrence": "posterior_before", "metric_proj": "widen",
+        "decoder": "read",
+    }  # fmt: skip
 
     def __init__(self, config: Config, variables: int) -> None:
         super().__init__()
         self.config = config
         hidden, metrics, both = config.hidden, config.metrics, 2 * variables
-        self.squeezer = Squeezer(variables, config.squeeze)
-        self.guess = nn.Linear(variables, both)  # p(x | z2), for pretraining
-        self.backwards = nn.GRU(variables, hidden, batch_first=True)
-        self.features = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
+        self.temporal_autoencoder = TemporalAutoencoder(variables, config.squeeze)
+        self.pretrain_output = nn.Linear(variables, both)  # p(x | z2), for pretraining
+        self.backward_gru = nn.GRU(variables, hidden, batch_first=True)
+        self.posterior_mlp = nn.Sequential(nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
         self.posterior = nn.Linear(hidden, 2 * metrics)
-        self.posterior_before = nn.Linear(metrics, 2 * metrics, bias=False)
+        self.posterior_recurrence = nn.Linear(metrics, 2 * metrics, bias=False)
         self.flow = Flow(metrics, config.flows, hidden)
         self.prior = nn.Linear(variables + metrics, 2 * metrics)
-        self.widen = nn.Linear(metrics, variables)
-        self.read = nn.Sequential(
+        self.metric_proj = nn.Linear(metrics, variables)
+        self.decoder = nn.Sequential(
             nn.Linear(both, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, both)
         )
         init_narrow(self.posterior)
-        self.pretrained = round(config.pretrain * config.training.epochs)
-        self.rising = config.anneal * config.training.epochs
-        self.pretraining, self.weight = False, 1.0
+        self.pretrain_epochs = round(config.pretrain * config.training.epochs)
+        self.anneal_epochs = config.anneal * config.training.epochs
+        self.pretraining, self.kl_weight = False, 1.0
 
     def begin_epoch(self, number: int) -> None:
-        self.pretraining = number <= self.pretrained
-        self.weight = min(1.0, (number - 1) / self.rising) if self.rising else 1.0
+        self.pretraining = number <= self.pretrain_epochs
+        self.kl_weight = min(1.0, (number - 1) / self.anneal_epochs) if self.anneal_epochs else 1.0
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> dict[str, Tensor]:
-        """For both latents; shape (..., window, variable, time)."""
-        *many, variables, time = shape
-        few = self.squeezer.lengths(time)[-1]
+        """Draw standard normal noise for both latents of windows of shape (..., window, variable, time)."""
+        *leading, variables, time = shape
+        short = self.temporal_autoencoder.lengths(time)[-1]
         return {
-            "temporal": torch.randn(*many, variables, few, generator=generator),
-            "metric": torch.randn(*many, time, self.config.metrics, generator=generator),
+            "temporal": torch.randn(*leading, variables, short, generator=generator),
+            "metric": torch.randn(*leading, time, self.config.metrics, generator=generator),
         }
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> LatentBatch:
@@ -244,66 +251,67 @@ class Network(nn.Module):
         return LatentBatch(windows, cut_patches(observed, self.config.window), **noise)
 
     def losses(self, batch: LatentBatch) -> dict[str, Tensor]:
-        """Minus the evidence lower bound, per cell of a window. The validation loss is always that of the whole."""
+        """Return minus the evidence lower bound per cell; in validation always that of the whole model."""
         count, variables, time = batch.x.shape[1:]
         x, observed, temporal, metric = (tensor.flatten(0, 1) for tensor in batch.tensors().values())
-        before = self.squeezer.encode(x)
-        sample = before.sample(temporal)
-        view = self.squeezer.decode(sample, time)
-        squeezed = before.kl()
-        weight = self.weight if self.training else 1.0
+        posterior = self.temporal_autoencoder.encode(x)
+        auxiliary = self.temporal_autoencoder.decode(posterior.sample(temporal), time)
+        kl_weight = self.kl_weight if self.training else 1.0
 
         def per_observation(values: Tensor) -> Tensor:
             return values.sum((-2, -1)).view(len(batch), count).mean(1) / (variables * time)
 
+        temporal_kl = kl_weight * per_observation(posterior.kl())
         if self.pretraining and self.training:
-            seen = Gaussian.from_output(self.guess(view.mT))
-            unlikely = torch.where(observed, -seen.log_prob(x.mT).mT, 0.0)
-            return {"pretraining": per_observation(unlikely), "temporal": weight * per_observation(squeezed)}
-        sample, log_posterior = self.infer(view, metric)
-        log_prior = self.expect(view, sample).log_prob(sample).sum(-1)
-        unlikely = torch.where(observed, -self.look(view, sample).log_prob(x), 0.0)
+            likelihood = Gaussian.from_output(self.pretrain_output(auxiliary.mT))
+            nll = torch.where(observed, -likelihood.log_prob(x.mT).mT, 0.0)
+            return {"pretraining": per_observation(nll), "temporal": temporal_kl}
+        sample, log_posterior = self.infer(auxiliary, metric)
+        log_prior = self.metric_prior(auxiliary, sample).log_prob(sample).sum(-1)
+        nll = torch.where(observed, -self.likelihood(auxiliary, sample).log_prob(x), 0.0)
         return {
-            "reconstruction": per_observation(unlikely),
-            "temporal": weight * per_observation(squeezed),
-            "metric": weight * per_observation((log_posterior - log_prior)[:, None]),
+            "reconstruction": per_observation(nll),
+            "temporal": temporal_kl,
+            "metric": kl_weight * per_observation((log_posterior - log_prior)[:, None]),
         }
 
-    def infer(self, view: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """A sample (window, time, metric) of q(z1 | view), and its log density (window, time)."""
-        states = self.backwards(view.mT.flip(1))[0].flip(1)
-        given = self.posterior(self.features(states))
+    def infer(self, auxiliary: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a sample (window, time, metric) of q(z1 | auxiliary), and its log density (window, time)."""
+        states = self.backward_gru(auxiliary.mT.flip(1))[0].flip(1)
+        outputs = self.posterior(self.posterior_mlp(states))
         value = torch.zeros_like(noise[:, 0])
-        values, stds = [], []
-        for here, draw in zip(given.unbind(1), noise.unbind(1), strict=True):
-            now = Gaussian.from_output(here + self.posterior_before(value.tanh()))
-            value = now.sample(draw)
+        values, log_stds = [], []
+        for output, step_noise in zip(outputs.unbind(1), noise.unbind(1), strict=True):
+            posterior = Gaussian.from_output(output + self.posterior_recurrence(value.tanh()))
+            value = posterior.sample(step_noise)
             values.append(value)
-            stds.append(now.log_std)
-        log_density = (-0.5 * noise.square() - torch.stack(stds, 1) - HALF_LOG_2PI).sum(-1)
-        sample, growth = self.flow(torch.stack(values, 1))
-        return sample, log_density - growth
+            log_stds.append(posterior.log_std)
+        log_density = (-0.5 * noise.square() - torch.stack(log_stds, 1) - HALF_LOG_2PI).sum(-1)
+        sample, log_det = self.flow(torch.stack(values, 1))
+        return sample, log_density - log_det
 
-    def expect(self, view: Tensor, metric: Tensor) -> Gaussian:
-        """p(z1_t | z1_{t-1}, view_t) for every step."""
-        before = F.pad(metric[:, :-1], (0, 0, 1, 0))
-        return Gaussian.from_output(self.prior(torch.cat([view.mT, before], -1)))
+    def metric_prior(self, auxiliary: Tensor, metric: Tensor) -> Gaussian:
+        """Return p(z1_t | z1_{t-1}, auxiliary_t) for every step."""
+        previous = F.pad(metric[:, :-1], (0, 0, 1, 0))
+        return Gaussian.from_output(self.prior(torch.cat([auxiliary.mT, previous], -1)))
 
-    def look(self, view: Tensor, metric: Tensor) -> Gaussian:
-        """p(x | z1, z2), (window, variable, time)."""
-        both = self.read(torch.cat([self.widen(metric), view.mT], -1))
-        return Gaussian.from_output(both.mT, dim=1)
+    def likelihood(self, auxiliary: Tensor, metric: Tensor) -> Gaussian:
+        """Return p(x | z1, z2), (window, variable, time)."""
+        output = self.decoder(torch.cat([self.metric_proj(metric), auxiliary.mT], -1))
+        return Gaussian.from_output(output.mT, dim=1)
 
-    def judge(self, x: Tensor, noise: Mapping[str, Tensor], against: Tensor) -> tuple[Tensor, Tensor]:
-        """-log p(against | latents of x) and the mean of p, both (window, variable, time), means over samples; x
-        (window, variable, time), noise (sample, window, ...)."""
-        temporal = self.squeezer.encode(x).sample(noise["temporal"]).flatten(0, 1)
-        view = self.squeezer.decode(temporal, x.shape[-1])
-        sample, _ = self.infer(view, noise["metric"].flatten(0, 1))
-        seen = self.look(view, sample)
-        shape = (-1, *x.shape)
-        improbable = -Gaussian(seen.mean.view(shape), seen.log_std.view(shape)).log_prob(against)
-        return improbable.mean(0), seen.mean.view(shape).mean(0)
+    def score(self, x: Tensor, noise: Mapping[str, Tensor], scored: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the negative log likelihood of `scored` given the latents of x, and the mean of that distribution.
+
+        Both are (window, variable, time) and averaged over the samples of the latents. x and `scored` are (window,
+        variable, time), noise (sample, window, ...).
+        """
+        temporal = self.temporal_autoencoder.encode(x).sample(noise["temporal"]).flatten(0, 1)
+        auxiliary = self.temporal_autoencoder.decode(temporal, x.shape[-1])
+        metric, _ = self.infer(auxiliary, noise["metric"].flatten(0, 1))
+        mean, log_std = (values.view(-1, *x.shape) for values in self.likelihood(auxiliary, metric))
+        nll = -Gaussian(mean, log_std).log_prob(scored)
+        return nll.mean(0), mean.mean(0)
 
 
 class InterFusion(ResidualDetector[Config]):
@@ -324,26 +332,29 @@ class InterFusion(ResidualDetector[Config]):
 
         def infer(z: Floats) -> NetworkOutput:
             values, measured, x = prepare_input(z)
-            windows, there = (cut_patches(one, settings.window) for one in (x, measured))
-            improbable, mean = refined(network, windows, there, noise, settings)
+            windows, known = (cut_patches(cells, settings.window) for cells in (x, measured))
+            nll, mean = refine_and_score(network, windows, known, noise, settings)
             expected = unsquash(join_patches(mean, z.shape[1]))
-            cells = torch.where(measured, join_patches(improbable, z.shape[1]), 0.0).double()
+            cells = torch.where(measured, join_patches(nll, z.shape[1]), 0.0).double()
             steps = cells.sum(0) / measured.sum(0)  # NaN where nothing was measured
             return NetworkOutput(((values - expected).abs().numpy(),), expected.numpy(), steps.numpy())
 
         return infer
 
 
-def refined(
+def refine_and_score(
     network: Network, windows: Tensor, measured: Tensor, noise: Mapping[str, Tensor], settings: Config
 ) -> tuple[Tensor, Tensor]:
-    """-log p and expectation of each cell (window, variable, time). In every round the suspects of the first verdict,
-    and what was not measured, are replaced by the expectation: the latents then follow the rest of the window."""
-    improbable, mean = network.judge(windows, noise, windows)
+    """Return the negative log likelihood and the expectation of each cell (window, variable, time).
+
+    Each round of refinement replaces the least probable cells of the first score, and those that were not measured, by
+    their expectation, so that the latents follow the rest of the window.
+    """
+    nll, mean = network.score(windows, noise, windows)
     if settings.refine:
-        known = torch.where(measured, improbable, -torch.inf).flatten(1)
+        known = torch.where(measured, nll, -torch.inf).flatten(1)
         worst = known.topk(max(1, round(settings.suspect * known.shape[1])), dim=1).indices
         replaced = ~measured | torch.zeros_like(known, dtype=torch.bool).scatter(1, worst, True).view_as(measured)
         for _ in range(settings.refine):
-            improbable, mean = network.judge(torch.where(replaced, mean, windows), noise, windows)
-    return improbable, mean
+            nll, mean = network.score(torch.where(replaced, mean, windows), noise, windows)
+    return nll, mean

@@ -27,7 +27,7 @@ the paper's are unknown to us.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -44,6 +44,7 @@ from tsadc.detectors.residual import (
 )
 from tsadc.nn.inputs import masked_mean, squash
 from tsadc.nn.patches import SlidingWindows
+from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training
 from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
@@ -82,46 +83,50 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """As Malhotra et al. for electrocardiograms."""
+        """Return the settings of Malhotra et al. for electrocardiograms."""
         training = published_training(epochs=100, batch=8, learning_rate=1e-3, patience=10)
         return cls.with_settings(scoring="own", window=208, hidden=45, forcing=True, training=training)
 
     @classmethod
     def tiny(cls) -> Self:
-        """Trains in seconds: for trying things out, not for results."""
+        """Return settings that train in seconds: for trying things out, not for results."""
         return cls.with_settings(window=12, hidden=12, training={"epochs": 5})
 
 
-class Network(nn.Module):
+class Network(StoredNames):
+    """An LSTM encoder and an LSTM decoder of windows."""
+
+    stored_names: ClassVar[Mapping[str, str]] = {"output": "tell"}
+
     def __init__(self, config: Config, variables: int, length: int) -> None:
         super().__init__()
         self.windows, self.forcing = SlidingWindows(length, config.window, config.window), config.forcing
         self.encoder = nn.LSTM(variables, config.hidden, batch_first=True)
         self.decoder = nn.LSTMCell(variables, config.hidden)
-        self.tell = nn.Linear(config.hidden, variables)
+        self.output = nn.Linear(config.hidden, variables)
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ObservedBatch:
         return ObservedBatch(torch.where(observed, squash(x), 0.0), observed)
 
     def losses(self, batch: ObservedBatch) -> dict[str, Tensor]:
         x = self.windows.cut(batch.x)
-        apart = (x - self.through(x, forced=self.forcing and self.training)).square()
-        return {"reconstruction": masked_mean(apart, self.windows.cut(batch.observed))}
+        error = (x - self.reconstruct(x, forcing=self.forcing and self.training)).square()
+        return {"reconstruction": masked_mean(error, self.windows.cut(batch.observed))}
 
-    def through(self, x: Tensor, *, forced: bool) -> Tensor:
-        """Windows x (batch, variable, window, step), each as told by the decoder."""
-        rows = x.permute(0, 2, 3, 1).flatten(0, 1)  # (batch * window, step, variable), as an LSTM wants it
-        state = tuple(part[0] for part in self.encoder(rows)[1])
-        told = [self.tell(state[0])]
-        for true in rows.unbind(1)[:0:-1]:
-            state = self.decoder(true if forced else told[-1], state)
-            told.append(self.tell(state[0]))
-        out: Tensor = torch.stack(told[::-1], dim=1).unflatten(0, (len(x), -1)).permute(0, 3, 1, 2)
-        return out
+    def reconstruct(self, x: Tensor, *, forcing: bool) -> Tensor:
+        """Reconstruct windows x (batch, variable, window, step); see `Config.forcing`."""
+        steps = x.permute(0, 2, 3, 1).flatten(0, 1)  # (batch * window, step, variable), the layout of an LSTM
+        state = tuple(part[0] for part in self.encoder(steps)[1])
+        outputs = [self.output(state[0])]  # last step first
+        for true in steps.unbind(1)[:0:-1]:
+            state = self.decoder(true if forcing else outputs[-1], state)
+            outputs.append(self.output(state[0]))
+        windows: Tensor = torch.stack(outputs[::-1], dim=1).unflatten(0, (len(x), -1)).permute(0, 3, 1, 2)
+        return windows
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (batch, variable, time) as reconstructed."""
-        return self.windows.join(self.through(self.windows.cut(x), forced=False))
+        """x (batch, variable, time) -> its reconstruction, like x."""
+        return self.windows.join(self.reconstruct(self.windows.cut(x), forcing=False))
 
 
 class LSTMAE(ResidualDetector[Config]):

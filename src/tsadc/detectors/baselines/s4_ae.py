@@ -90,7 +90,7 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """S4 as in its first paper, at the width and depth of GraphS4mer."""
+        """Return the settings of S4 as in its first paper, with the width and depth of GraphS4mer."""
         return cls.with_settings(
             scoring="own",
             channels=128,
@@ -107,11 +107,13 @@ class Config(ResidualConfig):
 
     @classmethod
     def tiny(cls) -> Self:
-        """Trains in seconds: for trying things out, not for results."""
+        """Return settings that train in seconds: for trying things out, not for results."""
         return cls.with_settings(channels=12, layers=1, state=8, latent=2, training={"epochs": 5})
 
 
 class Network(nn.Module):
+    """S4 layers down to the code, and S4 layers back."""
+
     def __init__(self, config: Config, variables: int) -> None:
         super().__init__()
         self.factor = config.factor
@@ -133,18 +135,19 @@ class Network(nn.Module):
         return {"reconstruction": masked_mean((batch.x - self(batch.x)).square(), batch.observed)}
 
     def encode(self, x: Tensor) -> Tensor:
-        """x (batch, variable, time) -> code (batch, latent, time / factor); the last column may stand for fewer."""
+        """x (batch, variable, time) -> code (batch, latent, time / factor); the last column may average fewer steps."""
         hidden: Tensor = self.encoder(x)
         pooled = F.avg_pool1d(hidden, self.factor, ceil_mode=True, count_include_pad=False)
         code: Tensor = self.narrow(pooled)
         return code
 
     def decode(self, code: Tensor, time: int) -> Tensor:
+        """Reconstruct an observation of `time` steps from its code."""
         out: Tensor = self.decoder(code.repeat_interleave(self.factor, dim=-1)[..., :time])
         return out
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (batch, variable, time) as reconstructed."""
+        """x (batch, variable, time) -> its reconstruction, like x."""
         return self.decode(self.encode(x), x.shape[2])
 
     def parameter_groups(self, config: Training) -> list[dict[str, Any]]:

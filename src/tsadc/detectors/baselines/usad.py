@@ -36,7 +36,7 @@ learning rate is Adam's default.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar, Self
@@ -49,6 +49,7 @@ from tsadc.config import require
 from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
 from tsadc.nn.inputs import masked_mean, prepare_input, squash, unsquash
 from tsadc.nn.patches import SlidingWindows
+from tsadc.nn.stored_names import StoredNames
 from tsadc.nn.train import Training
 from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
@@ -99,84 +100,89 @@ class Config(ResidualConfig):
 
     @classmethod
     def published(cls) -> Self:
-        """7919 windows are 13 observations of 600 steps."""
+        """Return the settings for SWaT; 7919 windows are 13 observations of 600 steps."""
         training = published_training(epochs=70, batch=13, learning_rate=1e-3)
         return cls.with_settings(scoring="own", window=12, stride=1, latent=40, alpha=0.5, pace=1, training=training)
 
     @classmethod
     def tiny(cls) -> Self:
-        """Trains in seconds: for trying things out, not for results."""
+        """Return settings that train in seconds: for trying things out, not for results."""
         return cls.with_settings(window=8, stride=4, latent=8, pace=3, training={"epochs": 5})
 
 
-class Perceptron(nn.Module):
+class MLP(nn.Module):
     """Linear layers with ReLU between them."""
 
     def __init__(self, *widths: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(before, after) for before, after in pairwise(widths))
 
-    def forward(self, x: Tensor, *, held: bool = False) -> Tensor:
-        """`held`: gradients pass through to `x`, and none reaches the weights."""
+    def forward(self, x: Tensor, *, frozen: bool = False) -> Tensor:
+        """Apply the layers; if `frozen`, gradients reach `x` but not the weights."""
         for i, layer in enumerate(self.layers):
             assert isinstance(layer, nn.Linear)
-            weight, bias = (layer.weight.detach(), layer.bias.detach()) if held else (layer.weight, layer.bias)
+            weight, bias = (layer.weight.detach(), layer.bias.detach()) if frozen else (layer.weight, layer.bias)
             x = F.linear(x.relu() if i else x, weight, bias)
         return x
 
 
-class Network(nn.Module):
+class Network(StoredNames):
+    """The shared encoder and the two decoders."""
+
+    stored_names: ClassVar[Mapping[str, str]] = {"decoder1": "first", "decoder2": "second"}
+
     def __init__(self, config: Config, variables: int, length: int) -> None:
         super().__init__()
         self.windows = SlidingWindows(length, config.window, config.stride)
-        whole = variables * self.windows.size
-        half, quarter = max(whole // 2, 1), max(whole // 4, 1)
-        self.encoder = Perceptron(whole, half, quarter, config.latent)
-        self.first = Perceptron(config.latent, quarter, half, whole)
-        self.second = Perceptron(config.latent, quarter, half, whole)
-        self.pace, self.number = config.pace, 1
+        size = variables * self.windows.size
+        half, quarter = max(size // 2, 1), max(size // 4, 1)
+        self.encoder = MLP(size, half, quarter, config.latent)
+        self.decoder1 = MLP(config.latent, quarter, half, size)
+        self.decoder2 = MLP(config.latent, quarter, half, size)
+        self.pace, self.n = config.pace, 1
 
     def begin_epoch(self, number: int) -> None:
-        self.number = 1 + (number - 1) // self.pace
+        self.n = 1 + (number - 1) // self.pace
 
     def draw(self, x: Tensor, observed: Tensor, generator: torch.Generator) -> ObservedBatch:
         return ObservedBatch(x, observed)
 
-    def enter(self, z: Tensor) -> Tensor:
-        """z (batch, variable, time) -> windows as vectors (batch, window, variable * step), within -1 and 1."""
+    def to_vectors(self, z: Tensor) -> Tensor:
+        """z (batch, variable, time) -> windows as vectors (batch, window, variable * step), between -1 and 1."""
         return self.windows.cut((squash(z) / RANGE).clamp(-1, 1)).transpose(1, 2).flatten(2)
 
-    def leave(self, vectors: Tensor) -> Tensor:
-        """Back to z units, in windows (batch, variable, window, step)."""
+    def to_windows(self, vectors: Tensor) -> Tensor:
+        """Invert `to_vectors`, up to overlaps: windows (batch, variable, window, step) in z units."""
         return unsquash(RANGE * vectors.unflatten(2, (-1, self.windows.size)).transpose(1, 2))
 
     def encode(self, vectors: Tensor) -> Tensor:
-        out: Tensor = self.encoder(vectors).relu()
-        return out
+        code: Tensor = self.encoder(vectors).relu()
+        return code
 
     def losses(self, batch: ObservedBatch) -> dict[str, Tensor]:
-        """L_AE1 and L_AE2, each for its own decoder and both for the encoder."""
+        """Return L_AE1 and L_AE2; each trains its own decoder, and both train the encoder."""
         cells = self.windows.cut(batch.observed).transpose(1, 2).flatten(2)
-        data = self.enter(torch.where(batch.observed, batch.x, 0.0))
+        data = self.to_vectors(torch.where(batch.observed, batch.x, 0.0))
         code = self.encode(data)
-        one, two = self.first(code).tanh(), self.second(code).tanh()
-        deceived = self.second(self.encode(one), held=True).tanh()
-        doubted = self.second(self.encode(self.first(code, held=True).tanh())).tanh()
+        ae1, ae2 = self.decoder1(code).tanh(), self.decoder2(code).tanh()
+        # AE_2(AE_1(W)) twice: L_AE1 must not train decoder2, nor L_AE2 decoder1.
+        for_decoder1 = self.decoder2(self.encode(ae1), frozen=True).tanh()
+        for_decoder2 = self.decoder2(self.encode(self.decoder1(code, frozen=True).tanh())).tanh()
 
-        def error(made: Tensor) -> Tensor:
-            return masked_mean((RANGE * (data - made)).square(), cells)
+        def error(reconstruction: Tensor) -> Tensor:
+            return masked_mean((RANGE * (data - reconstruction)).square(), cells)
 
-        plain, opposed = 1 / self.number, 1 - 1 / self.number
+        plain, adversarial = 1 / self.n, 1 - 1 / self.n
         return {
-            "first": plain * error(one) + opposed * error(deceived),
-            "second": plain * error(two) - opposed * error(doubted),
+            "first": plain * error(ae1) + adversarial * error(for_decoder1),
+            "second": plain * error(ae2) - adversarial * error(for_decoder2),
         }
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """AE_1 and AE_2 AE_1 of z (batch, variable, time), in windows (batch, variable, window, step), in z units."""
-        one = self.first(self.encode(self.enter(z))).tanh()
-        again = self.second(self.encode(one)).tanh()
-        return self.leave(one), self.leave(again)
+        """z (batch, variable, time) -> AE_1(W) and AE_2(AE_1(W)), both (batch, variable, window, step) in z units."""
+        ae1 = self.decoder1(self.encode(self.to_vectors(z))).tanh()
+        ae2_of_ae1 = self.decoder2(self.encode(ae1)).tanh()
+        return self.to_windows(ae1), self.to_windows(ae2_of_ae1)
 
 
 class USAD(ResidualDetector[Config]):
@@ -187,7 +193,7 @@ class USAD(ResidualDetector[Config]):
 
     name: ClassVar[str] = "usad"
     Config: ClassVar[type[Config]] = Config
-    stops_early: ClassVar[bool] = False  # every epoch weighs its losses anew
+    stops_early: ClassVar[bool] = False  # the weights of the losses change with the epoch
     inference_settings: ClassVar[tuple[str, ...]] = ("alpha",)
 
     def _network(self, variables: int) -> Network:
@@ -198,10 +204,10 @@ class USAD(ResidualDetector[Config]):
 
         def infer(z: Floats) -> NetworkOutput:
             values, measured, _ = prepare_input(z)
-            one, again = (made[0] for made in network(torch.where(measured, values, 0.0).unsqueeze(0)))
-            cells = network.windows.cut(values)
-            mixed = torch.hypot(alpha**0.5 * (cells - one).abs(), (1 - alpha) ** 0.5 * (cells - again).abs())
-            residual = network.windows.join(mixed.double().square()).sqrt().float()  # NaN wherever z is
-            return NetworkOutput((residual.numpy(),), network.windows.join(one).numpy())
+            ae1, ae2_of_ae1 = (windows[0] for windows in network(torch.where(measured, values, 0.0).unsqueeze(0)))
+            data = network.windows.cut(values)
+            error = torch.hypot(alpha**0.5 * (data - ae1).abs(), (1 - alpha) ** 0.5 * (data - ae2_of_ae1).abs())
+            residual = network.windows.join(error.double().square()).sqrt().float()  # NaN where z is NaN
+            return NetworkOutput((residual.numpy(),), network.windows.join(ae1).numpy())
 
         return infer
