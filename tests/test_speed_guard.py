@@ -259,7 +259,7 @@ LIBRARIES = {"torch", "numpy", "pandas", "sklearn", "scipy", "pyarrow", "narwhal
 NEEDLESS = {"torch._dynamo", "torch._inductor", "torch.onnx", "sympy", "matplotlib", "polars", "xarray", "h5py", "wfdb"}
 NEEDLESS |= {"sklearn"}
 HELP = "import sys; sys.argv = ['tsadc', '--help']; from tsadc.cli import main; main()"
-DETECT = "import tsadc.cli.console, tsadc.cli.workflow, tsadc.detectors.store, tsadc.io.tables"
+DETECT = "import tsadc.cli.console, tsadc.cli.workflow, tsadc.detectors.store, tsadc.io.read"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 import tsadc
-from tsadc.io.tables import read
+from tsadc.io.read import read
 from tsadc.scale import Scaler
 from tsadc.show import write
 from tsadc.windows import cut

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         TsadcError,
         TsadcNotice,
     )
+    from tsadc.io.read import read
     from tsadc.io.reading import Reading
-    from tsadc.io.tables import read
     from tsadc.series import Series
 
 __version__ = "0.2.0"
@@ -36,7 +36,7 @@ _HOMES = {
     "Series": "tsadc.series",
     "Reading": "tsadc.io.reading",
     "load": "tsadc.detectors.store",
-    "read": "tsadc.io.tables",
+    "read": "tsadc.io.read",
     "ConfigError": "tsadc.errors",
     "DataError": "tsadc.errors",
     "ModelFileError": "tsadc.errors",

@@ -1,12 +1,18 @@
-"""What can go wrong by a user's hand. Each message is one sentence: what was expected, what came, how to fix it."""
+"""Errors that a user can cause, and notices. Each message is one sentence: what was expected, what came, how to fix
+it."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
 
 
 class TsadcError(Exception):
-    """Base of every error the project raises on purpose; the command line prints it and exits with code 2."""
+    """Base class of all errors that tsadc raises on purpose; the command line prints them and exits with code 2."""
 
 
 class DataError(TsadcError, ValueError):
-    """The input series cannot be used as it is."""
+    """The input data cannot be used."""
 
 
 class ConfigError(TsadcError, ValueError):
@@ -14,7 +20,7 @@ class ConfigError(TsadcError, ValueError):
 
 
 class NotFittedError(TsadcError, AttributeError):
-    """A detector was asked to score before it was fitted."""
+    """A detector must be fitted before it can score."""
 
 
 class ModelFileError(TsadcError, OSError):
@@ -22,8 +28,16 @@ class ModelFileError(TsadcError, OSError):
 
 
 class OutputError(TsadcError, OSError):
-    """What was to be written cannot be, or is there already."""
+    """A file or folder cannot be written, or exists already."""
 
 
 class TsadcNotice(UserWarning):
-    """Something was left out or assumed; the result stands."""
+    """Something was left out or assumed; the result is valid."""
+
+
+def notice(message: str) -> None:
+    """Issue a `TsadcNotice` that points at the line of the user's code that called the package."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tsadc":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, TsadcNotice, stacklevel=level)

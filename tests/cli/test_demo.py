@@ -9,7 +9,7 @@ from tsadc.cli import demo
 from tsadc.data.plant import Plant
 from tsadc.detectors.store import load
 from tsadc.errors import OutputError
-from tsadc.io.tables import read
+from tsadc.io.read import read
 
 SMALL = Plant.Config(entities=2, variables=4, rows=900, length=60)
 

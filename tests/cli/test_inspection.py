@@ -15,7 +15,7 @@ from tsadc.detectors import find
 from tsadc.detectors.threshold import Normal
 from tsadc.detectors.tsadc.detector import Config
 from tsadc.errors import DataError, ModelFileError
-from tsadc.io.tables import read
+from tsadc.io.read import read
 from tsadc.series import Clock, Series
 
 TINY = Config.tiny()
@@ -162,7 +162,8 @@ def test_info_refuses_what_a_fit_refuses(tmp_path: Path) -> None:
     for name, step in (("x", "1min"), ("y", "5s")):
         write(frame(400).assign(time=pd.date_range("2026-01-01", periods=400, freq=step)), tmp_path / f"{name}.csv")
     assert dict(about_data(read(tmp_path), TINY))["fit"] == (
-        "not possible: 'y' is sampled every 5s, but 1min was expected; resample it with --every 1min."
+        "not possible: 'y' is sampled every 5s, but 1min was expected; resample it with --every 1min (in "
+        "Python: Reading(every='1min') for files, .resample('1min').mean() for data frames)."
     )
     empty = write(frame(400).assign(b=np.nan), tmp_path / "z.csv")
     assert dict(about_data(read(empty), TINY))["fit"] == (

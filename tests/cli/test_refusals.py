@@ -38,7 +38,7 @@ def moved(column: pd.Series, row: int, to: str) -> pd.Series:
 FILES: dict[str, tuple[str, str]] = {
     "empty": ("", "is empty"),
     "blank lines": ("\n\n\n", "is empty"),
-    "header only": ("time,a,b\n", "holds no rows"),
+    "header only": ("time,a,b\n", "has no rows"),
     "no header": (frame().drop(columns="time").to_csv(index=False, header=False), "has no header"),
     "one column": (text(frame()[["a"]]), "has a single variable, 'a'"),
     "one column and the time": (text(frame()[["time", "a"]]), "has a single variable, 'a'"),
@@ -102,11 +102,11 @@ def test_fit_refuses_what_is_no_table(history: tuple[Path, Path], tmp_path: Path
     data.assign(time=pd.date_range("2026-01-01", periods=len(data), freq="5min")).to_csv(slow, index=False)
     cases: dict[tuple[Path, ...], str] = {
         (tmp_path / "nothing.csv",): "There is no file",
-        (tmp_path / "folder",): "holds no file that can be read",
+        (tmp_path / "folder",): "has no file that can be read",
         (tmp_path / "latin.csv",): "is not UTF-8 text",
         (tmp_path / "binary.parquet",): "is not a readable Parquet file",
         (tmp_path / "empty.parquet",): "is not a readable Parquet file",
-        (tmp_path / "data.xlsx",): "which is how its format is known",
+        (tmp_path / "data.xlsx",): "because the ending tells the format",
         (history[0], history[0]): "was given twice",
         (history[0], other): "other.csv has other variables than",
         (history[0], slow): "'slow' is sampled every 5min",
@@ -306,7 +306,7 @@ def test_info_refuses_like_the_others(model: Path, history: tuple[Path, Path], t
     said = f"There is neither a file nor a folder {tmp_path / 'nothing'}; name a model that `tsadc fit` wrote, or data."
     assert tsadc("info", tmp_path / "nothing").refusal == said
     assert "is empty" in tsadc("info", tmp_path / "empty.csv").refusal
-    assert f"{model} holds no file that can be read" in tsadc("info", history[0], model).refusal
+    assert f"{model} has no file that can be read" in tsadc("info", history[0], model).refusal
 
 
 def test_a_file_that_may_not_be_read_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,7 +316,7 @@ def test_a_file_that_may_not_be_read_is_one_sentence(tmp_path: Path, monkeypatch
     (tmp_path / "x.csv").write_text(text(frame()))
     monkeypatch.setattr("os.access", lambda *given, **more: False)
     monkeypatch.setattr("tsadc.io.delimited._header", denied)
-    expected = f"{tmp_path / 'x.csv'} may not be read: permission denied."
+    expected = f"{tmp_path / 'x.csv'} cannot be read: permission denied."
     assert tsadc("info", tmp_path / "x.csv").refusal == expected
     assert tsadc("fit", tmp_path / "x.csv", "--out", tmp_path / "model").refusal == expected
 

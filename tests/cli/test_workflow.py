@@ -18,7 +18,7 @@ from tsadc.detectors import find
 from tsadc.detectors.store import load
 from tsadc.detectors.threshold import Contamination
 from tsadc.errors import ConfigError
-from tsadc.io.tables import read
+from tsadc.io.read import read
 from tsadc.show.words import number
 
 NOTHING: dict[str, Any] = {"length": None, "contamination": None, "seed": None, "training": {"epochs": None}}

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.read import read
 from tsadc.io.reading import Reading
-from tsadc.io.tables import read
 from tsadc.series import Clock
 
 VALUES = np.arange(12.0).reshape(6, 2)
@@ -63,16 +63,16 @@ def test_one_array_is_the_files_entity_and_several_are_their_keys(tmp_path):
 
 def test_arrays_that_are_not_series_are_left_out_with_a_notice(tmp_path):
     np.savez(tmp_path / "plant.npz", p=VALUES, p_label=np.zeros(6), sensors=np.array([["x", "y"]]))
-    with pytest.warns(TsadcNotice, match="holds arrays that are not series, left out: p_label, sensors"):
+    with pytest.warns(TsadcNotice, match="has arrays that are not series and were left out: p_label, sensors"):
         assert [one.entity for one in read(tmp_path / "plant.npz")] == ["p"]
     np.savez(tmp_path / "labels.npz", a=np.zeros(3), b=np.zeros(3))
-    assert "PATH should hold arrays of shape (time, variable), one per entity" in refusal(tmp_path / "labels.npz")
+    assert "PATH should hold one array of numbers of shape (time, variable) per" in refusal(tmp_path / "labels.npz")
 
 
 def test_a_key_in_two_files_is_refused(tmp_path):
     for name in ("one.npz", "two.npz"):
         np.savez(tmp_path / name, p=VALUES, q=VALUES)
-    with pytest.raises(DataError, match=r"Entity 'p' comes in both .*one\.npz and .*two\.npz, but has no times"):
+    with pytest.raises(DataError, match=r"Entity 'p' is in both .*one\.npz and .*two\.npz, and without a time column"):
         read([tmp_path / "one.npz", tmp_path / "two.npz"])
 
 
@@ -89,7 +89,7 @@ def test_nothing_pickled_is_loaded(tmp_path):
     np.savez(tmp_path / "b.npz", objects)
     (tmp_path / "c.npy").write_bytes(b"\x80\x04N.")
     for path in ("a.npy", "b.npz", "c.npy"):
-        assert "PATH holds Python objects or is no NP" in refusal(tmp_path / path)
+        assert "PATH holds Python objects or is not an NP" in refusal(tmp_path / path)
 
 
 def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path):
@@ -100,10 +100,10 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path):
     np.save(tmp_path / "wide.npy", np.zeros((2, 10_001), dtype=np.float32))
     assert "PATH has more than 10000 columns" in refusal(tmp_path / "wide.npy")
     np.save(tmp_path / "c.npy", VALUES)
-    assert "is not a recording, so it has no rate to change" in refusal(tmp_path / "c.npy", Reading(rate=10))
+    assert "is not a recording, so --rate cannot be used" in refusal(tmp_path / "c.npy", Reading(rate=10))
     np.savez(tmp_path / "d.npz", VALUES)
     (tmp_path / "d.npz").rename(tmp_path / "d.npy")
-    assert refusal(tmp_path / "d.npy") == "PATH is an NPZ file by its content; give it the ending .npz."
+    assert refusal(tmp_path / "d.npy") == "PATH is an NPZ file by its content; rename it to end in .npz."
 
 
 def test_files_that_end_too_early(tmp_path):
@@ -138,7 +138,7 @@ def test_a_file_in_the_archive_that_is_no_array(tmp_path):
 
 
 def test_real_machines_by_key(shared_data):
-    with pytest.warns(TsadcNotice, match="not series, left out: .*_test_label"):
+    with pytest.warns(TsadcNotice, match="not series and were left out: .*_test_label"):
         found = read(shared_data / "smd19.npz")
     assert len(found) == 38
     assert {len(one.names) for one in found} == {38}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyarrow import feather, ipc
 
 from tsadc.errors import DataError
-from tsadc.io.tables import read
+from tsadc.io.read import read
 
 TIMES = pd.date_range("2024-01-01", periods=50, freq="min", tz="Europe/Berlin")
 FRAME = pd.DataFrame({"time": TIMES, "a": np.arange(50.0), "b": np.arange(50) % 7})

@@ -100,7 +100,7 @@ def test_decimal_commas_are_named_even_where_every_cell_has_one(cell):
 
 
 def test_a_column_of_text_is_left_out_with_a_notice():
-    with pytest.warns(TsadcNotice, match="column 'site' holds text only and is left out"):
+    with pytest.warns(TsadcNotice, match="column 'site' holds only text and was left out"):
         assert names(frame(site=list("wxyz"))) == ("a", "b")
 
 
@@ -131,14 +131,14 @@ def test_other_kinds_of_columns():
 
 def test_too_few_variables():
     assert refusal(pd.DataFrame({"time": TIMES})) == (
-        "The data has no column of numbers besides the time; it needs at least two variables."
+        "The data has no column of numbers besides the time, but at least two variables are needed."
     )
     assert "no column of numbers" in refusal(pd.DataFrame(index=TIMES))
     assert refusal(pd.DataFrame({"time": TIMES, "a;b": 1.0})) == (
-        "The data has a single variable, 'a;b', but series of at least two variables are expected; "
+        "The data has a single variable, 'a;b', but at least two are needed; "
         "if there are more, check the file's separator."
     )
-    with pytest.warns(TsadcNotice, match="text only"):
+    with pytest.warns(TsadcNotice, match="only text"):
         assert "no column of numbers" in refusal(pd.DataFrame({"x": ["u", "v"], "y": ["w", "z"]}))
 
 
@@ -175,20 +175,20 @@ def test_a_column_that_counts_rows_is_no_variable():
 
 def test_a_clock_that_cannot_be_read_is_refused_and_not_taken_for_a_variable():
     for counts in ([0, 1, 2, 7], [20240130, 20240131, 20240201, 20240202]):
-        assert "the column 'date' counts up like a clock, but neither evenly nor since 1970" in refusal(
+        assert "the time column 'date' holds numbers that are neither evenly spaced nor times since 1970" in refusal(
             frame(date=counts)
         )
 
 
 def test_an_index_of_several_levels_is_refused_with_the_fix():
     data = frame().set_index(pd.MultiIndex.from_product([["x", "y"], [0, 1]]))
-    assert "pass a dict with one frame per entity" in refusal(data)
+    assert "pass a dict with one data frame per entity" in refusal(data)
 
 
 def test_nothing_of_pandas_leaks_as_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(DataError, match="is not a time"):
+        with pytest.raises(DataError, match="cannot be read as a time"):
             split_columns(frame(time=["soon", "later", "13/14/15", "never"]), "The data")
 
 
@@ -208,7 +208,7 @@ def test_a_column_named_as_the_time_is_the_time_whatever_it_looks_like():
 
 def test_a_named_counter_is_no_clock_and_an_uneven_one_is_refused():
     assert split(frame(n=[2.0, 2.5, 3.0, 3.5]), time="n").times is None
-    with pytest.raises(DataError, match="the column 'n' counts up like a clock, but neither evenly nor since 1970"):
+    with pytest.raises(DataError, match="time column 'n' holds numbers that are neither evenly spaced nor times since"):
         split(frame(n=[0, 1, 5, 7]), time="n")
     with pytest.raises(DataError, match="The data has no column 'tme'; did you mean `time`"):
         split(frame(time=TIMES), time="tme")

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tsadc.errors import DataError
+from tsadc.io.read import read
 from tsadc.io.reading import Reading
-from tsadc.io.tables import read
 
 TEXT = "time,a,b\n2024-01-01 00:00,1,2.5\n2024-01-01 00:01,3,\n2024-01-01 00:02,5,6\n"
 VALUES = np.array([[1, 2.5], [3, np.nan], [5, 6]])
@@ -45,11 +45,11 @@ def test_a_file_that_was_cut_off_while_compressed(tmp_path):
     path = tmp_path / "pump.csv.gz"
     for size in (1, 5, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:size])
-        assert refusal(path).startswith("PATH is not a whole gzip file: ")
+        assert refusal(path).startswith("PATH is not a complete gzip file: ")
     path.write_text(TEXT)
-    assert refusal(path) == "PATH is not a whole gzip file: Not a gzipped file (b'ti')."
+    assert refusal(path) == "PATH is not a complete gzip file: Not a gzipped file (b'ti')."
     path.write_bytes(b"")
-    assert refusal(path) == "PATH is empty; a header and rows of numbers were expected."
+    assert refusal(path) == "PATH is empty, but a header and rows of numbers were expected."
     path.write_bytes(gzip.compress("h\xe9at,b\n1,2\n".encode("latin-1")))
     assert refusal(path) == "PATH is not UTF-8 text; save it as UTF-8 CSV."
 
@@ -72,7 +72,7 @@ def test_a_million_columns_are_refused_at_once(tmp_path):
     path.write_text(f"{header}\n{'0,' * (10**6 - 1)}0\n")
     began = time.perf_counter()
     assert refusal(path) == (
-        "PATH has more than 10000 columns, which is more variables than can be modelled; turn it around if its rows "
+        "PATH has more than 10000 columns, which is more variables than can be modelled; transpose it if its rows "
         "are the variables."
     )
     assert time.perf_counter() - began < 1

@@ -130,7 +130,7 @@ def test_impossible_gaps_are_refused(tmp_path: Path, onsets: tuple[bytes, ...], 
     told = notes(*(onset + b"\x14\x14\0" if onset else b"" for onset in onsets))
     with pytest.raises(DataError, match=message):
         read_edf(write(tmp_path / "night.edf", [(EEG, ROWS), (NOTES, told)], kind="EDF+D"))
-    with pytest.raises(DataError, match="has no annotations that tell where they are"):
+    with pytest.raises(DataError, match="has no annotations with their times"):
         read_edf(write(tmp_path / "night.edf", [(EEG, ROWS)], kind="EDF+D"))
 
 
@@ -164,7 +164,7 @@ def test_files_that_are_not_edf(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"night\.edf is not an EDF file, or its header is damaged"):
             read_edf(path)
     path.write_bytes(whole[:512].replace(f"{4:<8}0.5".encode(), f"{0:<8}0.5".encode()))
-    with pytest.raises(DataError, match=r"night\.edf holds a header, but no data"):
+    with pytest.raises(DataError, match=r"night\.edf has a header but no data"):
         read_edf(path)
     with pytest.raises(DataError, match="its header is damaged"):
         read_edf(write(path, [(EEG, ROWS)], duration="0"))
@@ -176,12 +176,12 @@ def test_files_that_are_not_edf(tmp_path: Path) -> None:
 def test_repeated_labels_empty_ranges_and_unreadable_notes(tmp_path: Path) -> None:
     empty = (*EEG[:3], "0", "0", *EEG[5:])
     recording = write(tmp_path / "a.edf", [(EEG, ROWS), (empty, ROWS)])
-    with pytest.warns(TsadcNotice, match="the range of channel 'EEG Fpz-Cz' is empty, so its raw numbers are used"):
+    with pytest.warns(TsadcNotice, match="the range of channel 'EEG Fpz-Cz' is empty, so its raw numbers were used"):
         channels = read_edf(recording).channels
     assert [channel.name for channel in channels] == ["EEG Fpz-Cz", "EEG Fpz-Cz (2)"]
     np.testing.assert_array_equal(channels[1].values, ROWS.ravel())
     told = notes(*(b"+%d\x14\x14\0+0\x14caf\xe9\x14\0" % i for i in range(4)))
-    with pytest.warns(TsadcNotice, match=r"b\.edf: its annotations cannot be read and are left out"):
+    with pytest.warns(TsadcNotice, match=r"b\.edf: its annotations cannot be read and were left out"):
         assert read_edf(write(tmp_path / "b.edf", [(EEG, ROWS), (NOTES, told)], kind="EDF+C")).annotations == ()
     silent = write(tmp_path / "c.edf", [(EEG, ROWS), (NOTES, notes(b"", b"", b"", b""))], kind="EDF+C")
     assert read_edf(silent).annotations == ()

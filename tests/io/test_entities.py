@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsadc.errors import DataError, TsadcNotice
-from tsadc.io.frames import as_series
+from tsadc.io.memory import as_series
+from tsadc.io.read import read
 from tsadc.io.reading import Reading
-from tsadc.io.tables import read
 
 HOST = Reading(entity="host")
 TIMES = pd.date_range("2024-01-01", periods=6, freq="min")
@@ -88,15 +88,15 @@ def refusal(paths, reading=HOST) -> str:
 def test_parts_of_an_entity_that_cannot_be_joined(tmp_path):
     one, two = write(tmp_path / "1.csv", TIMES[:4]), write(tmp_path / "2.csv", TIMES[2:])
     assert refusal([one, two]) == (
-        f"Entity 'p' comes in both {one} and {two}, at 2024-01-01 00:02:00 in both; keep one there, or average with "
-        "--every."
+        f"Entity 'p' is in both {one} and {two}, and their times overlap at 2024-01-01 00:02:00; remove the overlap "
+        "from one of them, or average both with --every (in Python: Reading(every=...))."
     )
     write(two, TIMES[4:].tz_localize("UTC"))
-    assert "only one of them says in which time zone its times are" in refusal([one, two])
+    assert "only one of them has times with a time zone" in refusal([one, two])
     write(two, TIMES[:2] + pd.Timedelta("5min 20s"))
     assert refusal([one, two]).startswith(f"Entity 'p' of {one} and {two} should be sampled regularly, every 1min")
     two.write_text("host,a,b\np,1,2\n")
-    assert "but has no times there to be put in order by" in refusal([one, two])
+    assert "and without a time column their order is unknown" in refusal([one, two])
 
 
 def test_parts_that_overlap_are_averaged_on_a_grid(tmp_path):
@@ -116,17 +116,17 @@ def test_a_cell_shared_by_two_files_is_the_mean_of_all_its_values(tmp_path):
     ("frame", "reading", "expected"),
     [
         (pd.DataFrame({"hots": ["p"], "a": 1.0, "b": 2.0}), HOST, "has no column 'host'; did you mean `hots`"),
-        (pd.DataFrame({"host": ["p", None], "a": 1.0, "b": 2.0}), HOST, "the column 'host' names no entity at row 1"),
-        (pd.DataFrame({"host": ["p", " "], "a": 1.0, "b": 2.0}), HOST, "the column 'host' names no entity at row 1"),
+        (pd.DataFrame({"host": ["p", None], "a": 1.0, "b": 2.0}), HOST, "the entity column 'host' is empty at row 1"),
+        (pd.DataFrame({"host": ["p", " "], "a": 1.0, "b": 2.0}), HOST, "the entity column 'host' is empty at row 1"),
         (
             pd.DataFrame({"host": ["p", "p", "q"], "time": TIMES[:3], "a": 1.0, "b": 2.0}),
             HOST,
             "Entity 'q' of the data has a single row",
         ),
-        ({"x": pd.DataFrame({"host": ["p"], "a": 1.0, "b": 2.0})}, HOST, "maps entities to series already"),
-        (pd.DataFrame({"a": [1.0], "b": 2.0}), Reading(every="1min"), "has no times, so it cannot be put on a grid"),
-        (np.zeros((4, 2)), HOST, "is a bare array without times or names"),
-        (np.zeros((4, 2)), Reading(every="1min"), "is a bare array without times or names"),
+        ({"x": pd.DataFrame({"host": ["p"], "a": 1.0, "b": 2.0})}, HOST, "already maps entity names to series"),
+        (pd.DataFrame({"a": [1.0], "b": 2.0}), Reading(every="1min"), "has no time column, so `every` cannot be used"),
+        (np.zeros((4, 2)), HOST, "is an array without times and column names"),
+        (np.zeros((4, 2)), Reading(every="1min"), "is an array without times and column names"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(frame, reading, expected):

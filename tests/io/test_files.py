@@ -38,7 +38,7 @@ def test_a_name_that_looks_like_a_pattern_is_a_name_where_there_is_such_a_file(t
 
 def test_files_of_other_kinds_are_left_out_with_a_notice(tmp_path):
     make(tmp_path, "a.csv", "b.xlsx", "c.xlsx", "LICENSE")
-    with pytest.warns(TsadcNotice, match=r"holds files that are not read: 2 \.xlsx, 1 LICENSE\."):
+    with pytest.warns(TsadcNotice, match=r"has files that were not read: 2 \.xlsx, 1 LICENSE\."):
         assert found(tmp_path) == ["a.csv"]
 
 
@@ -60,18 +60,18 @@ def refusal(paths: object) -> str:
 
 def test_nothing_usable_is_said_in_one_sentence(tmp_path):
     assert refusal(tmp_path) == (
-        f"{tmp_path} holds no file that can be read, which would end in .csv, .csv.gz, .hea, .mat."
+        f"The folder {tmp_path} has no file that can be read (with the ending .csv, .csv.gz, .hea, .mat)."
     )
     make(tmp_path, "notes.txt", "sub/a.csv")
     assert refusal(tmp_path).endswith(f"; name its subfolders, or use a pattern such as {tmp_path}/*/*.csv.")
-    assert refusal(tmp_path / "*.txt").startswith(f"What matches {tmp_path}/*.txt holds no file that can be read")
-    assert refusal(tmp_path / "*.parquet") == f"No file matches {tmp_path}/*.parquet."
-    assert refusal([]) == "No data file was given."
+    assert refusal(tmp_path / "*.txt").startswith(f"The pattern {tmp_path}/*.txt matches no file that can be read")
+    assert refusal(tmp_path / "*.parquet") == f"No file matches {tmp_path}/*.parquet; check the pattern."
+    assert refusal([]).startswith("No data file was given; name a file")
 
 
 def test_a_file_given_twice_is_named(tmp_path):
     make(tmp_path, "a.csv", "b.csv")
-    assert refusal([tmp_path, tmp_path / "b.csv"]) == f"The same data file was given twice: {tmp_path}/b.csv."
+    assert refusal([tmp_path, tmp_path / "b.csv"]) == f"The data file {tmp_path}/b.csv was given twice; name it once."
 
 
 def test_entities_are_named_by_what_comes_before_the_ending():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsadc.errors import DataError, TsadcNotice
-from tsadc.io.grid import onto_grid
+from tsadc.io.clock import onto_grid
 
 MINUTE = 60 * 10**9
 numbers = st.floats(-1e6, 1e6) | st.just(np.nan)
@@ -79,7 +79,7 @@ def test_a_single_row_is_enough():
 def test_duplicates_are_averaged_and_rows_out_of_order_are_said():
     found, _ = onto_grid(stamps([0, MINUTE, MINUTE, 2 * MINUTE]), np.array([[0.0], [1], [2], [5]]), MINUTE, "The data")
     assert found[:, 0].tolist() == [0, 1.5, 5]
-    with pytest.warns(TsadcNotice, match=r"The data is not sorted by time: 1 row\(s\) come before the row above them"):
+    with pytest.warns(TsadcNotice, match=r"The data is not sorted by time: 1 row\(s\) are earlier than the row before"):
         found, _ = onto_grid(stamps([MINUTE, 2 * MINUTE, 0]), np.array([[1.0], [2], [0]]), MINUTE, "The data")
     assert found[:, 0].tolist() == [0, 1, 2]
 
@@ -89,8 +89,8 @@ def test_a_grid_of_hardly_anything_is_a_mistake():
     with pytest.raises(DataError) as caught:
         onto_grid(times, np.zeros((3, 2)), MINUTE, "The data")
     assert str(caught.value) == (
-        "The data would become 525602 rows out of 3 at every 1min, with the widest gap before 2024-01-01 00:00:00; use "
-        "a longer step, or mend that time."
+        "The data has 3 rows, which would become 525602 at every 1min; the widest gap ends at 2024-01-01 00:00:00: "
+        "correct that time, or use a longer step."
     )
 
 

@@ -81,7 +81,7 @@ def test_infinite_values_are_unmeasured(tmp_path: Path) -> None:
 def test_files_without_signals(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["note"] = "text"
-    with pytest.raises(DataError, match=r"a\.h5 should hold datasets of numbers .* has none; it holds note\."):
+    with pytest.raises(DataError, match=r"a\.h5 should have datasets of numbers .* has none; it has note\."):
         read_hdf5(tmp_path / "a.h5")
     with h5py.File(tmp_path / "a.h5", "w"):
         pass

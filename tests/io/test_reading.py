@@ -1,7 +1,7 @@
 import pytest
 
 from tsadc.errors import ConfigError, DataError
-from tsadc.io.reading import PLAIN, Reading, choose, reason, spell
+from tsadc.io.reading import DEFAULT, Reading, choose, reason, spell
 
 MINUTE = 60 * 10**9
 
@@ -15,7 +15,7 @@ def test_a_step_is_a_length_of_time(text, expected):
 
 
 def test_nothing_said_is_no_step():
-    assert PLAIN.interval is None
+    assert DEFAULT.interval is None
 
 
 @pytest.mark.parametrize("text", ["", "5", "soon", "-1min", "0s", "1M", "NaT", "0.1ns", "min", "99999999D"])
@@ -41,8 +41,8 @@ def test_steps_are_spelt_in_their_largest_unit():
         ({"columns": "a"}, "`columns` must be a list of names, but got 'a'"),
         ({"columns": []}, "`columns` must be"),
         ({"time": "ts", "entity": "ts"}, "`entity` must be another column than `time`"),
-        ({"stream": True, "every": "1min"}, "use it without every, entity and rate"),
-        ({"stream": True, "entity": "host"}, "use it without every, entity and rate"),
+        ({"stream": True, "every": "1min"}, "cannot be combined with `every`, `entity` or `rate`"),
+        ({"stream": True, "entity": "host"}, "cannot be combined with `every`, `entity` or `rate`"),
     ],
 )
 def test_settings_that_do_not_fit(settings, expected):
@@ -54,7 +54,7 @@ def test_variables_are_picked_in_the_order_given_and_renamed():
     reading = Reading(columns=["c", "a"], rename={"a": "heat", "b": "unused"})
     assert reading.columns == ("c", "a")
     assert choose("abc", reading, "The data") == ([2, 0], ("c", "heat"))
-    assert choose("abc", PLAIN, "The data") == ([0, 1, 2], ("a", "b", "c"))
+    assert choose("abc", DEFAULT, "The data") == ([0, 1, 2], ("a", "b", "c"))
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_the_ratio_is_that_of_the_rates_as_written(rate: float, to: float, expec
 def test_an_odd_ratio_drifts_by_less_than_a_tenth_of_a_sample() -> None:
     ratio = rational(99.987_654_321, 100, 10**6)
     assert abs(float(ratio) - 100 / 99.987_654_321) * 10**6 < 0.1
-    with pytest.raises(DataError, match=r"99\.9877 Hz cannot be brought to 100 Hz"):
+    with pytest.raises(DataError, match=r"99\.9877 Hz cannot be resampled to 100 Hz"):
         rational(99.987_654_321, 100, 10**12)
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tsadc.errors import DataError, TsadcNotice
 from tsadc.io import stream as module
-from tsadc.io.frames import as_series
+from tsadc.io.memory import as_series
+from tsadc.io.read import read
 from tsadc.io.reading import Reading
 from tsadc.io.rows import NpyRows, ParquetRows
-from tsadc.io.tables import read
 from tsadc.scale import Scaler
 
 STREAM = Reading(stream=True)
@@ -95,7 +95,7 @@ def test_a_column_that_stops_counting_is_a_variable(tmp_path, name):
 def test_a_clock_that_stops_being_even_is_refused_alike(tmp_path):
     times = np.append(np.arange(2000.0), [2003.0, 2004.0])
     path = write(tmp_path, pd.DataFrame({"t": times, "a": times % 7, "b": times % 5}))
-    assert "PATH: the column 't' counts up like a clock, but neither evenly" in refusal(path)
+    assert "PATH: the time column 't' holds numbers that are neither evenly spaced" in refusal(path)
     assert refusal(path, Reading()) == refusal(path)
 
 
@@ -110,7 +110,7 @@ def test_observations_that_follow_each_other_are_streamed(tmp_path):
     ):
         as_series(lazy, 25)
     np.save(tmp_path / "turned.npy", np.asfortranarray(cube))
-    assert "PATH cannot be streamed" in refusal(tmp_path / "turned.npy")
+    assert "(5, 20, 2) in Fortran order; read it without --stream" in refusal(tmp_path / "turned.npy")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
@@ -137,7 +137,8 @@ def test_the_clock_is_checked_piece_by_piece():
         times.insert(35, TIMES[35] - pd.Timedelta("20s")),
     ):
         with pytest.raises(
-            DataError, match=r"The data cannot be streamed: row 3\d \(2024.*of every 1min; read it whole"
+            DataError,
+            match=r"The data cannot be streamed, because row 3\d \(2024.*of every 1min; read it without",
         ):
             module.stream_clock(pieces(wrong, 10), "The data")
 
@@ -154,13 +155,16 @@ def refusal(path: Path, reading: Reading = STREAM) -> str:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (frame(site="x"), "PATH cannot be streamed: column 'site' holds"),
-        (frame().assign(time=TIMES.astype(str)), "PATH cannot be streamed: its times in 'time' are not timestamps"),
-        (frame([0, 1, 3, 2]), "it should have rows sorted by time, each time once"),
-        (frame([0]), "it should have rows sorted by time, each time once"),
-        (frame(slice(0, 0)), "PATH holds no rows"),
+        (frame(site="x"), "PATH cannot be streamed, because column 'site' holds"),
+        (
+            frame().assign(time=TIMES.astype(str)),
+            "because its time column 'time' does not hold timestamps",
+        ),
+        (frame([0, 1, 3, 2]), "its rows are not sorted by time, each time once"),
+        (frame([0]), "its rows are not sorted by time, each time once"),
+        (frame(slice(0, 0)), "PATH has no rows"),
         (frame()[["time", "a"]], "PATH has a single variable, 'a'"),
-        (frame().assign(time=[*TIMES[:99], TIMES[0] + pd.Timedelta("400D")]), "over a time of 576001"),
+        (frame().assign(time=[*TIMES[:99], TIMES[0] + pd.Timedelta("400D")]), "in a span of 576001 time steps"),
     ],
 )
 def test_what_cannot_be_streamed_is_refused(tmp_path, data, expected):
@@ -169,7 +173,7 @@ def test_what_cannot_be_streamed_is_refused(tmp_path, data, expected):
 
 def test_other_files_and_settings(tmp_path):
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
-    assert "PATH cannot be streamed, which takes a .npy or .parquet file" in refusal(tmp_path / "a.csv")
+    assert "PATH cannot be streamed, because only .npy and .parquet files can" in refusal(tmp_path / "a.csv")
     path = write(tmp_path, frame())
     assert "PATH has no column 'tiem'; did you mean `time`" in refusal(path, Reading(stream=True, time="tiem"))
     path.write_bytes(path.read_bytes()[:-10])
@@ -190,13 +194,13 @@ def test_an_array_stays_on_disk(tmp_path, order):
 @pytest.mark.parametrize("values", [np.zeros((2, 4, 5, 2)), np.zeros((4, 2), dtype=int), np.zeros(4)])
 def test_arrays_that_cannot_be_streamed(tmp_path, values):
     np.save(tmp_path / "pump.npy", values)
-    assert "which takes floats of shape (time, variable) or (observation, time, variable), but" in refusal(
+    assert "should hold floats of shape (time, variable), or (observation, time, variable) in C order" in refusal(
         tmp_path / "pump.npy"
     )
 
 
 def test_large_row_groups_are_said_to_be_slow(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "SLOW", 100)
+    monkeypatch.setattr(module, "SLOW_ROW_GROUP", 100)
     with pytest.warns(TsadcNotice, match="has row groups of up to 16 rows"):
         read(write(tmp_path, frame()), STREAM)
 
@@ -211,9 +215,9 @@ PASS = """
 import sys
 import numpy as np, pandas as pd, pyarrow.parquet
 from tsadc.detectors.provenance import provenance
-from tsadc.io.frames import as_series
+from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading
-from tsadc.io.tables import read
+from tsadc.io.read import read
 from tsadc.scale import Scaler
 from tsadc.windows import cut
 

@@ -52,7 +52,7 @@ def test_day_first_and_month_first_are_told_apart_by_what_lies_close_together(da
 
 
 def test_dates_that_could_be_either_are_said_with_what_was_taken():
-    with pytest.warns(TsadcNotice, match=r"03/04/2024 10:00 was taken for 2024-03-04\. Write dates like that"):
+    with pytest.warns(TsadcNotice, match=r"03/04/2024 10:00 was read as 2024-03-04\. Write dates in that form"):
         assert (read(["03/04/2024 10:00", "03/04/2024 10:01"]).month == 3).all()
 
 
@@ -115,8 +115,8 @@ def test_one_bad_time_is_named_with_its_row(row, bad, form):
     with pytest.raises(DataError) as caught:
         read(text)
     assert str(caught.value) == (
-        f"The data: the time column 'time' holds '{bad}' at row {row} (counted from 0, below the header), which is not "
-        "a time such as 2024-01-31 10:00:00."
+        f"The data: the time column 'time' holds '{bad}' at row {row} (counted from 0, below the header), which "
+        "cannot be read as a time; write times such as 2024-01-31 10:00:00."
     )
 
 

@@ -107,14 +107,14 @@ def test_segments_with_a_gap_between_them(tmp_path: Path) -> None:
     values = read_wfdb(tmp_path / "whole.hea").to_series("whole").values
     np.testing.assert_allclose(values, np.vstack([raw[:10] / 10, np.full((5, 2), np.nan), raw[10:] / 10]))
     (tmp_path / "second.hea").unlink()
-    with pytest.raises(DataError, match=r"whole\.hea needs .*second\.hea, which is not there"):
+    with pytest.raises(DataError, match=r"whole\.hea needs .*second\.hea, which does not exist"):
         read_wfdb(tmp_path / "whole.hea")
 
 
 def test_a_header_without_its_signals(tmp_path: Path, values: np.ndarray) -> None:
     path = write(tmp_path, values)
     (tmp_path / "one.dat").unlink()
-    with pytest.raises(DataError, match=r"one\.hea describes the signals in one\.dat, but there is no such file"):
+    with pytest.raises(DataError, match=r"one\.hea describes the signals in one\.dat, but that file is not beside it"):
         read_recording(path)
 
 
@@ -122,7 +122,7 @@ def test_a_header_without_its_signals(tmp_path: Path, values: np.ndarray) -> Non
 def test_a_truncated_signal_file(tmp_path: Path, values: np.ndarray, held: int) -> None:
     path = write(tmp_path, values)
     (tmp_path / "one.dat").write_bytes((tmp_path / "one.dat").read_bytes()[:held])
-    with pytest.raises(DataError, match=r"one\.dat is damaged, or holds less than the 400 samples that its header"):
+    with pytest.raises(DataError, match=r"one\.dat is damaged, or has fewer than the 400 samples that its header"):
         read_wfdb(path)
 
 
@@ -135,7 +135,7 @@ def test_a_damaged_header(tmp_path: Path, text: str) -> None:
 
 def test_a_header_without_signals(tmp_path: Path) -> None:
     (tmp_path / "one.hea").write_text("one 0 500 400\n")
-    with pytest.raises(DataError, match=r"one\.hea names no signals"):
+    with pytest.raises(DataError, match=r"one\.hea lists no signals"):
         read_wfdb(tmp_path / "one.hea")
 
 
@@ -176,7 +176,7 @@ def test_matlab_7_3_is_sent_elsewhere(tmp_path: Path) -> None:
     content = bytearray((tmp_path / "A1.mat").read_bytes())
     content[:128] = b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM"
     (tmp_path / "A1.mat").write_bytes(content)
-    with pytest.raises(DataError, match=r"A1\.mat is MATLAB 7\.3, which is HDF5"):
+    with pytest.raises(DataError, match=r"A1\.mat is a MATLAB 7\.3 file, which is HDF5"):
         read_mat(tmp_path / "A1.mat")
 
 
@@ -196,7 +196,7 @@ def test_both_header_styles_of_a_real_record(shared_data: Path, tmp_path: Path) 
     codes = read_mat(native / "wfdb_cpsc2018_cinc" / "A0002.mat")
     assert codes.fields["dx"] == "426783006"
     assert (codes.fields["age"], codes.fields["sex"]) == ("49", "Female")
-    with pytest.raises(DataError, match=r"A0002\.hea describes the signals in A0002\.mat, but there is no such file"):
+    with pytest.raises(DataError, match=r"A0002\.hea describes the signals in A0002\.mat, but that file is not"):
         read_wfdb(native / "wfdb_cpsc2018_oldheader" / "A0002.hea")
     shutil.copyfile(native / "wfdb_cpsc2018_oldheader" / "A0002.hea", tmp_path / "A0002.hea")
     shutil.copyfile(native / "wfdb_cpsc2018_cinc" / "A0002.mat", tmp_path / "A0002.mat")

@@ -19,7 +19,7 @@ from tsadc.config import update
 from tsadc.data.task import Answers, Task
 from tsadc.detectors.tsadc.detector import TSADC, Config
 from tsadc.evaluate.ranking import auroc
-from tsadc.io.frames import as_series
+from tsadc.io.memory import as_series
 from tsadc.series import Booleans, Floats, Observations
 from tsadc.windows import cut, runs
 

@@ -24,7 +24,7 @@ from tsadc.bench.records import save_arrays
 from tsadc.config import update
 from tsadc.data.task import Data
 from tsadc.detectors.tsadc.detector import TSADC, Config
-from tsadc.io.frames import as_series
+from tsadc.io.memory import as_series
 from tsadc.series import Booleans, Floats, Observations
 from tsadc.windows import cut
 

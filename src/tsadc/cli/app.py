@@ -350,8 +350,8 @@ def _raw(given: Path | None) -> Path:
 
 
 def _read(data: list[Path], options: Options) -> tuple[Series, ...]:
+    from tsadc.io.read import read
     from tsadc.io.reading import Reading
-    from tsadc.io.tables import read
 
     if not options.stream:  # streaming is for data larger than memory: then freed memory is given back
         keep_freed_memory()

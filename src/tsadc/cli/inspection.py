@@ -20,7 +20,7 @@ from tsadc.config import build
 from tsadc.detectors.store import ARRAYS, SETTINGS, read_arrays, read_settings
 from tsadc.detectors.threshold import Contamination, Normal, Threshold, daily, explain
 from tsadc.errors import DataError, ModelFileError, TsadcNotice
-from tsadc.io.frames import check_length
+from tsadc.io.memory import check_length
 from tsadc.io.reading import spell
 from tsadc.series import Clock, Floats, Series
 from tsadc.show.words import count

@@ -23,9 +23,9 @@ from tsadc.data.dataset import Piece, Span, cut
 from tsadc.data.prepared import Prepared, Writer, load
 from tsadc.errors import DataError, TsadcNotice
 from tsadc.io.files import entity_names
-from tsadc.io.frames import as_series
-from tsadc.io.reading import PLAIN, Reading, missing
-from tsadc.io.tables import read_frame
+from tsadc.io.memory import as_series
+from tsadc.io.read import read_frame
+from tsadc.io.reading import DEFAULT, Reading, no_column
 from tsadc.series import Series
 from tsadc.variables import match, unnamed
 from tsadc.windows import runs
@@ -58,7 +58,7 @@ def prepare_own(
     *,
     length: int,
     name: str = "own",
-    reading: Reading = PLAIN,
+    reading: Reading = DEFAULT,
     normal: str | Sequence[str] = (),
     blame: Mapping[str, Sequence[str]] | None = None,
 ) -> Prepared:
@@ -172,7 +172,7 @@ def _marked(
     if isinstance(labels, str):
         columns = [str(column) for column in frame.columns]
         if labels not in columns:
-            raise missing(labels, columns, source)
+            raise no_column(labels, columns, source)
         place = columns.index(labels)
         return _Marked(frame.drop(columns=frame.columns[place]), _kinds(frame.iloc[:, place], normal))
     if entity not in labels:

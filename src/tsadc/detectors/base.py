@@ -21,8 +21,8 @@ from tsadc.detectors.result import Evidence, Result, assemble
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Threshold, calibrate, check, choose, idle, refuse_idle
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
-from tsadc.io.frames import as_series
-from tsadc.io.reading import Reading, same_step, spell
+from tsadc.io.memory import as_series
+from tsadc.io.reading import Reading, how_to_resample, spell
 from tsadc.nn.runtime.blas import each_within, single_threaded_blas
 from tsadc.scale import Scaler
 from tsadc.series import Clock, Floats, Observations, Series
@@ -361,7 +361,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             if one.clock.every and expected.every and one.clock.every != expected.every:
                 raise DataError(
                     f"{one.entity!r} is sampled every {spell(one.clock.every)}, but {spell(expected.every)} was "
-                    f"expected; {same_step(expected.every)}."
+                    f"expected; {how_to_resample(expected.every, recording=True)}."
                 )
 
     def _check_amount(self, train: Observations, series: tuple[Series, ...]) -> None:

@@ -1,24 +1,32 @@
-"""NumPy's files -> Series: .npy left on disk and mapped into memory, .npz with one array per entity. Nothing pickled is
-ever loaded."""
+"""Arrays and NumPy files -> Series. A .npy file is mapped into memory; a .npz file holds one array per entity. Nothing
+pickled is ever loaded."""
 
 from __future__ import annotations
 
 import json
-import warnings
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.errors import DataError, TsadcNotice
+from tsadc.errors import DataError, notice
+from tsadc.io.columns import check_width, find_infinite
 from tsadc.io.entities import Part
-from tsadc.io.frames import from_array
-from tsadc.io.reading import Reading, reason
+from tsadc.io.reading import DEFAULT, Reading, choose, reason
+from tsadc.series import Clock, Floats, Series
+from tsadc.variables import unnamed
 
 
 def read_npy(path: Path, entity: str, reading: Reading) -> list[Part]:
-    """(time, variable) or (observation, time, variable)."""
+    """Read an array of shape (time, variable) or (observation, time, variable)."""
+    series = from_array(open_npy(path), entity, str(path), reading=reading, names=names_beside(path))
+    return [Part(entity, str(path), series)]
+
+
+def open_npy(path: Path) -> NDArray[Any]:
+    """Map the array in the file into memory."""
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except PermissionError:
@@ -27,13 +35,65 @@ def read_npy(path: Path, entity: str, reading: Reading) -> list[Part]:
         raise _damaged(path, "NPY", error) from None
     if not isinstance(values, np.ndarray):
         values.close()
-        raise DataError(f"{path} is an NPZ file by its content; give it the ending .npz.")
-    series = from_array(values, entity, str(path), reading=reading, names=names_beside(path))
-    return [Part(entity, str(path), series)]
+        raise DataError(f"{path} is an NPZ file by its content; rename it to end in .npz.")
+    return values
+
+
+def read_npz(path: Path, entity: str, reading: Reading) -> list[Part]:
+    """Read one array as the entity `entity`, or several as entities named by their keys. Arrays that cannot be series,
+    such as labels, are left out."""
+    try:
+        # Opened here, because NumPy leaves a file open that it cannot read.
+        with open(path, "rb") as file:
+            content = np.load(file, allow_pickle=False)
+            keys = getattr(content, "files", None)
+            arrays: dict[str, NDArray[Any]] = {"": content} if keys is None else {key: content[key] for key in keys}
+    except PermissionError:
+        raise
+    except Exception as error:  # a damaged file can fail anywhere
+        raise _damaged(path, "NPZ", error) from None
+    if len(arrays) == 1:
+        (array,) = arrays.values()
+        return [Part(entity, str(path), from_array(array, entity, str(path), reading=reading))]
+    kept = {name: array for name, array in arrays.items() if array.ndim in (2, 3) and array.dtype.kind in "biuf"}
+    others = [name for name in arrays if name not in kept]
+    if not kept:
+        raise DataError(
+            f"{path} should hold one array of numbers of shape (time, variable) per entity, but has none; save "
+            "such arrays with numpy.savez."
+        )
+    if others:
+        shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
+        notice(f"{path} has arrays that are not series and were left out: {shown}.")
+    return [
+        Part(name, str(path), from_array(array, name, f"{path}, array {name!r}", reading=reading))
+        for name, array in kept.items()
+    ]
+
+
+def from_array(
+    data: Any,
+    entity: str,
+    source: str,
+    length: int | None = None,
+    reading: Reading = DEFAULT,
+    names: Sequence[str] | None = None,
+) -> Series:
+    """Make a Series of numbers of shape (time, variable), or (observation, time, variable) with the observations laid
+    end to end; `names` are the names of the variables, if known."""
+    given = _floats(data, source)
+    values = _rows(given, length, reading.coverage, source)
+    names = tuple(names) if names and len(names) == values.shape[1] else unnamed(values.shape[1])
+    if reading.time or reading.entity or reading.every:
+        raise DataError(f"{source} is an array without times and column names; leave out time, entity and every.")
+    if reading.columns or reading.rename:
+        order, names = choose(names, reading, source)
+        values = values[:, order]
+    return Series(values, names, Clock(), entity, given.shape[1] if given.ndim == 3 else None)
 
 
 def names_beside(path: Path) -> list[str] | None:
-    """The variables' names where the array is one of a prepared data set, whose `about.json` has them."""
+    """Return the names of the variables if the array belongs to a prepared data set, whose `about.json` lists them."""
     about = path.parent.parent / "about.json"
     if path.parent.name != "observations" or not about.is_file():
         return None
@@ -45,36 +105,65 @@ def names_beside(path: Path) -> list[str] | None:
     return names if listed and len(set(names)) == len(names) else None
 
 
-def read_npz(path: Path, entity: str, reading: Reading) -> list[Part]:
-    """A single array is the file's entity; of several each is one, named by its key. Arrays of another kind, such as
-    labels, are left out."""
+def _rows(values: Floats, length: int | None, coverage: float | None, source: str) -> Floats:
+    """Check the values and return them as (time, variable)."""
+    if values.ndim == 3:
+        if length is not None and values.shape[1] != length:
+            raise DataError(
+                f"{source} has observations of {values.shape[1]} time steps, but the detector's length is {length}; "
+                f"use length={values.shape[1]}, or pass the series as (time, variable)."
+            )
+        measured = np.isfinite(values).any(axis=2).mean(axis=1) if values.size else np.ones(0)
+        sparse = np.flatnonzero(measured < (coverage or 0))
+        if len(sparse):
+            raise DataError(
+                f"{source}: less than {coverage:.0%} of the time steps of observation {sparse[0]} were measured, so it "
+                "would get no score; leave it out."
+            )
+        values = values.reshape(values.shape[0] * values.shape[1], values.shape[2])
+    if values.ndim != 2:
+        raise DataError(
+            f"{source} should have shape (time, variable) or (observation, time, variable), but has {values.shape}."
+        )
+    if len(values) == 0:
+        raise DataError(f"{source} has no rows.")
+    if values.shape[1] < 2:
+        raise DataError(
+            f"{source} has {values.shape[1]} variable(s), but at least two are needed; pass one column for each "
+            "variable."
+        )
+    check_width(values.shape[1], source)
+    if cell := find_infinite(values):
+        raise DataError(
+            f"{source}: variable {cell[1]} is infinite at row {cell[0]}; use NaN where nothing was measured."
+        )
+    return values
+
+
+def _floats(data: Any, source: str) -> Floats:
+    if isinstance(data, (str, PurePath)):
+        raise DataError(
+            f"{source} should be a data frame or an array, but is the text {str(data)!r}; if it names a file, pass "
+            f"tsadc.read({str(data)!r})."
+        )
+    if isinstance(data, (list, tuple)) and any(hasattr(item, "columns") for item in data):
+        raise DataError(f"{source} is a list of data frames; pass a dict that maps entity names to frames.")
     try:
-        # Opened here, because NumPy leaves a file open that it cannot read.
-        with open(path, "rb") as file:
-            found = np.load(file, allow_pickle=False)
-            names = getattr(found, "files", None)
-            arrays: dict[str, NDArray[Any]] = {"": found} if names is None else {name: found[name] for name in names}
-    except PermissionError:
-        raise
-    except Exception as error:  # a damaged file can fail anywhere
-        raise _damaged(path, "NPZ", error) from None
-    if len(arrays) == 1:
-        (array,) = arrays.values()
-        return [Part(entity, str(path), from_array(array, entity, str(path), reading=reading))]
-    kept = {name: array for name, array in arrays.items() if array.ndim in (2, 3) and array.dtype.kind in "biuf"}
-    others = [name for name in arrays if name not in kept]
-    if not kept:
-        raise DataError(f"{path} should hold arrays of shape (time, variable), one per entity, but has none.")
-    if others:
-        shown = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
-        warnings.warn(f"{path} holds arrays that are not series, left out: {shown}.", TsadcNotice, stacklevel=4)
-    return [
-        Part(name, str(path), from_array(array, name, f"{path}, array {name!r}", reading=reading))
-        for name, array in kept.items()
-    ]
+        values = np.asanyarray(data)
+        if values.dtype.kind not in "biufOUS":
+            raise TypeError(f"its type is {values.dtype}")
+        if values.dtype.kind in "US":
+            values = values.astype(object)  # whose errors quote the text as it was given
+        values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        cause = str(error).split(". ")[0].rstrip(".")
+        raise DataError(
+            f"{source} should be a data frame or an array of numbers, but is a {type(data).__name__}: {cause}."
+        ) from None
+    return np.asarray(np.ma.filled(values, np.nan))
 
 
 def _damaged(path: Path, form: str, error: Exception) -> DataError:
     if "allow_pickle" in str(error) or "Python objects" in str(error):
-        return DataError(f"{path} holds Python objects or is no {form} file at all; save plain numbers with NumPy.")
+        return DataError(f"{path} holds Python objects or is not an {form} file; save plain numbers with NumPy.")
     return DataError(f"{path} is not a readable {form} file: {reason(error)}.")

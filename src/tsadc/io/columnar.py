@@ -1,4 +1,4 @@
-"""Parquet and Arrow files -> frames. They need pyarrow, which the extra `parquet` brings."""
+"""Parquet and Arrow files -> data frames. They need pyarrow, which the extra `parquet` installs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ T = TypeVar("T")
 
 
 def read_parquet(path: Path) -> pd.DataFrame:
+    """Read a Parquet file."""
     return guarded(path, "Parquet", lambda: _read_parquet(path))
 
 
 def read_arrow(path: Path) -> pd.DataFrame:
-    """Arrow's file format, which Feather is too, or its stream."""
+    """Read an Arrow file (or Feather, which is the same) or an Arrow stream."""
     return guarded(path, "Arrow", lambda: _read_arrow(path))
 
 
 def guarded(path: Path, form: str, action: Callable[[], T]) -> T:
-    """The action's result. A damaged file can fail anywhere on its way through pyarrow and pandas."""
+    """Return the result of `action`. A damaged file can fail anywhere in pyarrow and pandas: that is a DataError."""
     try:
         return action()
     except ImportError:
@@ -51,12 +52,12 @@ def _read_arrow(path: Path) -> pd.DataFrame:
     with pa.OSFile(str(path)) as file:
         magic = file.read(6)
         file.seek(0)
-        if magic.startswith(b"FEA1"):  # the format before Arrow's own
+        if magic.startswith(b"FEA1"):  # the first version of Feather, before Arrow's own format
             table = feather.read_table(path)
         else:
             reader = ipc.open_file(file) if magic == b"ARROW1" else ipc.open_stream(file)
             check_width(len(reader.schema), str(path))
             table = reader.read_all()
-    table.validate(full=True)  # or damaged bytes could lead out of memory
+    table.validate(full=True)  # damaged offsets could point outside of the buffers
     frame: pd.DataFrame = table.to_pandas()
     return frame

@@ -1,9 +1,8 @@
-"""A frame's columns sorted into time, entity and variables, with every value checked to be a number."""
+"""Columns of a data frame -> time, entity and variables. Every value of a variable must be a number."""
 
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,33 +10,37 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tsadc.errors import DataError, TsadcNotice
-from tsadc.io.reading import PLAIN, Reading, choose, missing
+from tsadc.errors import DataError, notice
+from tsadc.io.reading import DEFAULT, Reading, choose, no_column
 from tsadc.io.times import TIME_NAMES, date_order, is_epoch, is_time, read_times
 from tsadc.series import Floats
 
 COUNTER_NAMES = TIME_NAMES | {"index", "row", "step"}
-NAMELESS = {"unnamed: 0", "", "__index_level_0__", "level_0"}  # how frames write out an index without a name
-MOST_VARIABLES = 10_000
-SEPARATOR = "if there are more, check the file's separator"
-GROUPED = re.compile(r"[+-]?\d+([.,]\d{3})*,\d+")
+UNNAMED_INDEX = {"unnamed: 0", "", "__index_level_0__", "level_0"}  # how pandas writes an index without a name
+MAX_VARIABLES = 10_000
+CHECK_SEPARATOR = "if there are more, check the file's separator"
+DECIMAL_COMMA = re.compile(r"[+-]?\d+([.,]\d{3})*,\d+")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """`times` is None where the frame has no clock, `entities` where no column names them; both have one per row.
-    `order` is how dates such as 03/04/2024 were read."""
+    """The variables of a table and, for each row, its time and its entity, if there are such columns.
+
+    `date_order` says how dates such as 03/04/2024 were read: "day first", "month first", or "" if there was no choice.
+    """
 
     times: pd.DatetimeIndex | None
     values: Floats
     names: tuple[str, ...]
     entities: NDArray[np.object_] | None = None
-    order: str = ""
+    date_order: str = ""
 
 
-def split_columns(frame: pd.DataFrame, source: str, reading: Reading = PLAIN) -> Columns:
-    """Find the time in the index, or the time column by type, by name and by content, unless `reading` names it; what
-    is taken of the rest must be numbers."""
+def split_columns(frame: pd.DataFrame, source: str, reading: Reading = DEFAULT) -> Columns:
+    """Split the columns into time, entity and variables.
+
+    Unless `reading` names the time column, it is the index if that holds times, or else the first column that is a time
+    by its type, name or content. A column that only numbers the rows is dropped."""
     check_width(frame.shape[1], source)
     for level in (reading.entity, reading.time):
         if level is not None and level in frame.index.names:
@@ -53,55 +56,54 @@ def split_columns(frame: pd.DataFrame, source: str, reading: Reading = PLAIN) ->
     for i, name in enumerate(names):
         if name in data and name not in wanted and is_counter(name, i, data[name], entities, source):
             del data[name]
-    taken, called = _chosen(data, reading, source)
+    rest = list(data)
+    positions, new_names = choose_variables(rest, reading, source)
     values = {
-        new: number
-        for new, name in zip(called, taken, strict=True)
-        if (number := _numbers(data[name], name, source)) is not None
+        new_name: numbers
+        for new_name, position in zip(new_names, positions, strict=True)
+        if (numbers := _numbers(data[rest[position]], rest[position], source)) is not None
     }
-    check_count(tuple(values), source)
+    check_variables(tuple(values), source)
     return Columns(times, np.column_stack(list(values.values())), tuple(values), entities, order)
 
 
 def check_width(count: int, source: str) -> None:
-    """Refuse what is too wide to be a table of sensors, before time is spent on it."""
-    if count > MOST_VARIABLES:
+    """Raise an error if there are too many columns, before time is spent on them."""
+    if count > MAX_VARIABLES:
         raise DataError(
-            f"{source} has more than {MOST_VARIABLES} columns, which is more variables than can be modelled; turn it "
-            "around if its rows are the variables."
+            f"{source} has more than {MAX_VARIABLES} columns, which is more variables than can be modelled; transpose "
+            "it if its rows are the variables."
         )
 
 
-def infinite(values: Floats) -> tuple[int, int] | None:
-    """The row and the column of a value that is infinite, if there is one. Extremes find it without an array of flags
-    as long as the data, which may be a file on disk."""
+def find_infinite(values: Floats) -> tuple[int, int] | None:
+    """Return the row and the column of the first infinite value, or None."""
+    # The extremes need no array of flags as large as the data, which may be a file on disk.
     if not np.isinf(np.fmin.reduce(values, axis=None)) and not np.isinf(np.fmax.reduce(values, axis=None)):
         return None
     row, column = (int(i[0]) for i in np.nonzero(np.isinf(values)))
     return row, column
 
 
-def check_count(names: tuple[str, ...], source: str, fix: str = SEPARATOR) -> None:
-    """Refuse fewer than two variables."""
+def check_variables(names: tuple[str, ...], source: str, fix: str = CHECK_SEPARATOR) -> None:
+    """Raise an error if there are fewer than two variables."""
     if not names:
-        raise DataError(f"{source} has no column of numbers besides the time; it needs at least two variables.")
+        raise DataError(f"{source} has no column of numbers besides the time, but at least two variables are needed.")
     if len(names) == 1:
-        raise DataError(
-            f"{source} has a single variable, {names[0]!r}, but series of at least two variables are expected; {fix}."
-        )
+        raise DataError(f"{source} has a single variable, {names[0]!r}, but at least two are needed; {fix}.")
 
 
 def _entities(data: dict[str, pd.Series], name: str, source: str) -> NDArray[np.object_]:
-    """The column `name` as text, taken out of `data`."""
+    """Remove the column `name` from `data` and return it as text."""
     if name not in data:
-        raise missing(name, list(data), source)
+        raise no_column(name, list(data), source)
     column = data.pop(name)
     text = column.astype(str).str.strip().to_numpy(dtype=object)
     absent = column.isna().to_numpy() | (text == "")
     if absent.any():
         row = int(np.flatnonzero(absent)[0])
         raise DataError(
-            f"{source}: the column {name!r} names no entity at row {row} (counted from 0, below the header)."
+            f"{source}: the entity column {name!r} is empty at row {row} (counted from 0, below the header); fill it."
         )
     return np.asarray(text)
 
@@ -109,7 +111,7 @@ def _entities(data: dict[str, pd.Series], name: str, source: str) -> NDArray[np.
 def _times(
     index: pd.Index, data: dict[str, pd.Series], name: str | None, entities: NDArray[np.object_] | None, source: str
 ) -> tuple[pd.DatetimeIndex | None, str]:
-    """The times, taken out of `data`, or None where there are none; and the order of their dates."""
+    """Remove the time column from `data` and return its times (None if there is no clock) and their date order."""
     if name is None:
         times = _index_times(index, source)
         if times is not None:
@@ -118,25 +120,18 @@ def _times(
         if name is None:
             return None, ""
     if name not in data:
-        raise missing(name, list(data), source)
+        raise no_column(name, list(data), source)
     column = data.pop(name)
     if pd.api.types.is_numeric_dtype(column) and not is_epoch(column):
-        if _is_even(column, entities):
+        if _is_evenly_spaced(column, entities):
             return None, ""
         raise no_clock(name, source)
     times = read_times(column, name, source)
     return times, date_order(column, times)
 
 
-def _chosen(data: dict[str, pd.Series], reading: Reading, source: str) -> tuple[list[str], tuple[str, ...]]:
-    """The names of the variables to take, and their new names."""
-    names = list(data)
-    positions, called = choose_variables(names, reading, source)
-    return [names[i] for i in positions], called
-
-
 def choose_variables(names: Sequence[str], reading: Reading, source: str) -> tuple[list[int], tuple[str, ...]]:
-    """As `choose`, where time and entity may be named among the columns."""
+    """Like `choose`, but ignore the time and entity columns if `reading.columns` lists them."""
     if reading.columns is not None:
         rest = tuple(name for name in reading.columns if name in names or name not in (reading.time, reading.entity))
         reading = replace(reading, columns=rest or None)
@@ -146,8 +141,8 @@ def choose_variables(names: Sequence[str], reading: Reading, source: str) -> tup
 def _index_times(index: pd.Index, source: str) -> pd.DatetimeIndex | None:
     if isinstance(index, pd.MultiIndex):
         raise DataError(
-            f"{source} has an index of several levels, but one series was expected; pass a dict with one frame per "
-            "entity."
+            f"{source} has an index of several levels, but one of times was expected; pass a dict with one data frame "
+            "per entity."
         )
     if isinstance(index, pd.PeriodIndex):
         return index.to_timestamp()
@@ -156,28 +151,28 @@ def _index_times(index: pd.Index, source: str) -> pd.DatetimeIndex | None:
 
 
 def is_counter(name: str, position: int, column: pd.Series, entities: NDArray[np.object_] | None, source: str) -> bool:
-    """Whether a column only numbers the rows (of each entity)."""
+    """Return whether a column only numbers the rows (of each entity)."""
     if not pd.api.types.is_numeric_dtype(column) or len(column) < 2:
         return False
-    if position == 0 and name.lower() in NAMELESS:
+    if position == 0 and name.lower() in UNNAMED_INDEX:
         return pd.api.types.is_integer_dtype(column)
-    timely = name.lower() in TIME_NAMES
-    if not timely and (position > 0 or name.lower() not in COUNTER_NAMES):
+    named_as_time = name.lower() in TIME_NAMES
+    if not named_as_time and (position > 0 or name.lower() not in COUNTER_NAMES):
         return False
-    if _is_even(column, entities):
+    if _is_evenly_spaced(column, entities):
         return True
-    if timely and bool((_steps(column, entities) > 0).all()):
+    if named_as_time and bool((_steps(column, entities) > 0).all()):
         raise no_clock(name, source)
     return False
 
 
-def _is_even(column: pd.Series, entities: NDArray[np.object_] | None) -> bool:
+def _is_evenly_spaced(column: pd.Series, entities: NDArray[np.object_] | None) -> bool:
     steps = _steps(column, entities)
     return bool(len(steps) and steps[0] > 0 and np.allclose(steps, steps[0], rtol=1e-3))
 
 
 def _steps(column: pd.Series, entities: NDArray[np.object_] | None) -> Floats:
-    """From each row to the next of the same entity."""
+    """Return the differences from each row to the next of the same entity."""
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
     if entities is None:
         return np.diff(numbers)
@@ -189,17 +184,19 @@ def _steps(column: pd.Series, entities: NDArray[np.object_] | None) -> Floats:
 
 def no_clock(name: str, source: str) -> DataError:
     return DataError(
-        f"{source}: the column {name!r} counts up like a clock, but neither evenly nor since 1970; write times "
-        "such as 2024-01-31 10:00:00, or leave it out."
+        f"{source}: the time column {name!r} holds numbers that are neither evenly spaced nor times since 1970; write "
+        "times such as 2024-01-31 10:00:00, or remove the column."
     )
 
 
 def _numbers(column: pd.Series, name: str, source: str) -> Floats | None:
-    """The column as float64, or None (with a notice) where it is text from end to end."""
+    """Return the column as float64, or None with a notice if all of it is text."""
     if pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_timedelta64_dtype(column):
-        raise DataError(f"{source} has a second column of times, {name!r}; leave all but one out.")
+        raise DataError(f"{source} has a second column of times, {name!r}; remove all but one.")
     if pd.api.types.is_complex_dtype(column):
-        raise DataError(f"{source}: column {name!r} holds complex numbers; give real and imaginary part a column each.")
+        raise DataError(
+            f"{source}: column {name!r} holds complex numbers; write the real and the imaginary part as two columns."
+        )
     if pd.api.types.is_numeric_dtype(column):
         number = column
     else:
@@ -209,7 +206,7 @@ def _numbers(column: pd.Series, name: str, source: str) -> Floats | None:
             number = pd.to_numeric(column.astype(str), errors="coerce")
         _refuse_text(column, number.isna() & column.notna(), name, source)
         if number.isna().all() and column.notna().any():
-            warnings.warn(f"{source}: column {name!r} holds text only and is left out.", TsadcNotice, stacklevel=2)
+            notice(f"{source}: column {name!r} holds only text and was left out.")
             return None
     values = number.to_numpy(dtype=np.float64, na_value=np.nan)
     if np.isinf(values).any():
@@ -221,12 +218,12 @@ def _numbers(column: pd.Series, name: str, source: str) -> Floats | None:
 
 
 def _refuse_text(column: pd.Series, wrong: pd.Series, name: str, source: str) -> None:
-    """Text among numbers is a mistake, and so are numbers that only look like text."""
+    """Raise an error for text among numbers, and for numbers with a decimal comma."""
     if not wrong.any():
         return
     row = int(np.flatnonzero(wrong)[0])
     cell = column.iloc[row]
-    if GROUPED.fullmatch(str(cell).strip()):
+    if DECIMAL_COMMA.fullmatch(str(cell).strip()):
         fix = "write numbers with a decimal point and without thousands separators"
     elif wrong.sum() < column.notna().sum():
         fix = "leave the cell empty where nothing was measured"

@@ -1,5 +1,7 @@
-"""EDF and EDF+: signals each at their own rate, annotations, and a start that is often anonymised. The header is read
-here as well, since what a file should hold decides whether it is whole, and where its gaps are."""
+"""EDF and EDF+ files -> recordings: signals with their own rates, annotations, and a start that is often anonymised.
+
+edfio reads the signals. The header is also read here, to find out whether a file is complete and where its gaps are.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.errors import DataError, TsadcNotice
+from tsadc.errors import DataError, notice
 from tsadc.io.reading import reason
 from tsadc.io.recording import Annotation, Channel, Recording, check_readable, distinct, package
 
-ANONYMOUS = date(1985, 1, 1)  # EDF+ writes this date where it may not tell
+ANONYMOUS = date(1985, 1, 1)  # EDF+ writes this date if the real one is withheld
 ANNOTATIONS = "EDF Annotations"  # the label of a signal that holds text
-FIRST_FIELDS = 256  # bytes of the header before what it says of each signal, and for each signal
-MOST_GAP = 10  # gaps of this many times the data are a mistake in the file
+HEADER_BLOCK = 256  # bytes of the header: one block for the file, then one for each signal
+MAX_GAPS = 10  # times the length of the data: longer gaps are a mistake in the file
 ONSET = re.compile(rb"[+-]\d+(?:\.\d*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How the bytes of a file are laid out: `records`, each with `samples[i]` numbers of two bytes of signal i."""
+    """The layout of the bytes in a file: `records`, each with `samples[i]` numbers of two bytes of signal i."""
 
     header: int
     records: int
@@ -43,13 +45,13 @@ class _Layout:
 
 
 def read_edf(path: str | Path) -> Recording:
-    """The signals in physical units and the annotations. Gaps of a discontinuous file (EDF+D) become NaN."""
+    """Read the signals in physical units and the annotations. Gaps of a discontinuous file (EDF+D) become NaN."""
     path = Path(path)
     check_readable(path)
     edfio = package("edfio", path, "EDF")
     layout = _complete(_layout(path), path)
     try:
-        # What edfio warns of is told here in the project's words, or is its own repair of a header.
+        # The checks here cover what edfio warns about, except its own repairs of a header.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             file = edfio.read_edf(path, header_encoding="latin-1")
@@ -65,44 +67,44 @@ def read_edf(path: str | Path) -> Recording:
     except Exception as error:  # a damaged file can fail anywhere in edfio
         raise DataError(f"{path} is not a readable EDF file: {reason(error)}.") from None
     for label in raw:
-        _notice(f"{path}: the range of channel {label!r} is empty, so its raw numbers are used.")
+        notice(f"{path}: the range of channel {label!r} is empty, so its raw numbers were used.")
     return Recording(channels, start, _annotations(file, path), comments, str(path))
 
 
 def _layout(path: Path) -> _Layout:
     with path.open("rb") as file:
-        first = file.read(FIRST_FIELDS).decode("latin-1")
+        first = file.read(HEADER_BLOCK).decode("latin-1")
         try:
             header, records, signals = int(first[184:192]), int(first[236:244]), int(first[252:256])
             duration = float(first[244:252])
-            if signals < 1 or header != FIRST_FIELDS * (signals + 1) or not 0 <= duration < float("inf"):
+            if signals < 1 or header != HEADER_BLOCK * (signals + 1) or not 0 <= duration < float("inf"):
                 raise ValueError
-            rest = file.read(FIRST_FIELDS * signals).decode("latin-1")
+            rest = file.read(HEADER_BLOCK * signals).decode("latin-1")
             labels = tuple(rest[16 * i : 16 * (i + 1)].strip() for i in range(signals))
             samples = tuple(int(rest[216 * signals + 8 * i :][:8]) for i in range(signals))
             if min(samples) < 0 or sum(samples) == 0 or (duration == 0 and set(labels) != {ANNOTATIONS}):
                 raise ValueError
         except ValueError:
-            raise DataError(f"{path} is not an EDF file, or its header is damaged.") from None
+            raise DataError(f"{path} is not an EDF file, or its header is damaged; get the file again.") from None
     return _Layout(
         header, records, duration, labels, samples, first[168:176], first[176:184], first[192:197] == "EDF+D"
     )
 
 
 def _complete(layout: _Layout, path: Path) -> _Layout:
-    """The layout with the number of records that are there and promised."""
+    """Return the layout with the number of records that the file holds; raise an error if some are missing."""
     held, rest = divmod(path.stat().st_size - layout.header, layout.record)
     promised = layout.records if layout.records >= 0 else held  # -1: not known when the header was written
     if held < promised:
         raise DataError(
             f"{path} is truncated: its header promises {promised} records of {layout.record} bytes, but it holds "
-            f"{held}{' and a part' if rest else ''}; fetch it again."
+            f"{held}{' and a part' if rest else ''}; get the file again."
         )
     surplus = (held - promised) * layout.record + rest
     if surplus:
-        _notice(f"{path} has {surplus} byte(s) after the last record that its header promises, which are left out.")
+        notice(f"{path} has {surplus} byte(s) after the last record that its header promises, which were left out.")
     if promised == 0:
-        raise DataError(f"{path} holds a header, but no data.")
+        raise DataError(f"{path} has a header but no data.")
     return replace(layout, records=promised)
 
 
@@ -119,26 +121,28 @@ def _channels(file: Any, layout: _Layout, path: Path) -> tuple[Channel, ...]:
 
 
 def _onsets(layout: _Layout, path: Path) -> NDArray[np.float64]:
-    """When each record starts, in seconds: the first thing in the first annotation signal of a discontinuous file."""
+    """Return when each record of a discontinuous file starts, in seconds: its first annotation says so."""
     if ANNOTATIONS not in layout.labels:
-        raise DataError(f"{path} says that it has gaps, but has no annotations that tell where they are.")
+        raise DataError(
+            f"{path} is marked as having gaps, but has no annotations with their times; save it as continuous EDF+C."
+        )
     signal = layout.labels.index(ANNOTATIONS)
     first = 2 * sum(layout.samples[:signal])
     content = np.memmap(path, np.uint8, "r", layout.header, (layout.records, layout.record))
-    found = [ONSET.match(bytes(record)) for record in content[:, first : first + 2 * layout.samples[signal]]]
-    onsets = np.array([float(one.group()) if one else np.nan for one in found])
+    matches = [ONSET.match(bytes(record)) for record in content[:, first : first + 2 * layout.samples[signal]]]
+    onsets = np.array([float(match.group()) if match else np.nan for match in matches])
     steps = np.diff(onsets)
     if np.isnan(onsets).any() or (steps < 0.999 * layout.duration).any():
         raise DataError(f"{path} has gaps, but the times of its records are missing or overlap.")
-    if steps.sum() > MOST_GAP * layout.duration * layout.records:
-        raise DataError(f"{path} has gaps of {steps.max():.0f} s, far longer than what it holds; split it there.")
+    if steps.sum() > MAX_GAPS * layout.duration * layout.records:
+        raise DataError(f"{path} has gaps of {steps.max():.0f} s, far longer than its data; split the file there.")
     since_first: NDArray[np.float64] = onsets - onsets[0]
     return since_first
 
 
 def _spread(records: NDArray[np.float64], onsets: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
     count, each = records.shape
-    # Times may be rounded to less than a sample: records that follow each other never overlap for that.
+    # Times may be rounded by less than a sample: consecutive records must not overlap because of that.
     places = np.rint(onsets * rate).astype(np.int64) - np.arange(count) * each
     places = np.maximum.accumulate(places) + np.arange(count) * each
     out = np.full(int(places[-1]) + each, np.nan)
@@ -147,10 +151,10 @@ def _spread(records: NDArray[np.float64], onsets: NDArray[np.float64], rate: flo
 
 
 def _start(file: Any, layout: _Layout) -> datetime | None:
-    """Date and time; an anonymised or impossible date is replaced, so that the time of day is kept."""
+    """Return the start. An anonymised or impossible date is replaced, so that the time of day is kept."""
     try:
         return datetime.combine(file.startdate, file.starttime)
-    except (ValueError, IndexError):  # also for an anonymised date, and for an annotation signal without any
+    except (ValueError, IndexError):  # an anonymised date, or an empty annotation signal
         pass
     try:
         clock = time(*_numbers(layout.legacy_time))
@@ -164,21 +168,17 @@ def _start(file: Any, layout: _Layout) -> datetime | None:
 
 
 def _numbers(text: str) -> tuple[int, int, int]:
-    """Of dd.mm.yy or hh.mm.ss."""
+    """Return the three numbers of dd.mm.yy or hh.mm.ss."""
     first, second, third = map(int, re.split(r"\D", text.strip()))
     return first, second, third
 
 
 def _annotations(file: Any, path: Path) -> tuple[Annotation, ...]:
     try:
-        found = file.annotations
-    except IndexError:  # edfio's, where the annotation signal is empty
+        annotations = file.annotations
+    except IndexError:  # raised by edfio if the annotation signal is empty
         return ()
     except ValueError as error:
-        _notice(f"{path}: its annotations cannot be read and are left out: {reason(error)}.")
+        notice(f"{path}: its annotations cannot be read and were left out: {reason(error)}.")
         return ()
-    return tuple(Annotation(float(one.onset), float(one.duration or 0), one.text) for one in found)
-
-
-def _notice(message: str) -> None:
-    warnings.warn(message, TsadcNotice, stacklevel=4)
+    return tuple(Annotation(float(item.onset), float(item.duration or 0), item.text) for item in annotations)

@@ -1,4 +1,4 @@
-"""HDF5 files of no particular layout: every numeric dataset of one or two axes is a signal, named by its path."""
+"""HDF5 files of any layout -> recordings: every numeric dataset with one or two axes is a signal, named by its path."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ UNIT_ATTRIBUTES = ("unit", "units")
 
 
 def read_hdf5(path: str | Path, groups: Sequence[str] | None = None, rate: float | None = None) -> Recording:
-    """The signals below `groups` (all of them, if None). Of two axes the longer is time; the signals along the other
-    have the names in an attribute such as `channels`, otherwise numbers. The rate is an attribute such as `fs` of the
-    dataset or of a group around it, otherwise `rate`. Infinite values count as not measured."""
+    """Read the signals below `groups` (None: all).
+
+    The longer of two axes is time. Signals along the other axis get their names from an attribute such as `channels`,
+    or numbers. The sampling rate is an attribute such as `fs` of the dataset or of a group around it, or else `rate`.
+    Infinite values count as not measured."""
     path = Path(path)
     check_readable(path)
     h5py = package("h5py", path, "HDF5")
     try:
         with h5py.File(path, "r") as file:
-            datasets = {one.name.strip("/"): one for one in _datasets(h5py, file, groups, path)}
+            datasets = {dataset.name.strip("/"): dataset for dataset in _datasets(h5py, file, groups, path)}
             signals = [_channels(dataset, rate) for dataset in datasets.values() if _is_signal(dataset)]
     except DataError:
         raise
@@ -35,8 +37,8 @@ def read_hdf5(path: str | Path, groups: Sequence[str] | None = None, rate: float
         raise DataError(f"{path} is not a readable HDF5 file: {reason(error)}.") from None
     channels = [channel for signal in signals for channel in signal]
     if not channels:
-        held = f"; it holds {', '.join(list(datasets)[:10])}" if datasets else ""
-        raise DataError(f"{path} should hold datasets of numbers with one or two axes, but has none{held}.")
+        others = f"; it has {', '.join(list(datasets)[:10])}" if datasets else ""
+        raise DataError(f"{path} should have datasets of numbers with one or two axes, but has none{others}.")
     names = distinct([channel.name for channel in channels])
     named = (Channel(name, c.unit, c.rate, c.values) for name, c in zip(names, channels, strict=True))
     return Recording(tuple(named), None, (), (), str(path))
@@ -45,9 +47,9 @@ def read_hdf5(path: str | Path, groups: Sequence[str] | None = None, rate: float
 def _datasets(h5py: Any, file: Any, groups: Sequence[str] | None, path: Path) -> Iterator[Any]:
     for group in groups if groups is not None else ("/",):
         if group not in file:
-            held: list[str] = []
-            file.visit(held.append)
-            raise DataError(f"{path} has no group {group!r}{suggestion(group, held)}.")
+            existing: list[str] = []
+            file.visit(existing.append)
+            raise DataError(f"{path} has no group {group!r}{suggestion(group, existing)}.")
         node = file[group]
         if isinstance(node, h5py.Dataset):
             yield node
@@ -65,14 +67,14 @@ def _channels(dataset: Any, rate: float | None) -> list[Channel]:
     name = dataset.name.strip("/")
     values: NDArray[np.float64] = np.asarray(dataset[...], dtype=np.float64)
     values[np.isinf(values)] = np.nan
-    known = _rate(dataset)
-    known = known if known is not None else rate
+    stated = _rate(dataset)
+    rate = stated if stated is not None else rate
     unit = next((text for key in UNIT_ATTRIBUTES if (text := _text(dataset.attrs.get(key)))), "")
     if values.ndim == 1:
-        return [Channel(name, unit, known, values)]
+        return [Channel(name, unit, rate, values)]
     rows = values if values.shape[1] > values.shape[0] else np.ascontiguousarray(values.T)
     parts = _part_names(dataset, len(rows))
-    return [Channel(f"{name}/{part}", unit, known, row) for part, row in zip(parts, rows, strict=True)]
+    return [Channel(f"{name}/{part}", unit, rate, row) for part, row in zip(parts, rows, strict=True)]
 
 
 def _part_names(dataset: Any, count: int) -> list[str]:
@@ -84,7 +86,7 @@ def _part_names(dataset: Any, count: int) -> list[str]:
 
 
 def _rate(dataset: Any) -> float | None:
-    """From the dataset outwards to the file."""
+    """Return the rate stated by the dataset, by a group around it, or by the file, in this order."""
     node = dataset
     while True:
         for key in RATE_ATTRIBUTES:

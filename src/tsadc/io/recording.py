@@ -1,12 +1,12 @@
-"""A biosignal file as it was recorded: channels each at their own rate, notes on the time axis, remarks. `to_series`
-picks and renames channels and brings them to one rate and one clock."""
+"""A recording: channels with their own sampling rates, annotations and comments, as in a biosignal file. `to_series`
+picks and renames channels and resamples them to one rate and one clock."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,20 +16,21 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tsadc.errors import DataError, TsadcNotice
-from tsadc.io.columns import check_count, check_width, infinite
+from tsadc.errors import DataError, notice
+from tsadc.io.columns import check_variables, check_width, find_infinite
 from tsadc.io.files import RECORDINGS
+from tsadc.io.reading import Reading
 from tsadc.io.resample import resample
 from tsadc.series import Clock, Series
 
-MOST_FASTER = 100  # times the rate there is: beyond, the rate asked for is a mistake
-MOST_NAMES = 40  # in a message
+MAX_UPSAMPLING = 100  # beyond this factor, the requested rate is a mistake
+MAX_NAMES = 40  # in a message
 SECOND = 10**9  # nanoseconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Channel:
-    """One signal, NaN where nothing was measured; `rate` in Hz, None where the file does not tell."""
+    """One signal, NaN where nothing was measured; `rate` in Hz, None if unknown."""
 
     name: str
     unit: str
@@ -39,7 +40,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A note on the time axis, in seconds since the start of the recording; a moment has duration 0."""
+    """A note on the time axis, in seconds since the start of the recording; an instant has duration 0."""
 
     onset: float
     duration: float
@@ -48,7 +49,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """What one file holds. `comments` are remarks on the whole of it, as they stand in the file."""
+    """The content of one file. `comments` are remarks on the whole recording, verbatim."""
 
     channels: tuple[Channel, ...]
     start: datetime | None
@@ -62,7 +63,7 @@ class Recording:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The comments of the form `Key: value` by their key, in small letters and without < >."""
+        """The comments of the form `Key: value`, with keys in lower case and without < >."""
         pairs = (comment.partition(":") for comment in self.comments if ":" in comment)
         return {key.strip().strip("<>").lower(): value.strip() for key, _, value in pairs}
 
@@ -73,44 +74,58 @@ class Recording:
         channels: Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
     ) -> Series:
-        """The `channels`, in the order given, under the names that `rename` maps theirs to, at `rate`: by default at
-        the highest rate among them, which loses nothing. Shorter channels end in NaN.
+        """Convert the recording to a Series.
 
-        A recording with a start gets a clock with dates, in whole nanoseconds: where 1e9 / rate is not whole, the
-        clock drifts by at most half a nanosecond a sample (under 10 ms a day at 360 Hz). Without a start rows are
-        counted, and the clock keeps their pace."""
+        Parameters
+        ----------
+        entity : str
+            Name of the entity.
+        rate : float, optional
+            Sampling rate in Hz. Default: the highest rate among the channels, which loses nothing.
+        channels : sequence of str, optional
+            Names of the channels to keep, in this order. Default: all.
+        rename : mapping of str to str, optional
+            New names for some of the channels.
+
+        Returns
+        -------
+        Series
+            Shorter channels end in NaN. With a start, the clock has dates in whole nanoseconds: if 1e9 / rate is not a
+            whole number, it drifts by at most half a nanosecond per sample (under 10 ms a day at 360 Hz). Without a
+            start, rows are counted and the clock knows the time from row to row.
+        """
         picked = self._pick(channels)
         names = self._renamed(picked, rename or {})
         check_width(len(names), self.source)
-        check_count(names, self.source, "take another channel along with it")
+        check_variables(names, self.source, "pick at least one more channel")
         rate = self._common_rate(picked, rate)
         columns = [c.values if c.rate is None or rate is None else resample(c.values, c.rate, rate) for c in picked]
         values = np.full((max(map(len, columns)), len(columns)), np.nan)
         for i, column in enumerate(columns):
             values[: len(column), i] = column
         if len(values) == 0:
-            raise DataError(f"{self.source} holds no samples.")
-        if found := infinite(values):
+            raise DataError(f"{self.source} has no samples.")
+        if cell := find_infinite(values):
             raise DataError(
-                f"{self.source}: channel {names[found[1]]!r} is infinite at row {found[0]}; use NaN where nothing was "
+                f"{self.source}: channel {names[cell[1]]!r} is infinite at row {cell[0]}; use NaN where nothing was "
                 "measured."
             )
         return Series(values, names, self._clock(rate), entity)
 
     def _pick(self, names: Sequence[str] | None) -> tuple[Channel, ...]:
         if not self.channels:
-            kept = "annotations but no signals" if self.annotations else "no signals"
-            raise DataError(f"{self.source} holds {kept}.")
+            content = "annotations but no signals" if self.annotations else "no signals"
+            raise DataError(f"{self.source} has {content}.")
         if names is None:
             return self.channels
         if isinstance(names, str) or not names:
-            raise DataError(f"The channels to pick should be a list of names, but got {names!r}.")
+            raise DataError(f"The channels should be a list of names, but got {names!r}.")
         by_name = {channel.name: channel for channel in self.channels}
         for name in names:
             if name not in by_name:
                 raise DataError(f"{self.source} has no channel {name!r}{suggestion(name, self.names)}.")
             if list(names).count(name) > 1:
-                raise DataError(f"Channel {name!r} was picked twice; each can be picked once.")
+                raise DataError(f"Channel {name!r} was picked twice; pick each channel once.")
         return tuple(by_name[name] for name in names)
 
     def _renamed(self, picked: tuple[Channel, ...], rename: Mapping[str, str]) -> tuple[str, ...]:
@@ -125,26 +140,26 @@ class Recording:
 
     def _common_rate(self, picked: tuple[Channel, ...], wanted: float | None) -> float | None:
         if wanted is not None and not (np.isfinite(wanted) and wanted > 0):
-            raise DataError(f"A sampling rate must be a positive number of samples a second, but got {wanted}.")
+            raise DataError(f"A sampling rate must be a positive number of Hz, but got {wanted}.")
         known = {channel.rate for channel in picked if channel.rate is not None}
-        if wanted is not None and known and wanted > MOST_FASTER * max(known):
+        if wanted is not None and known and wanted > MAX_UPSAMPLING * max(known):
             raise DataError(
-                f"{self.source} was sampled at {max(known):g} Hz, and {wanted:g} Hz would make more than {MOST_FASTER} "
-                "rows of each; choose a lower rate."
+                f"{self.source} was sampled at {max(known):g} Hz, and {wanted:g} Hz is more than {MAX_UPSAMPLING} "
+                "times that; choose a lower rate."
             )
         if any(channel.rate is None for channel in picked):
             unknown = next(channel.name for channel in picked if channel.rate is None)
             if wanted is not None or len(known) > 1:
                 raise DataError(
-                    f"{self.source} does not tell how often channel {unknown!r} was sampled, so it cannot be brought "
-                    "to another rate."
+                    f"{self.source} does not state the sampling rate of channel {unknown!r}, so it cannot be "
+                    "resampled; leave out the rate, or that channel."
                 )
             lengths = {len(channel.values): channel.name for channel in picked}
             if len(lengths) > 1:
                 shown = ", ".join(f"{name!r} has {length}" for length, name in list(lengths.items())[:3])
                 raise DataError(
-                    f"{self.source} does not tell its sampling rates, and its channels differ in length ({shown}); "
-                    "pick channels that belong together."
+                    f"{self.source} does not state its sampling rates, and its channels differ in length ({shown}); "
+                    "pick channels of the same length with --columns (in Python: Reading(columns=[...]))."
                 )
         return wanted if wanted is not None else max(known, default=None)
 
@@ -155,10 +170,9 @@ class Recording:
         if self.start is None:
             return Clock(pace=interval)
         if not pd.Timestamp.min.year < self.start.year < pd.Timestamp.max.year:
-            warnings.warn(
-                f"{self.source} starts in the year {self.start.year}, beyond any clock; its rows are counted.",
-                TsadcNotice,
-                stacklevel=3,
+            notice(
+                f"{self.source} starts in the year {self.start.year}, which timestamps cannot represent; its rows are "
+                "counted instead."
             )
             return Clock(pace=interval)
         start = pd.Timestamp(self.start).as_unit("ns").value
@@ -167,9 +181,15 @@ class Recording:
 
 
 def read_recording(path: str | Path) -> Recording:
-    """The recording in a file, whose format is known by its ending."""
+    """Read the recording in a file, whose format is known by its ending."""
+    # Imported when used: these readers import this module.
+    from tsadc.io.edf import read_edf
+    from tsadc.io.hdf5 import read_hdf5
+    from tsadc.io.wfdb_files import read_mat, read_wfdb
+
     path = Path(path)
-    reader = _reader(path.suffix.lower())
+    readers = {".hea": read_wfdb, ".edf": read_edf, ".h5": read_hdf5, ".hdf5": read_hdf5, ".mat": read_mat}
+    reader = readers.get(path.suffix.lower())
     if reader is None:
         raise DataError(
             f"{path} should end in {', '.join(RECORDINGS[:-1])} or {RECORDINGS[-1]} to be read as a recording."
@@ -177,29 +197,27 @@ def read_recording(path: str | Path) -> Recording:
     return reader(path)
 
 
-def _reader(ending: str) -> Callable[[Path], Recording] | None:
-    from tsadc.io.edf import read_edf
-    from tsadc.io.hdf5 import read_hdf5
-    from tsadc.io.wfdb_files import read_mat, read_wfdb
-
-    readers = {".hea": read_wfdb, ".edf": read_edf, ".h5": read_hdf5, ".hdf5": read_hdf5, ".mat": read_mat}
-    return readers.get(ending)
+def recording_to_series(recording: Recording, entity: str, reading: Reading) -> Series:
+    """Convert a recording to a Series with the options of `reading`."""
+    if reading.time or reading.entity or reading.every:
+        raise DataError(f"{recording.source} is a recording with its own clock; leave out time, entity and every.")
+    return recording.to_series(entity, reading.rate, reading.columns, reading.rename)
 
 
 def check_readable(path: Path) -> None:
-    """Refuses what cannot be opened, before a library's own words for it."""
+    """Raise a clear error if the file cannot be opened, before another library does."""
     if path.is_dir():
         raise DataError(f"{path} is a folder, but a file was expected; name the files in it.")
     if not path.is_file():
-        raise DataError(f"There is no file {path}.")
+        raise DataError(f"There is no file {path}; check the name.")
     try:
         path.open("rb").close()
     except OSError as error:
-        raise DataError(f"{path} may not be read: {(error.strerror or 'unknown reason').lower()}.") from None
+        raise DataError(f"{path} cannot be read: {(error.strerror or 'unknown reason').lower()}.") from None
 
 
 def package(name: str, path: Path, form: str) -> Any:
-    """A library that only this format needs. What it warns of while it is imported is none of the user's business."""
+    """Import a library that only this format needs, without the warnings it issues while it is imported."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -209,22 +227,22 @@ def package(name: str, path: Path, form: str) -> Any:
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """Each name once: a file may repeat one (bipolar EEG montages do), or leave it blank."""
+    """Make the names distinct: a file may repeat one, as bipolar EEG montages do, or leave it blank."""
     out: list[str] = []
     for i, name in enumerate(names):
         name = name.strip() or f"channel {i + 1}"
-        count, own = 1, name
-        while own in out:
+        count, distinct_name = 1, name
+        while distinct_name in out:
             count += 1
-            own = f"{name} ({count})"
-        out.append(own)
+            distinct_name = f"{name} ({count})"
+        out.append(distinct_name)
     return tuple(out)
 
 
 def suggestion(name: str, names: Sequence[str]) -> str:
-    """For a message: the nearest name there is, whatever its case, and those there are."""
-    folded = {one.casefold(): one for one in names}
+    """Return the end of a message: the nearest existing name, ignoring case, and a list of all names."""
+    folded = {known.casefold(): known for known in names}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.5)
     hint = f"; perhaps {folded[close[0]]!r} is meant" if close else ""
-    more = ", ..." if len(names) > MOST_NAMES else ""
-    return f"{hint}; there are {', '.join(names[:MOST_NAMES])}{more}"
+    more = ", ..." if len(names) > MAX_NAMES else ""
+    return f"{hint}; there are {', '.join(names[:MAX_NAMES])}{more}"

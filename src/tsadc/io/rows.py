@@ -1,7 +1,7 @@
-"""Values that stay in their file: arrays (time, variable) of which rows are read when they are asked for.
+"""Arrays (time, variable) that stay in their file: rows are read when they are needed.
 
-They index like arrays, `rows[a:b]` gives the numbers, and `rows[:, [2, 0]]` other columns without reading anything.
-Memory is bounded by `CACHE` whatever the size of the files and however many there are."""
+They are indexed like arrays: `rows[a:b]` reads rows, `rows[:, [2, 0]]` selects columns without reading anything.
+Memory is bounded by `CACHE`, regardless of the size and the number of files."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from tsadc.errors import DataError
 from tsadc.series import Floats
 
-CACHE = 32 * 2**20  # bytes of decoded values that are kept, of all files together
-BLOCK = CACHE // 8  # bytes that are decoded at once
+CACHE = 32 * 2**20  # bytes of decoded values kept in memory, for all files together
+BLOCK = CACHE // 8  # bytes decoded at once
 
 
 class Runs:
-    """Where the rows of a file lie on its clock: run i is the file's rows from `file[i]` on, at the clock's rows from
-    `grid[i]` on. Between runs nothing was measured."""
+    """Places of a file's rows on its clock. Run i starts at row `file[i]` of the file and row `grid[i]` of the clock;
+    between runs nothing was measured."""
 
     def __init__(self, grid: Sequence[int], file: Sequence[int], grid_rows: int, file_rows: int) -> None:
         self.grid, self.file = np.asarray(grid, dtype=np.int64), np.asarray(file, dtype=np.int64)
@@ -38,8 +38,8 @@ class Runs:
         return cls([0], [0], rows, rows)
 
     def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """The stretches of the file inside rows [first, last) of the clock: their row on the clock, their rows in the
-        file [start, stop)."""
+        """Yield the pieces of the file inside rows [first, last) of the clock, each as its first row on the clock and
+        its rows [start, stop) in the file."""
         number = max(0, int(np.searchsorted(self.grid, first, side="right")) - 1)
         while number < len(self.grid) and self.grid[number] < last:
             grid, file, length = int(self.grid[number]), int(self.file[number]), int(self.lengths[number])
@@ -60,11 +60,11 @@ class Rows(ABC):
 
     @abstractmethod
     def _read(self, first: int, last: int) -> Floats:
-        """Rows [first, last) of the file."""
+        """Return rows [first, last) of the file."""
 
     @abstractmethod
     def pick(self, columns: Sequence[int]) -> Rows:
-        """The same rows with other columns."""
+        """Return the same rows with these columns only."""
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -89,7 +89,7 @@ class Rows(ABC):
 
     def _between(self, first: int, last: int, step: int) -> Floats:
         if step != 1:
-            raise IndexError("rows on disk are read in their order, without steps")
+            raise IndexError("rows of a file can only be sliced with a step of 1")
         out = np.full((max(0, last - first), self.shape[1]), np.nan, dtype=self.dtype)
         for row, start, stop in self.runs.between(first, last):
             out[row - first : row - first + stop - start] = self._read(start, stop)
@@ -102,7 +102,7 @@ class Rows(ABC):
 
 
 class NpyRows(Rows):
-    """Rows of the matrix in a .npy file, of which `columns` are taken."""
+    """The `columns` of the matrix in a .npy file."""
 
     def __init__(self, path: Path, matrix: np.memmap[Any, Any], columns: Sequence[int]) -> None:
         super().__init__(path, Runs.whole(len(matrix)), len(columns), np.dtype(matrix.dtype.type))
@@ -116,7 +116,7 @@ class NpyRows(Rows):
         return other
 
     def _read(self, first: int, last: int) -> Floats:
-        # Not through the memory map: its pages would count as this process's memory until the system takes them back.
+        # Not through the memory map: its pages count as memory of the process until the system reclaims them.
         count, width = last - first, self._matrix.width
         if self._matrix.by_rows:
             return self._numbers(first * width, count * width).reshape(count, width)[:, self._columns]
@@ -129,13 +129,13 @@ class NpyRows(Rows):
         except OSError as error:
             raise DataError(f"{self.path} can no longer be read: {error.strerror}.") from None
         if len(values) < count:
-            raise DataError(f"{self.path} became shorter while it was read.")
+            raise DataError(f"{self.path} became shorter while it was being read; do not change a file that is in use.")
         return values
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """How numbers lie in a file: from byte `offset` on, row by row or column by column."""
+    """The layout of the numbers in a file: from byte `offset` on, row by row or column by column."""
 
     kind: np.dtype[Any]
     offset: int
@@ -144,22 +144,22 @@ class Matrix:
 
 
 def open_parquet(path: Path) -> Any:
-    """Opened so that pages are fetched one by one, and not row groups as a whole."""
+    """Open the file so that pages are fetched one by one instead of whole row groups."""
     from pyarrow import parquet
 
     return parquet.ParquetFile(path, buffer_size=2**16, pre_buffer=False)
 
 
 def release() -> None:
-    """Give back what Arrow holds for later: it may be as much as it uses."""
+    """Return the memory that Arrow keeps for later use: it may be as much as it uses now."""
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()
 
 
-class _Shelf:
-    """What all Parquet files of a process share, so that a thousand of them take no more memory than one: the last
-    decoded blocks, and the one file that is open, at block `number` of its row group `group`."""
+class _Cache:
+    """The last decoded blocks of all Parquet files, and the one file that is open, at block `number` of its row group
+    `group`. It is shared by the whole process, so that a thousand files need no more memory than one."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -172,14 +172,14 @@ class _Shelf:
         self.group, self.number = -1, 0
         self.batches: Iterator[Any] = iter(())
 
-    def open(self, owner: object, opened: Callable[[], Any]) -> None:
-        """Put the file of `owner` in the place of the one before."""
+    def open(self, owner: object, open_file: Callable[[], Any]) -> None:
+        """Open the file of `owner` and close the previous one."""
         if self.owner is not owner:
             self.close_group()
             if self.file is not None:
                 self.file.close()
             self.owner = self.file = None
-            self.file = opened()
+            self.file = open_file()
             self.owner = owner
 
     def put(self, key: tuple[object, int, int], values: Floats) -> None:
@@ -188,17 +188,17 @@ class _Shelf:
             self.blocks.popitem(last=False)
 
 
-SHELF = _Shelf()
+BLOCKS = _Cache()
 
 
 class ParquetRows(Rows):
-    """Rows of a Parquet file. A row group is decoded in blocks of at most `BLOCK` bytes, and the last few blocks are
-    kept. Going on inside a row group is cheap; going back means to decode it from its beginning."""
+    """Columns of a Parquet file. A row group is decoded in blocks of at most `BLOCK` bytes, and the last few blocks are
+    cached. Reading on inside a row group is cheap; going back decodes it again from its beginning."""
 
     def __init__(self, path: Path, names: Sequence[str], runs: Runs, dtype: np.dtype[Any]) -> None:
         super().__init__(path, runs, len(names), dtype)
         self._names = list(names)
-        self._key = object()  # on the shelf; a number could be another's later
+        self._key = object()  # in the cache; an id() could be reused by another object
         self._starts = np.zeros(0, dtype=np.int64)
 
     def pick(self, columns: Sequence[int]) -> ParquetRows:
@@ -206,13 +206,13 @@ class ParquetRows(Rows):
 
     @property
     def block(self) -> int:
-        """Rows that are decoded at once."""
+        """The number of rows decoded at once."""
         return max(1, BLOCK // (self.dtype.itemsize * self.shape[1]))
 
     def _read(self, first: int, last: int) -> Floats:
-        with SHELF.lock:
+        with BLOCKS.lock:
             if not len(self._starts):
-                SHELF.open(self._key, self._opened)
+                BLOCKS.open(self._key, self._open)
             pieces = []
             while first < last:
                 group = int(np.searchsorted(self._starts, first, side="right")) - 1
@@ -222,30 +222,30 @@ class ParquetRows(Rows):
                 first += len(piece)
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
-    def _opened(self) -> Any:
+    def _open(self) -> Any:
         file = self._try(lambda: open_parquet(self.path))
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
         self._starts = np.cumsum([0, *sizes])[:-1]
         return file
 
     def _decoded(self, group: int, number: int) -> Floats:
-        found = SHELF.blocks.get((self._key, group, number))
-        if found is not None:
-            SHELF.blocks.move_to_end((self._key, group, number))
-            return found
-        SHELF.open(self._key, self._opened)
-        if SHELF.group != group or SHELF.number > number:
-            SHELF.close_group()  # one row group's pages at a time
+        cached = BLOCKS.blocks.get((self._key, group, number))
+        if cached is not None:
+            BLOCKS.blocks.move_to_end((self._key, group, number))
+            return cached
+        BLOCKS.open(self._key, self._open)
+        if BLOCKS.group != group or BLOCKS.number > number:
+            BLOCKS.close_group()  # one row group's pages at a time
             release()
-            SHELF.batches = SHELF.file.iter_batches(
+            BLOCKS.batches = BLOCKS.file.iter_batches(
                 self.block, row_groups=[group], columns=self._names, use_threads=False
             )
-            SHELF.group = group
-        while SHELF.number <= number:
-            batch = self._try(lambda: next(SHELF.batches))
-            SHELF.number += 1
+            BLOCKS.group = group
+        while BLOCKS.number <= number:
+            batch = self._try(lambda: next(BLOCKS.batches))
+            BLOCKS.number += 1
         values = self._numbers(batch)
-        SHELF.put((self._key, group, number), values)
+        BLOCKS.put((self._key, group, number), values)
         return values
 
     def _numbers(self, batch: Any) -> Floats:
@@ -254,7 +254,7 @@ class ParquetRows(Rows):
         out = np.empty((batch.num_rows, len(self._names)), dtype=self.dtype)
         for k, name in enumerate(self._names):
             column = batch.column(batch.schema.get_field_index(name))
-            # Arrow makes NaN of null on its way to NumPy.
+            # Arrow converts null to NaN on its way to NumPy.
             out[:, k] = column.cast(pa.from_numpy_dtype(self.dtype), safe=False).to_numpy(zero_copy_only=False)
         return out
 

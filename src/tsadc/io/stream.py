@@ -1,9 +1,7 @@
-"""Files that are opened rather than read: their clock is checked from the time column alone, their values stay where
-they are."""
+"""Open files larger than memory: only the time column is read, to check the clock; the values stay in the file."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,62 +10,59 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from tsadc.errors import DataError, TsadcNotice
-from tsadc.io.arrays import names_beside
-from tsadc.io.clock import MOST_GAP, MOST_JITTER, even_start, interval_of, rows_of, ticks_of, zone_of
+from tsadc.errors import DataError, notice
+from tsadc.io.arrays import names_beside, open_npy
+from tsadc.io.clock import MAX_FILLED, MAX_JITTER, even_start, interval_of, rows_of, ticks_of, zone_of
 from tsadc.io.columnar import guarded
-from tsadc.io.columns import NAMELESS, check_count, check_width, choose_variables, is_counter, no_clock
+from tsadc.io.columns import UNNAMED_INDEX, check_variables, check_width, choose_variables, is_counter, no_clock
 from tsadc.io.files import ending
-from tsadc.io.reading import Reading, choose, missing, reason, spell
+from tsadc.io.reading import Reading, choose, no_column, spell
 from tsadc.io.rows import NpyRows, ParquetRows, Runs, open_parquet, release
 from tsadc.io.times import TIME_NAMES, is_epoch, is_time, read_times
 from tsadc.series import Clock, Floats, Series
 from tsadc.variables import unnamed
 
-SAMPLE = 1000  # rows that show what a column is
-SLOW = 256 * 2**20  # bytes of a row group beyond which reading here and there takes long
+SAMPLE = 1000  # rows from which the kind of a column is recognised
+SLOW_ROW_GROUP = 256 * 2**20  # bytes of a row group beyond which random access is slow
 
 
 def open_rows(path: Path, entity: str, reading: Reading) -> Series:
-    """The series in a .npy or .parquet file, its values left there."""
+    """Open a .npy or .parquet file as a Series whose values stay in the file."""
     if ending(path) == ".npy":
         return _open_npy(path, entity, reading)
     if ending(path) == ".parquet":
         return guarded(path, "Parquet", lambda: _open_parquet(path, entity, reading))
-    raise DataError(f"{path} cannot be streamed, which takes a .npy or .parquet file; convert it, or read it whole.")
+    raise DataError(
+        f"{path} cannot be streamed, because only .npy and .parquet files can; convert it, or read it without --stream."
+    )
 
 
 def _open_npy(path: Path, entity: str, reading: Reading) -> Series:
-    try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except PermissionError:
-        raise
-    except Exception as error:  # a damaged file can fail anywhere
-        raise DataError(f"{path} is not a readable NPY file: {reason(error)}.") from None
-    observation = None
-    if isinstance(found, np.memmap) and found.ndim == 3 and found.flags.c_contiguous:
-        observation = found.shape[1]
-        found = found.reshape(found.shape[0] * observation, found.shape[2])
-    if not isinstance(found, np.memmap) or found.ndim != 2 or found.dtype.kind != "f":
+    values, observation = open_npy(path), None
+    if isinstance(values, np.memmap) and values.ndim == 3 and values.flags.c_contiguous:
+        observation = values.shape[1]
+        values = values.reshape(values.shape[0] * observation, values.shape[2])
+    layout = " in Fortran order" if values.ndim == 3 else ""
+    if not isinstance(values, np.memmap) or values.ndim != 2 or values.dtype.kind != "f":
         raise DataError(
-            f"{path} cannot be streamed, which takes floats of shape (time, variable) or (observation, time, "
-            f"variable), but holds {found.dtype} of shape {found.shape}; read it whole."
+            f"{path} should hold floats of shape (time, variable), or (observation, time, variable) in C order, to be "
+            f"streamed, but holds {values.dtype} of shape {values.shape}{layout}; read it without --stream."
         )
     if reading.time:
-        raise DataError(f"{path} is a bare array without times or names; use it without time.")
-    _check_rows(len(found), path)
-    check_width(found.shape[1], str(path))
-    beside = names_beside(path)
-    known = beside if beside and len(beside) == found.shape[1] else unnamed(found.shape[1])
+        raise DataError(f"{path} is an array without a time column; leave out `time`.")
+    _check_rows(len(values), path)
+    check_width(values.shape[1], str(path))
+    listed = names_beside(path)
+    known = listed if listed and len(listed) == values.shape[1] else unnamed(values.shape[1])
     order, names = choose(known, reading, str(path))
-    check_count(names, str(path))
-    rows = NpyRows(path, found, order)
+    check_variables(names, str(path))
+    rows = NpyRows(path, values, order)
     return Series(cast(Floats, rows), names, Clock(), entity, observation)
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Which columns of a Parquet file are the time and the variables."""
+    """The time column and the variables of a Parquet file."""
 
     time: str | None
     variables: list[str]
@@ -80,33 +75,31 @@ def _open_parquet(path: Path, entity: str, reading: Reading) -> Series:
         _check_rows(file.metadata.num_rows, path)
         layout = _layout(file, path, reading)
         order, names = choose_variables([name.strip() for name in layout.variables], reading, str(path))
-        check_count(names, str(path))
+        check_variables(names, str(path))
         clock, runs = Clock(), Runs.whole(file.metadata.num_rows)
         if layout.time is not None:
             clock, runs = stream_clock(_time_pieces(file, layout.time, path), str(path))
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
     release()
     rows = ParquetRows(path, [layout.variables[i] for i in order], runs, layout.dtype)
-    most = max(sizes, default=0)
-    if most * len(names) * layout.dtype.itemsize > SLOW:
-        warnings.warn(
-            f"{path} has row groups of up to {most} rows, and reading here and there decodes a whole one; written with "
-            f"row_group_size={rows.block} it trains faster.",
-            TsadcNotice,
-            stacklevel=5,
+    largest = max(sizes, default=0)
+    if largest * len(names) * layout.dtype.itemsize > SLOW_ROW_GROUP:
+        notice(
+            f"{path} has row groups of up to {largest} rows, and random access decodes a whole row group; write it "
+            f"with row_group_size={rows.block} to train faster."
         )
     return Series(cast(Floats, rows), names, clock, entity)
 
 
 def _check_rows(count: int, path: Path) -> None:
     if count == 0:
-        raise DataError(f"{path} holds no rows.")
+        raise DataError(f"{path} has no rows.")
 
 
 def _layout(file: Any, path: Path, reading: Reading) -> _Layout:
     schema = file.schema_arrow
     if len({name.strip() for name in schema.names}) < len(schema.names):
-        raise DataError(f"{path} has two columns of the same name; give every variable its own.")
+        raise DataError(f"{path} has two columns of the same name; give every variable its own name.")
     head = next(file.iter_batches(SAMPLE, use_threads=False)).to_pandas(ignore_metadata=True)
     time = _time_column(head, schema, path, reading.time)
     index = {name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(name, str)}
@@ -127,8 +120,8 @@ def _layout(file: Any, path: Path, reading: Reading) -> _Layout:
 
 
 def _counts_on(file: Any, name: str, place: int, path: Path) -> bool:
-    """Whether a column that numbers the first rows goes on to, as evenly."""
-    if place == 0 and name.strip().lower() in NAMELESS:
+    """Return whether a column that numbers the first rows continues so to the end."""
+    if place == 0 and name.strip().lower() in UNNAMED_INDEX:
         return True
     last: Floats = np.zeros(0)
     step, even, rising = np.nan, True, True
@@ -153,11 +146,13 @@ def _time_column(head: pd.DataFrame, schema: Any, path: Path, named: str | None)
     else:
         time = next((name for name in schema.names if name.strip() == named), None)
         if time is None:
-            raise missing(named, schema.names, str(path))
+            raise no_column(named, schema.names, str(path))
     kind = schema.field(time).type
     if types.is_timestamp(kind) or (types.is_integer(kind) and is_epoch(head[time])):
         return time
-    raise DataError(f"{path} cannot be streamed: its times in {time!r} are not timestamps; write them as such.")
+    raise DataError(
+        f"{path} cannot be streamed, because its time column {time!r} does not hold timestamps; convert it."
+    )
 
 
 def _number_type(field: Any, path: Path) -> np.dtype[Any]:
@@ -167,8 +162,8 @@ def _number_type(field: Any, path: Path) -> np.dtype[Any]:
         kind: np.dtype[Any] = np.dtype(field.type.to_pandas_dtype())
         return kind
     raise DataError(
-        f"{path} cannot be streamed: column {field.name!r} holds {field.type}, not numbers; pick others with "
-        "--columns, or read it whole."
+        f"{path} cannot be streamed, because column {field.name!r} holds {field.type}, not numbers; choose other "
+        "columns with --columns, or read it without --stream."
     )
 
 
@@ -178,7 +173,7 @@ def _time_pieces(file: Any, time: str, path: Path) -> Iterator[pd.DatetimeIndex]
 
 
 def stream_clock(pieces: Iterator[pd.DatetimeIndex], source: str) -> tuple[Clock, Runs]:
-    """The clock that the first piece implies and all others must keep, and where the rows lie on it."""
+    """Return the clock that the first piece implies and all others must keep, and the rows' places on it."""
     clock: Clock | None = None
     grid, file, done, last = [0], [0], 0, -1
     for times in pieces:
@@ -188,18 +183,20 @@ def stream_clock(pieces: Iterator[pd.DatetimeIndex], source: str) -> tuple[Clock
         offsets = (ticks - clock.start) / clock.interval
         rows = np.rint(offsets).astype(np.int64)
         steps = np.diff(rows, prepend=last)
-        stray = np.flatnonzero((np.abs(offsets - rows) > MOST_JITTER) | (steps < 1))
+        stray = np.flatnonzero((np.abs(offsets - rows) > MAX_JITTER) | (steps < 1))
         if len(stray):
             raise DataError(
-                f"{source} cannot be streamed: row {done + stray[0]} ({times[stray[0]]}) does not follow on its clock "
-                f"of every {spell(clock.interval)}; read it whole."
+                f"{source} cannot be streamed, because row {done + stray[0]} ({times[stray[0]]}) is not on its clock "
+                f"of every {spell(clock.interval)}; read it without --stream."
             )
         breaks = np.flatnonzero(steps > 1)
         grid += rows[breaks].tolist()
         file += (done + breaks).tolist()
         done, last = done + len(rows), int(rows[-1])
-    if clock is None or last + 1 > MOST_GAP * done:
-        raise DataError(f"{source} has {done} rows over a time of {last + 1}; mend its times, or split it at its gaps.")
+    if clock is None or last + 1 > MAX_FILLED * done:
+        raise DataError(
+            f"{source} has {done} rows in a span of {last + 1} time steps; correct its times, or split it at its gaps."
+        )
     return clock, Runs(grid, file, last + 1, done)
 
 
@@ -207,7 +204,9 @@ def _first_clock(times: pd.DatetimeIndex, source: str) -> Clock:
     ticks = ticks_of(times, source)
     steps = np.diff(ticks)
     if len(ticks) < 2 or (steps <= 0).any():
-        raise DataError(f"{source} cannot be streamed: it should have rows sorted by time, each time once.")
+        raise DataError(
+            f"{source} cannot be streamed, because its rows are not sorted by time, each time once; sort them first."
+        )
     interval, exact = interval_of(ticks, steps)
     start = int(ticks[0]) if exact else even_start(ticks, rows_of(ticks, interval)[0], interval)
     return Clock(start, interval, dated=True, timezone=zone_of(times))

@@ -1,5 +1,5 @@
-"""PhysioNet's WFDB records (a `.hea` header beside its `.dat` or `.mat` signals), and the MAT structs in which CPSC2018
-first came."""
+"""WFDB records of PhysioNet (a `.hea` header beside its `.dat` or `.mat` signals) and the original MAT structs of
+CPSC2018 -> recordings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tsadc.io.reading import reason
 from tsadc.io.recording import Channel, Recording, check_readable, distinct, package
 
 LEADS = ("I", "II", "III", "aVR", "aVL", "aVF", "V1", "V2", "V3", "V4", "V5", "V6")
-CPSC2018_RATE = 500.0  # Hz, which its MAT structs leave to their description
+CPSC2018_RATE = 500.0  # Hz; the MAT structs do not state it
 
 
 def read_wfdb(path: str | Path) -> Recording:
-    """The record of a `.hea` header, in physical units, NaN where a sample is marked invalid. It starts at a time only
-    where its header has both time and date in the order of the format: the headers of the CinC challenges have the
-    moment of their conversion there, in another order."""
+    """Read the record of a `.hea` header in physical units, NaN where a sample is marked invalid.
+
+    It has a start only if its header has time and date in the order of the format: the headers of the CinC challenges
+    have the time of their conversion there, in another order."""
     path = Path(path)
     check_readable(path)
     wfdb = package("wfdb", path, "a WFDB header")
@@ -32,22 +33,22 @@ def read_wfdb(path: str | Path) -> Recording:
     except Exception as error:  # a damaged header can fail anywhere in wfdb
         raise DataError(f"{path} is not a readable WFDB header: {reason(error)}.") from None
     if not header.n_sig:
-        raise DataError(f"{path} names no signals.")
+        raise DataError(f"{path} lists no signals.")
     files = _signal_files(path, header)
     try:
         record = wfdb.rdrecord(name, smooth_frames=False)
     except FileNotFoundError as error:
-        raise DataError(f"{path} needs {error.filename}, which is not there.") from None
+        raise DataError(f"{path} needs {error.filename}, which does not exist; put it beside the header.") from None
     except Exception as error:
         raise DataError(
-            f"{files or 'A segment'} is damaged, or holds less than the {header.sig_len} samples that its header "
+            f"{files or 'A segment'} is damaged, or has fewer than the {header.sig_len} samples that its header "
             f"{path} promises: {reason(error)}."
         ) from None
     return Recording(_channels(record), _start(record), (), tuple(header.comments or ()), str(path))
 
 
 def read_mat(path: str | Path) -> Recording:
-    """A MAT file: the signals of a WFDB header beside it, or a struct `ECG` of the original CPSC2018."""
+    """Read a MAT file: the signals of a WFDB header beside it, or a struct `ECG` of the original CPSC2018."""
     path = Path(path)
     check_readable(path)
     header = path.with_suffix(".hea")
@@ -57,7 +58,9 @@ def read_mat(path: str | Path) -> Recording:
         names = [name for name, _, _ in whosmat(str(path))]
         content = loadmat(str(path), variable_names=["ECG"]) if "ECG" in names else {}
     except NotImplementedError:
-        raise DataError(f"{path} is MATLAB 7.3, which is HDF5: name it .h5, or save it with -v7.") from None
+        raise DataError(
+            f"{path} is a MATLAB 7.3 file, which is HDF5; rename it to end in .h5, or save it with -v7."
+        ) from None
     except Exception as error:  # a damaged file can fail anywhere in scipy
         raise DataError(f"{path} is not a readable MAT file: {reason(error)}.") from None
     if "val" in names:
@@ -66,7 +69,7 @@ def read_mat(path: str | Path) -> Recording:
 
 
 def _signal_files(path: Path, header: Any) -> str:
-    """The names of a record's signal files, all of which are there. Segments name their own."""
+    """Return the names of a record's signal files after checking that they exist. Segments list their own."""
     if hasattr(header, "seg_name"):
         return ""
     listed = header.file_name or []
@@ -77,15 +80,15 @@ def _signal_files(path: Path, header: Any) -> str:
     names = dict.fromkeys(listed)
     for name in names:
         if name != "~" and not (path.parent / name).is_file():
-            raise DataError(f"{path} describes the signals in {name}, but there is no such file beside it.")
+            raise DataError(f"{path} describes the signals in {name}, but that file is not beside it; put it there.")
     return ", ".join(str(path.parent / name) for name in names)
 
 
 def _channels(record: Any) -> tuple[Channel, ...]:
-    """A record's signals may have several samples per frame, and so different rates."""
+    """Return the record's signals, which may have several samples per frame and thus different rates."""
     names = distinct([name or "" for name in record.sig_name or [""] * record.n_sig])
     frames = record.samps_per_frame or [1] * record.n_sig
-    units = record.units or [""] * record.n_sig  # wfdb gives none where the segments of a record disagree
+    units = record.units or [""] * record.n_sig  # wfdb returns none if the segments of a record disagree
     return tuple(
         Channel(name, unit or "", float(record.fs * per_frame), np.asarray(signal, dtype=np.float64))
         for name, unit, per_frame, signal in zip(names, units, frames, record.e_p_signal, strict=True)
@@ -105,7 +108,9 @@ def _from_struct(struct: Any, path: Path) -> Recording:
         keys = [key for key in ("age", "sex") if key in entry.dtype.names]
         comments = tuple(f"{key.capitalize()}: {np.ravel(entry[key])[0]}" for key in keys)
     except (TypeError, ValueError, IndexError, KeyError):
-        raise DataError(f"{path} should hold a struct `ECG` with the field `data`, as CPSC2018 does.") from None
+        raise DataError(
+            f"{path} should hold a struct `ECG` with the field `data`, as in CPSC2018, or have a WFDB header beside it."
+        ) from None
     if data.ndim != 2 or len(data) != len(LEADS):
         raise DataError(f"{path} should hold {len(LEADS)} leads by time in `ECG.data`, but its shape is {data.shape}.")
     channels = tuple(Channel(lead, "mV", CPSC2018_RATE, row) for lead, row in zip(LEADS, data, strict=True))

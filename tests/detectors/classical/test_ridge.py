@@ -5,7 +5,7 @@ import pytest
 
 from tsadc.detectors.classical.ridge import Config, Ridge
 from tsadc.errors import ConfigError
-from tsadc.io.frames import as_series
+from tsadc.io.memory import as_series
 from tsadc.scale import Scaler
 from tsadc.windows import cut
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from tsadc.errors import DataError, TsadcNotice
-from tsadc.io.frames import as_series
+from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading
 from tsadc.series import Clock
 
@@ -36,7 +36,7 @@ def test_a_data_set_with_its_variables_and_gaps():
     data = xr.Dataset({"a": ("time", VALUES[:, 0]), "b": ("time", VALUES[:, 1])}, coords={"time": TIMES})
     (found,) = as_series(data.isel(time=[0, 1, 3]))
     np.testing.assert_array_equal(found.values[:, 1], [1, 3, np.nan, 7])
-    with pytest.warns(TsadcNotice, match="has variables without time, left out: site"):
+    with pytest.warns(TsadcNotice, match="has variables without a time dimension, which were left out: site"):
         assert as_series(data.assign(site=3.0))[0].names == ("a", "b")
 
 
@@ -60,14 +60,14 @@ def test_a_dimension_of_entities():
         (
             xr.DataArray(CUBE, dims=("host", "time", "sensor")),
             Reading(),
-            "but has 'host', 'time', 'sensor'; name the one",
+            "but has 'host', 'time', 'sensor'; pass a dict",
         ),
         (
             xr.DataArray(VALUES[:, 0], dims="time"),
             Reading(),
-            "a dimension of time and one of variables, but has 'time'",
+            "a time dimension and one of variables, but has 'time'",
         ),
-        (xr.DataArray(3.0), Reading(), "has no dimension; one of time was expected"),
+        (xr.DataArray(3.0), Reading(), "has no dimension, but needs one for time"),
         (xr.DataArray(VALUES, dims=("time", "x")), Reading(time="tim"), "no column 'tim'; did you mean `time`"),
         (xr.DataArray(VALUES, dims=("time", "x")), Reading(entity="host"), "has no column 'host'"),
         (
@@ -114,9 +114,7 @@ def test_channels_of_mne_are_picked_renamed_and_resampled():
     (found,) = as_series(Raw(None), reading=Reading(columns=("Cz", "Fz"), rename={"Cz": "C"}, rate=2.0))
     assert found.names == ("C", "Fz")
     assert len(found) == 4
-    with pytest.raises(
-        DataError, match="is a recording with a clock of its own; use it without time, entity and every"
-    ):
+    with pytest.raises(DataError, match="is a recording with its own clock; leave out time, entity and every"):
         as_series(Raw(None), reading=Reading(every="1s"))
 
 

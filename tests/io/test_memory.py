@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tsadc.errors import DataError
-from tsadc.io.frames import as_series
+from tsadc.io.memory import as_series
 from tsadc.series import Clock, Series
 
 VALUES = np.array([[1.0, 5.0], [2.0, 6.0], [np.nan, 7.0]])
@@ -106,8 +106,8 @@ def test_observations_of_the_right_length_follow_each_other():
         (found,) = as_series(data, length)
         np.testing.assert_array_equal(found.values, data.reshape(8, 3))
     assert refusal(data, 5) == (
-        "The data holds observations of 4 steps, but the detector's length is 5; use length=4 or pass the series as "
-        "(time, variable)."
+        "The data has observations of 4 time steps, but the detector's length is 5; use length=4, or pass the series "
+        "as (time, variable)."
     )
 
 
@@ -120,16 +120,16 @@ def test_observations_of_the_right_length_follow_each_other():
         ([], "but has (0,)"),
         (None, "but has ()"),
         (3.5, "but has ()"),
-        (np.zeros((0, 3)), "The data holds no rows"),
-        (np.zeros((0, 4, 0)), "The data holds no rows"),
+        (np.zeros((0, 3)), "The data has no rows"),
+        (np.zeros((0, 4, 0)), "The data has no rows"),
         (
             np.zeros((5, 1)),
-            "has 1 variable(s), but series of at least two are expected; pass one column for each variable.",
+            "has 1 variable(s), but at least two are needed; pass one column for each variable.",
         ),
         (np.zeros((5, 0)), "has 0 variable(s)"),
         (np.array([[0, 0], [0, np.inf]]), "variable 1 is infinite at row 1; use NaN where nothing was measured"),
-        ("history.csv", "is a name, 'history.csv'; if it is a file's, pass tsadc.read('history.csv')"),
-        (Path("history.csv"), "is a name, 'history.csv'"),
+        ("history.csv", "is the text 'history.csv'; if it names a file, pass tsadc.read('history.csv')"),
+        (Path("history.csv"), "is the text 'history.csv'"),
         ([[1, 2], [3]], "but is a list: setting an array element with a sequence"),
         ([["x", 2], [3, 4]], "but is a list: could not convert string to float: 'x'"),
         (np.array([[{}, 1]], dtype=object), "but is a ndarray"),
@@ -138,13 +138,13 @@ def test_observations_of_the_right_length_follow_each_other():
         (np.array([["2024-01-01"] * 2], dtype="datetime64[s]"), "but is a ndarray: its type is datetime64[s]"),
         (torch.ones(3, 2, requires_grad=True), "but is a Tensor: Can't call numpy() on Tensor that requires grad"),
         (torch.ones(3, 2, dtype=torch.bfloat16), "but is a Tensor: Got unsupported ScalarType BFloat16"),
-        (pl.LazyFrame({"a": [1], "b": [2]}), "The data is a frame that is not computed yet; collect it first."),
-        ([FRAME, FRAME], "is a list of frames; pass a dict that gives each its entity's name"),
-        ({}, "should map entities to series, but the mapping is empty"),
+        (pl.LazyFrame({"a": [1], "b": [2]}), "The data is a lazy data frame; collect it first."),
+        ([FRAME, FRAME], "is a list of data frames; pass a dict that maps entity names to frames"),
+        ({}, "should map entity names to series, but the mapping is empty"),
         ({"x": VALUES, "y": np.zeros(3)}, "The data of 'y' should have shape"),
-        ({"x": FRAME.assign(a="?")[:0]}, "The data of 'x' holds no rows"),
-        ({1: VALUES, "1": VALUES}, "Entity '1' comes twice; give each series its own entity name"),
-        (pd.DataFrame({"a": [], "b": []}), "The data holds no rows"),
+        ({"x": FRAME.assign(a="?")[:0]}, "The data of 'x' has no rows"),
+        ({1: VALUES, "1": VALUES}, "Two series have the entity name '1'; give each series its own"),
+        (pd.DataFrame({"a": [], "b": []}), "The data has no rows"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_sentence(data, expected):
@@ -161,7 +161,7 @@ def test_series_pass_through_unless_an_entity_comes_twice():
     one, two = (Series(VALUES, ("a", "b"), entity=entity) for entity in ("x", "y"))
     assert as_series(one) == (one,)
     assert as_series([one, two]) == (one, two)
-    assert refusal((one, one)) == "Entity 'x' comes twice; give each series its own entity name."
+    assert refusal((one, one)) == "Two series have the entity name 'x'; give each series its own."
 
 
 def test_skipped_minutes_are_rows_of_nan():

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.read import TABLES, read, read_frame
 from tsadc.io.reading import Reading
-from tsadc.io.tables import READERS, read, read_frame
 
 TEXT = "time,a,b\n2024-01-01 00:00,1,2.5\n2024-01-01 00:01,3,\n2024-01-01 00:02,5,6\n"
 VALUES = np.array([[1, 2.5], [3, np.nan], [5, 6]])
@@ -150,15 +150,15 @@ def test_a_damaged_parquet_file_is_read_or_refused(tmp_path, data):
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("", "PATH is empty; a header and rows of numbers were expected."),
-        ("\n \n", "PATH is empty; a header and rows of numbers were expected."),
-        ("time,a,b\n", "PATH holds no rows."),
+        ("", "PATH is empty, but a header and rows of numbers were expected."),
+        ("\n \n", "PATH is empty, but a header and rows of numbers were expected."),
+        ("time,a,b\n", "PATH has no rows."),
         ("a\n1\n2\n", "PATH has a single variable, 'a', but"),
         ("a b\n1 2\n", "PATH has no column of numbers"),
         ("x,y\nu,v\n", "PATH has no column of numbers besides the time"),
         ("a,b\n1,2\n3,4,5\n", "PATH is not a well-formed CSV file: Expected 2 fields in line 3, saw 3."),
         ("\r,", "PATH is not a well-formed CSV file: No columns to parse from file."),
-        ("a,b\n1,2,3\n", "PATH has more values in a row than names in its header; every column needs a name."),
+        ("a,b\n1,2,3\n", "PATH has more values in a row than names in its header; give every column a name."),
         ("a,b\n1,x\n2,3\n", "PATH: column 'b' should hold numbers, but row 0 (counted from 0, below the header) holds"),
         ("a,b\n1,inf\n", "PATH: column 'b' is infinite at row 0"),
         ("a,b,a\n1,2,3\n", "PATH has two columns named 'a'; give every variable its own name."),
@@ -176,7 +176,7 @@ def test_a_damaged_parquet_file_is_read_or_refused(tmp_path, data):
         ("time,a,b\n2024-01-01,1,2\nsoon,3,4\n2024-01-03,5,6\n", "the time column 'time' holds 'soon' at row 1"),
         ("time,a,b\n2024-01-02,1,2\n2024-01-01,3,4\n", "PATH should be sorted by time, but row 1"),
         ("time,a,b\n2024-01-02,1,2\n2024-01-02,3,4\n", "PATH has the time 2024-01-02 00:00:00 twice, at rows 0 and 1"),
-        ("time,a,b\n2024-01-02,1,2\n,3,4\n", "PATH has no time at row 1; every row needs one."),
+        ("time,a,b\n2024-01-02,1,2\n,3,4\n", "PATH has no time at row 1; give every row a time."),
     ],
 )
 @pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
@@ -213,10 +213,10 @@ def test_a_truncated_parquet_file(tmp_path):
 
 
 def test_what_is_not_a_file(tmp_path):
-    assert refusal(tmp_path / "none.csv") == "There is no file PATH."
+    assert refusal(tmp_path / "none.csv") == "There is no file PATH; check the name."
     assert refusal(write(tmp_path, "x", "notes.txt")) == (
         "PATH should end in .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .arrow, .feather, .npy, .npz, .hea, .edf, .h5, "
-        ".hdf5, .mat, which is how its format is known."
+        ".hdf5, .mat, because the ending tells the format."
     )
     with pytest.raises(DataError, match="No data file was given"):
         read([])
@@ -227,8 +227,8 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", str(path))
 
     path = write(tmp_path, TEXT)
-    monkeypatch.setitem(READERS, ".csv", refuse)
-    assert refusal(path) == "PATH may not be read: permission denied."
+    monkeypatch.setitem(TABLES, ".csv", refuse)
+    assert refusal(path) == "PATH cannot be read: permission denied."
 
 
 def test_entities_are_named_after_their_files_or_their_paths_where_those_repeat(tmp_path):
@@ -237,7 +237,7 @@ def test_entities_are_named_after_their_files_or_their_paths_where_those_repeat(
     three, four = tmp_path / "pump.parquet", write(tmp_path, TEXT, "fan.CSV")
     pd.DataFrame(VALUES, columns=["a", "b"]).to_parquet(three)
     assert [s.entity for s in read([one, str(two), three, four])] == [str(one), str(two), str(three), "fan"]
-    with pytest.raises(DataError, match="The same data file was given twice"):
+    with pytest.raises(DataError, match="was given twice; name it once"):
         read([one, tmp_path / "x" / ".." / "pump.csv"])
 
 
@@ -270,8 +270,8 @@ def test_columns_that_change_between_files_are_named_with_the_file(tmp_path):
     with pytest.raises(DataError) as caught:
         read([one, two, three])
     assert str(caught.value) == (
-        f"{one} has other variables than {two}: it lacks 'c' and adds 'x'; pick those that all files share with "
-        "--columns, in Python columns=[...]."
+        f"{one} has other variables than {two}: it lacks 'c' and adds 'x'; keep those that all files share with "
+        "--columns (in Python: Reading(columns=[...]))."
     )
     assert [s.names for s in read([one, two, three], Reading(columns=("b", "a")))] == [("b", "a")] * 3
 
@@ -304,7 +304,7 @@ def test_bad_files_are_skipped_when_asked_and_all_are_listed(tmp_path):
 def test_nothing_good_is_an_error_all_the_same(tmp_path):
     for name in ("2-text.csv", "3-latin.csv"):
         write(tmp_path, BAD[name], name)
-    with pytest.raises(DataError, match=r"None of 2 file\(s\) can be used; of the first: .*2-text\.csv: column 'b'"):
+    with pytest.raises(DataError, match=r"None of 2 file\(s\) can be used; the first problem: .*2-text\.csv: column"):
         read(tmp_path, Reading(skip_bad=True))
 
 
@@ -340,7 +340,7 @@ def test_recordings_of_the_folder_are_read_with_their_rate(shared_data):
         found = read(folder, Reading(rate=100))
     assert {len(one.names) for one in found} == {12}
     assert {len(one) for one in found} == {1000}
-    with pytest.raises(DataError, match="is a recording with a clock of its own"):
+    with pytest.raises(DataError, match="is a recording with its own clock"):
         read(next(folder.glob("*.hea")), Reading(every="1s"))
 
 
@@ -348,7 +348,7 @@ def test_real_text_files_without_a_header_say_so(shared_data, tmp_path):
     folder = shared_data.parent / "native" / "smd_txt_mini" / "train"
     if not folder.is_dir():
         pytest.skip("no native files beside the data")
-    assert "holds no file that can be read" in refusal(folder)
+    assert "has no file that can be read" in refusal(folder)
     path = write(tmp_path, (folder / "machine-1-3.txt").read_bytes(), "machine.csv")
     assert "PATH has no header" in refusal(path)
 
@@ -399,5 +399,5 @@ def test_dates_of_two_orders_are_refused_with_both_files(tmp_path):
 def test_files_with_and_without_a_time_zone_are_told(tmp_path):
     dated(tmp_path, "a.csv", ["2024-01-31 10:00", "2024-01-31 10:01"])
     dated(tmp_path, "b.csv", ["2024-01-31 10:00Z", "2024-01-31 10:01Z"])
-    with pytest.warns(TsadcNotice, match=r"a\.csv does not say in which time zone .* b?.*b\.csv does; .* UTC"):
+    with pytest.warns(TsadcNotice, match=r"of .*a\.csv have no time zone, but those of .*b\.csv have one; .* UTC"):
         assert len(read(tmp_path)) == 2

@@ -1,0 +1,245 @@
+"""Files -> Series. Each format has one reader; all files must have the same variables and write dates alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+
+from tsadc.errors import DataError, notice
+from tsadc.io.arrays import read_npy, read_npz
+from tsadc.io.columnar import read_arrow, read_parquet
+from tsadc.io.columns import Columns
+from tsadc.io.delimited import read_delimited
+from tsadc.io.entities import Part, by_entity, from_frame, to_series
+from tsadc.io.files import RECORDINGS, ending, entity_names, expand
+from tsadc.io.reading import DEFAULT, Reading, how_to_resample, spell
+from tsadc.io.stream import open_rows
+from tsadc.series import Series
+from tsadc.variables import match, unnamed
+
+TABLES: dict[str, Callable[[Path], pd.DataFrame]] = {
+    ".csv": read_delimited,
+    ".tsv": read_delimited,
+    ".csv.gz": read_delimited,
+    ".tsv.gz": read_delimited,
+    ".parquet": read_parquet,
+    ".arrow": read_arrow,
+    ".feather": read_arrow,
+}
+ARRAYS: dict[str, Callable[[Path, str, Reading], list[Part]]] = {".npy": read_npy, ".npz": read_npz}
+ENDINGS = (*TABLES, *ARRAYS, *RECORDINGS)
+
+
+def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT) -> tuple[Series, ...]:
+    """Read files into series, one per entity.
+
+    Parameters
+    ----------
+    paths : str, Path, or sequence of them
+        Files, folders (all readable files in them) or patterns such as ``"data/*.csv"``. The ending tells the format:
+        .csv, .tsv (also .gz), .parquet, .arrow, .feather, .npy, .npz, .hea (WFDB), .edf, .h5, .hdf5, .mat.
+    reading : Reading, optional
+        Options, such as the names of the time and entity columns. By default each file is one entity, named after the
+        file, and its time column is found automatically.
+
+    Returns
+    -------
+    tuple of Series
+        One series per entity, in the order of the files, all with the same variables in the same order. Values have
+        shape (time, variable); NaN means not measured.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read, its rows are not regularly sampled, or the files have different variables. The
+        message says how to fix it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import tsadc
+    >>> times = pd.date_range("2024-01-01", periods=4, freq="1min")
+    >>> table = pd.DataFrame({"time": times, "flow": [1.0, 1.2, 1.1, 1.3], "pressure": [7, 8, 7, 9]})
+    >>> table.to_csv("pump.csv", index=False)
+    >>> [pump] = tsadc.read("pump.csv")
+    >>> pump.entity, pump.names, pump.values.shape
+    ('pump', ('flow', 'pressure'), (4, 2))
+    >>> [coarse] = tsadc.read("pump.csv", tsadc.Reading(every="2min", columns=["pressure", "flow"]))
+    >>> coarse.values.tolist()
+    [[7.5, 1.1], [8.0, 1.2000000000000002]]
+    """
+    files = expand(paths, ENDINGS)
+    skipped = Skipped(reading.skip_bad)
+    parts: list[Part] = []
+    for file, name in zip(files, entity_names(files), strict=True):
+        with skipped.errors():
+            parts += read_parts(file, name, reading)
+    parts = _same_date_order(_same_variables(parts, skipped), skipped)
+    series: list[Series] = []
+    for parts_of_entity in by_entity(parts):
+        with skipped.errors():
+            series.append(to_series(parts_of_entity, reading))
+    sources = {part.entity: part.source for part in parts}
+    series = _same_interval(series, sources, skipped) if reading.skip_bad else series
+    _notice_mixed_zones(series, sources)
+    skipped.report(len(files), anything=bool(series))
+    names = series[0].names
+    return tuple(match([item], names)[0] if set(item.names) == set(names) else item for item in series)
+
+
+def read_parts(path: Path, entity: str, reading: Reading = DEFAULT) -> list[Part]:
+    """Read one file, which holds one entity or several."""
+    if ending(path) in TABLES and not reading.stream:
+        return from_frame(read_frame(path, reading), entity, str(path), reading)
+    with _check_file(path, ENDINGS):
+        if reading.stream:
+            return [Part(entity, str(path), open_rows(path, entity, reading))]
+        if ending(path) in ARRAYS:
+            _refuse_rate(path, reading)
+            return ARRAYS[ending(path)](path, entity, reading)
+        from tsadc.io.recording import read_recording, recording_to_series
+
+        return [Part(entity, str(path), recording_to_series(read_recording(path), entity, reading))]
+
+
+def read_frame(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
+    """Read a table file of any format as a pandas frame."""
+    with _check_file(path, TABLES):
+        _refuse_rate(path, reading)
+        reader = TABLES[ending(path)]
+        # Entities are names even if they look like numbers: 007 is not 7.
+        return read_delimited(path, reading.entity) if reader is read_delimited else reader(path)
+
+
+@contextmanager
+def _check_file(path: Path, endings: Collection[str]) -> Iterator[None]:
+    if path.is_dir():
+        raise DataError(f"{path} is a folder, but a file was expected; name the files in it.")
+    if not path.is_file():
+        raise DataError(f"There is no file {path}; check the name.")
+    if ending(path) not in endings:
+        raise DataError(f"{path} should end in {', '.join(endings)}, because the ending tells the format.")
+    try:
+        yield
+    except PermissionError:
+        raise DataError(f"{path} cannot be read: permission denied.") from None
+
+
+def _refuse_rate(path: Path, reading: Reading) -> None:
+    if reading.rate is not None:
+        raise DataError(
+            f"{path} is not a recording, so --rate cannot be used; resample it with --every (in Python: "
+            "Reading(every=...))."
+        )
+
+
+class Skipped:
+    """Collects the errors of files that are skipped, if `skip` is set; otherwise the first error is raised."""
+
+    def __init__(self, skip: bool) -> None:
+        self._skip, self._messages = skip, list[str]()
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        try:
+            yield
+        except DataError as error:
+            if not self._skip:
+                raise
+            self._messages.append(str(error))
+
+    def report(self, files: int, *, anything: bool) -> None:
+        if not anything:
+            raise DataError(f"None of {files} file(s) can be used; the first problem: {self._messages[0]}")
+        if self._messages:
+            notice(f"{len(self._messages)} left out: {' '.join(self._messages)}")
+
+
+def _same_variables(parts: list[Part], skipped: Skipped) -> list[Part]:
+    """Keep the parts with the variables that most files have, in any order. Arrays without names are compared by their
+    number of variables."""
+    named = [part for part in parts if not _is_unnamed(part)]
+    per_file = {part.source: part for part in named or parts}.values()
+    if not per_file:
+        return parts
+    usual = Counter(frozenset(part.names) for part in per_file).most_common(1)[0][0]
+    example = next(part for part in per_file if set(part.names) == usual)
+    wrong: set[str] = set()
+    for part in parts:
+        fits = len(part.names) == len(usual) if _is_unnamed(part) else set(part.names) == usual
+        if not fits and part.source not in wrong:
+            wrong.add(part.source)
+            with skipped.errors():
+                raise _other_variables(part, example)
+    return [part for part in parts if part.source not in wrong]
+
+
+def _is_unnamed(part: Part) -> bool:
+    return part.names == unnamed(len(part.names))
+
+
+def _other_variables(part: Part, example: Part) -> DataError:
+    if _is_unnamed(part):
+        return DataError(
+            f"{part.source} has {len(part.names)} variables, but {example.source} has {len(example.names)}; all files "
+            "must have the same variables."
+        )
+    missing = [name for name in example.names if name not in part.names]
+    extra = [name for name in part.names if name not in example.names]
+    differences = [f"{verb} {_listed(names)}" for verb, names in (("lacks", missing), ("adds", extra)) if names]
+    return DataError(
+        f"{part.source} has other variables than {example.source}: it {' and '.join(differences)}; keep those that all "
+        "files share with --columns (in Python: Reading(columns=[...]))."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+
+
+def _same_date_order(parts: list[Part], skipped: Skipped) -> list[Part]:
+    """Keep the parts whose dates are written as in most files: 03/04/2024 cannot be both April and March."""
+    orders = {part.source: part.content.date_order for part in parts if isinstance(part.content, Columns)}
+    count = Counter(order for order in orders.values() if order)
+    if len(count) < 2:
+        return parts
+    usual = count.most_common(1)[0][0]
+    example = next(source for source, order in orders.items() if order == usual)
+    wrong = {source for source, order in orders.items() if order not in ("", usual)}
+    for source in sorted(wrong):
+        with skipped.errors():
+            raise DataError(
+                f"{source} has dates with the {orders[source]}, but those of {example} have the {usual}; write all "
+                "dates alike, for example 2024-01-31."
+            )
+    return [part for part in parts if part.source not in wrong]
+
+
+def _same_interval(series: list[Series], sources: Mapping[str, str], skipped: Skipped) -> list[Series]:
+    """Keep the series with the sampling interval that most have: a model needs a single one."""
+    count = Counter(item.clock.every for item in series if item.clock.every)
+    usual = count.most_common(1)[0][0] if count else None
+    kept = []
+    for item in series:
+        with skipped.errors():
+            if item.clock.every and usual and item.clock.every != usual:
+                raise DataError(
+                    f"{sources[item.entity]} is sampled every {spell(item.clock.every)}, but most files every "
+                    f"{spell(usual)}; {how_to_resample(usual, recording=True)}."
+                )
+            kept.append(item)
+    return kept
+
+
+def _notice_mixed_zones(series: Sequence[Series], sources: Mapping[str, str]) -> None:
+    naive = [item.entity for item in series if item.clock.dated and item.clock.timezone is None]
+    zoned = [item.entity for item in series if item.clock.dated and item.clock.timezone is not None]
+    if naive and zoned:
+        notice(
+            f"The times of {sources[naive[0]]} have no time zone, but those of {sources[zoned[0]]} have one; times "
+            "without a zone were read as UTC."
+        )
