@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tsadc.detectors.ensemble.detector import Ensemble
     from tsadc.detectors.result import Result
     from tsadc.detectors.store import load
     from tsadc.detectors.tsadc.detector import TSADC
@@ -32,6 +33,7 @@ __version__ = "0.2.0"
 # Imported when first used: `import tsadc` must not cost a second of torch.
 _HOMES = {
     "TSADC": "tsadc.detectors.tsadc.detector",
+    "Ensemble": "tsadc.detectors.ensemble.detector",
     "Result": "tsadc.detectors.result",
     "Series": "tsadc.series",
     "Reading": "tsadc.io.reading",
@@ -50,6 +52,7 @@ __all__ = [
     "TSADC",
     "ConfigError",
     "DataError",
+    "Ensemble",
     "ModelFileError",
     "NotFittedError",
     "OutputError",

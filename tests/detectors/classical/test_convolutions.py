@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.classical.convolutions import Config, RandomConvolutions
+from tsadc.detectors.classical.convolutions import RandomConvolutions
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, TsadcNotice
 
@@ -36,7 +36,7 @@ def test_gaps_a_constant_variable_and_a_saved_model(tmp_path):
     history[:, :, 2] = 0.0
     history[5, 20:50, :2] = np.nan
     with pytest.warns(TsadcNotice, match="Constant throughout the history"):
-        detector = RandomConvolutions(length=LENGTH, config=Config(kernels=32)).fit(history)
+        detector = RandomConvolutions(length=LENGTH, config=RandomConvolutions.Config(kernels=32)).fit(history)
     new = beats(6, 4)
     new[:, :, 2] = 0.0
     new[1, :, 0] = np.nan
@@ -50,14 +50,14 @@ def test_gaps_a_constant_variable_and_a_saved_model(tmp_path):
 
 
 def test_another_seed_draws_other_kernels():
-    one, two = (RandomConvolutions(length=LENGTH, seed=seed).fit(beats(10, 5)).kernels_ for seed in (0, 1))
+    one, two = (RandomConvolutions(length=LENGTH, seed=seed).fit(beats(10, 5)).features_ for seed in (0, 1))
     assert not np.array_equal(one.weights, two.weights)
 
 
 def test_settings_out_of_range():
     with pytest.raises(ConfigError, match="`kernels` must be at least 1"):
-        Config(kernels=0)
+        RandomConvolutions.Config(kernels=0)
     with pytest.raises(ConfigError, match="`neighbours` must be at least 1"):
-        Config(neighbours=0)
+        RandomConvolutions.Config(neighbours=0)
     with pytest.raises(ConfigError, match="`keep` must be above 0 and at most 1"):
-        Config(keep=0)
+        RandomConvolutions.Config(keep=0)

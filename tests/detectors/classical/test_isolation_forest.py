@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import IsolationForest
 
-from tsadc.detectors.classical.isolation_forest import Config, Forest, as_arrays, expected_path, forest_score
+from tsadc.detectors.classical.isolation_forest import Forest, as_arrays, expected_path, forest_score
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, TsadcNotice
 
@@ -60,7 +60,7 @@ def test_gaps_a_constant_variable_and_a_saved_model(history, tmp_path):
     still[:, :, 1] = 1.0
     still[2, 3:20] = np.nan
     with pytest.warns(TsadcNotice, match="Constant throughout the history"):
-        detector = Forest(length=40, config=Config(trees=50)).fit(still)
+        detector = Forest(length=40, config=Forest.Config(trees=50)).fit(still)
     new = still[:10].copy()
     new[3, :, 0] = np.nan
     new[7, 5:] *= 4
@@ -73,4 +73,4 @@ def test_gaps_a_constant_variable_and_a_saved_model(history, tmp_path):
 
 def test_settings_out_of_range():
     with pytest.raises(ConfigError, match="`trees` must be at least 1"):
-        Config(trees=0)
+        Forest.Config(trees=0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.classical.pca import Config, PrincipalComponents
+from tsadc.detectors.classical.pca import PrincipalComponents
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, TsadcNotice
 
@@ -86,11 +86,11 @@ def test_what_is_missing_turns_no_direction(history, detector):
 
 def test_something_is_always_left_over():
     values = np.random.default_rng(3).normal(size=(400, 1)) @ np.array([[1.0, 2.0]])
-    detector = PrincipalComponents(length=LENGTH, config=Config(explained=0.999999)).fit(values)
+    detector = PrincipalComponents(length=LENGTH, config=PrincipalComponents.Config(explained=0.999999)).fit(values)
     assert detector.components_.shape == (1, 2)
 
 
 def test_settings_out_of_range():
     for wrong in (0.0, 1.0):
         with pytest.raises(ConfigError, match="`explained` must be between 0 and 1"):
-            Config(explained=wrong)
+            PrincipalComponents.Config(explained=wrong)

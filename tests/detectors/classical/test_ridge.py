@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.classical.ridge import Config, Ridge
+from tsadc.detectors.classical.ridge import Ridge
 from tsadc.errors import ConfigError
 from tsadc.io.memory import as_series
 from tsadc.scale import Scaler
@@ -21,7 +21,7 @@ def history() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def fitted(history) -> Ridge:
-    return Ridge(length=LENGTH, config=Config(lags=LAGS, penalty=0.01)).fit(history)
+    return Ridge(length=LENGTH, config=Ridge.Config(lags=LAGS, penalty=0.01)).fit(history)
 
 
 def rows(values: np.ndarray, k: int) -> np.ndarray:
@@ -58,9 +58,9 @@ def test_a_variable_is_not_told_from_itself(fitted):
 def test_what_is_missing_weakens_no_dependence():
     generator = np.random.default_rng(1)
     values = generator.normal(size=(4000, 1)).repeat(2, axis=1)
-    complete = Ridge(length=LENGTH, config=Config(lags=0)).fit(values)
+    complete = Ridge(length=LENGTH, config=Ridge.Config(lags=0)).fit(values)
     values[generator.random(4000) < 0.4, 1] = np.nan
-    gaps = Ridge(length=LENGTH, config=Config(lags=0)).fit(values)
+    gaps = Ridge(length=LENGTH, config=Ridge.Config(lags=0)).fit(values)
     np.testing.assert_allclose(gaps.weights_[:2], complete.weights_[:2], atol=0.02)
     assert complete.weights_[0, 1] > 0.99
     residual = gaps.detect(values).variables.to_numpy()
@@ -78,6 +78,6 @@ def test_a_variable_that_goes_its_own_way_is_found_within_its_usual_range(fitted
 
 def test_settings_out_of_range():
     with pytest.raises(ConfigError, match="`lags` must be zero or more"):
-        Config(lags=-1)
+        Ridge.Config(lags=-1)
     with pytest.raises(ConfigError, match="`penalty` must be positive"):
-        Config(penalty=0)
+        Ridge.Config(penalty=0)

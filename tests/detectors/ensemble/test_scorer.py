@@ -3,7 +3,7 @@ import copy
 import numpy as np
 import pytest
 
-from tsadc.detectors.ensemble.detector import Config, Ensemble
+from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.ensemble.fusion import Fusion
 from tsadc.detectors.ensemble.scorer import FusedScorer, training_sample
 from tsadc.detectors.ensemble.views import view_names_with
@@ -43,7 +43,7 @@ def damage(new: np.ndarray, view: str) -> None:
 
 @pytest.fixture(scope="module")
 def detector() -> Ensemble:
-    return Ensemble(length=LENGTH, config=Config(kernels=64)).fit(plant(60, 0))
+    return Ensemble(length=LENGTH, config=Ensemble.Config(kernels=64)).fit(plant(60, 0))
 
 
 @pytest.mark.parametrize("view", view_names_with(()))
@@ -113,7 +113,7 @@ def test_adapting_learns_what_is_usual_for_an_entity(detector):
 def test_training_is_trimmed_once():
     history = plant(60, 3)
     history[:8] = np.random.default_rng(4).normal(size=(8, LENGTH, VARIABLES))
-    detector = Ensemble(length=LENGTH, config=Config(kernels=32)).fit(history)
+    detector = Ensemble(length=LENGTH, config=Ensemble.Config(kernels=32)).fit(history)
     # What is set aside for the threshold takes part: 80 % of all 60 count as normal.
     assert len(detector.scorer_.views.shapes.pool) == len(detector.scorer_.views.correlations.pool) == 48
     assert detector.decision_scores_[:8].min() > detector.decision_scores_[8:].max()
@@ -126,7 +126,7 @@ def test_gaps_a_constant_variable_and_a_saved_model(tmp_path):
     history[:, :, 4] = 3.0
     history[2, 10:40] = np.nan
     with pytest.warns(TsadcNotice, match="Constant throughout the history"):
-        detector = Ensemble(length=LENGTH, config=Config(kernels=32)).fit(history)
+        detector = Ensemble(length=LENGTH, config=Ensemble.Config(kernels=32)).fit(history)
     new = plant(8, 6)
     new[:, :, 4] = 3.0
     new[1, :, 0] = np.nan

@@ -27,6 +27,7 @@ from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.series import Floats, Observations
 
+NearestT = TypeVar("NearestT", bound="NearestDetector.Config", covariant=True, default="NearestDetector.Config")
 MIN_DEVIATION = 0.01  # z units, added to a standard deviation before its log
 
 
@@ -116,30 +117,6 @@ class WindowDetector(Detector[ConfigT], ABC):
             yield whole_evidence(self.view_names[0], score, z, contributions[:, None])
 
 
-@dataclass(frozen=True)
-class NearestConfig(Common):
-    """Settings of detectors by nearest neighbours, beside those of every detector.
-
-    Parameters
-    ----------
-    neighbours : int
-        Number of nearest training observations that are averaged over.
-    keep : float
-        Share of the training observations, those nearest to the rest, that counts as normal.
-    """
-
-    neighbours: int = 5
-    keep: float = 0.8
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.neighbours >= 1, "neighbours", "at least 1", self.neighbours)
-        require(0 < self.keep <= 1, "keep", "above 0 and at most 1", self.keep)
-
-
-NearestT = TypeVar("NearestT", bound=NearestConfig, covariant=True, default=NearestConfig)
-
-
 class NearestDetector(WindowDetector[NearestT]):
     """Base of detectors whose score is the distance to the nearest training observations that count as normal.
 
@@ -151,8 +128,27 @@ class NearestDetector(WindowDetector[NearestT]):
         The training observations that count as normal; its docstring defines the distance.
     """
 
-    Config: ClassVar[type[NearestConfig]] = NearestConfig
     stored: ClassVar[str]  # prefix of its arrays in a model folder
+
+    @dataclass(frozen=True)
+    class Config(Common):
+        """Settings beside those of every detector.
+
+        Parameters
+        ----------
+        neighbours : int
+            Number of nearest training observations that are averaged over.
+        keep : float
+            Share of the training observations, those nearest to the rest, that counts as normal.
+        """
+
+        neighbours: int = 5
+        keep: float = 0.8
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.neighbours >= 1, "neighbours", "at least 1", self.neighbours)
+            require(0 < self.keep <= 1, "keep", "above 0 and at most 1", self.keep)
 
     def _fit_features(self, features: Floats, entities: list[str]) -> None:
         self.neighbours_ = Neighbours.fit_trimmed(features, entities, self.settings.keep, self.settings.neighbours)

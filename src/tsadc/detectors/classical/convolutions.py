@@ -14,44 +14,41 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from tsadc.config import require
-from tsadc.detectors.classical.base import NearestConfig, NearestDetector
-from tsadc.detectors.ensemble.features import Convolutions, FeatureMap
+from tsadc.detectors.classical.base import NearestDetector
+from tsadc.detectors.ensemble.features import Convolutions
 from tsadc.series import Observations
 
 
-@dataclass(frozen=True)
-class Config(NearestConfig):
-    """Settings beside those of every detector by nearest neighbours.
-
-    Parameters
-    ----------
-    kernels : int
-        Random kernels per dilation.
-    """
-
-    kernels: int = 128
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.kernels >= 1, "kernels", "at least 1", self.kernels)
-
-
-class RandomConvolutions(NearestDetector[Config]):
+class RandomConvolutions(NearestDetector["RandomConvolutions.Config"]):
     """Detects unusual shapes, at any level."""
 
     name: ClassVar[str] = "convolutions"
     view_names: ClassVar[tuple[str, ...]] = ("shape",)
-    Config: ClassVar[type[Config]] = Config
     stored: ClassVar[str] = "shapes"
+    features_: Convolutions
 
-    def _feature_map(self, train: Observations) -> FeatureMap:
-        self.kernels_ = Convolutions.fit(train, self.settings.kernels, self.settings.seed)
-        return self.kernels_
+    @dataclass(frozen=True)
+    class Config(NearestDetector.Config):
+        """Settings beside those of every detector by nearest neighbours.
+
+        Parameters
+        ----------
+        kernels : int
+            Random kernels per dilation.
+        """
+
+        kernels: int = 128
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.kernels >= 1, "kernels", "at least 1", self.kernels)
+
+    def _feature_map(self, train: Observations) -> Convolutions:
+        return Convolutions.fit(train, self.settings.kernels, self.settings.seed)
 
     def _state(self) -> dict[str, NDArray[Any]]:
-        return self.kernels_.state() | super()._state()
+        return self.features_.state() | super()._state()
 
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         super()._restore(state)
-        self.kernels_ = Convolutions.restore(state, len(self.variables_))
-        self.features_ = self.kernels_
+        self.features_ = Convolutions.restore(state, len(self.variables_))

@@ -29,32 +29,35 @@ STORED = ("feature", "cut", "left", "right", "path", "usual")
 OBSERVATIONS_PER_TREE = 256  # as in the paper
 
 
-@dataclass(frozen=True)
-class Config(Common):
-    """Settings beside those of every detector.
-
-    Parameters
-    ----------
-    trees : int
-        Number of trees, each grown from at most 256 observations.
-    """
-
-    trees: int = 200
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.trees >= 1, "trees", "at least 1", self.trees)
-
-
-class Forest(WindowDetector[Config]):
+class Forest(WindowDetector["Forest.Config"]):
     """Detects observations that are easy to separate from the training observations.
 
     The forest gives no contributions. Those of a variable are how far its features are from usual.
+
+    Attributes
+    ----------
+    trees_ : dict of ndarray
+        The nodes (tree, node) of all trees, see `as_arrays`.
     """
 
     name: ClassVar[str] = "isolation-forest"
     view_names: ClassVar[tuple[str, ...]] = ("isolation",)
-    Config: ClassVar[type[Config]] = Config
+
+    @dataclass(frozen=True)
+    class Config(Common):
+        """Settings beside those of every detector.
+
+        Parameters
+        ----------
+        trees : int
+            Number of trees, each grown from at most 256 observations.
+        """
+
+        trees: int = 200
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.trees >= 1, "trees", "at least 1", self.trees)
 
     def _feature_map(self, train: Observations) -> FeatureMap:
         return Extent(len(train.names))

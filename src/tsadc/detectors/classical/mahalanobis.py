@@ -33,7 +33,15 @@ MIN_STEPS, STEPS_PER_VARIABLE = 2000, 10  # size of the sample
 
 
 class Mahalanobis(Detector):
-    """Detects steps whose combination of values is unusual. Missing values are taken to be at the centre."""
+    """Detects steps whose combination of values is unusual. Missing values are taken to be at the centre.
+
+    Attributes
+    ----------
+    center_ : ndarray of shape (n_variables,)
+        Robust mean of the training steps, in z units.
+    precision_ : ndarray of shape (n_variables, n_variables)
+        Inverse of the robust covariance.
+    """
 
     name: ClassVar[str] = "mahalanobis"
     view_names: ClassVar[tuple[str, ...]] = ("combination",)

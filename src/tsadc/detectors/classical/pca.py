@@ -28,29 +28,35 @@ from tsadc.detectors.settings import Common
 from tsadc.series import Observations
 
 
-@dataclass(frozen=True)
-class Config(Common):
-    """Settings beside those of every detector.
+class PrincipalComponents(Detector["PrincipalComponents.Config"]):
+    """Detects steps at which variables break the linear dependencies between them.
 
-    Parameters
+    Attributes
     ----------
-    explained : float
-        Share of the variance that the components explain, at least; one direction is always left unexplained.
+    center_ : ndarray of shape (n_variables,)
+        Mean of the training steps, in z units.
+    components_ : ndarray of shape (n_components, n_variables)
+        Orthonormal directions of largest variance.
     """
-
-    explained: float = EXPLAINED
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(0 < self.explained < 1, "explained", "between 0 and 1, both excluded", self.explained)
-
-
-class PrincipalComponents(Detector[Config]):
-    """Detects steps at which variables break the linear dependencies between them."""
 
     name: ClassVar[str] = "pca"
     view_names: ClassVar[tuple[str, ...]] = ("reconstruction",)
-    Config: ClassVar[type[Config]] = Config
+
+    @dataclass(frozen=True)
+    class Config(Common):
+        """Settings beside those of every detector.
+
+        Parameters
+        ----------
+        explained : float
+            Share of the variance that the components explain, at least; one direction is always left unexplained.
+        """
+
+        explained: float = EXPLAINED
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(0 < self.explained < 1, "explained", "between 0 and 1, both excluded", self.explained)
 
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         gram = gram_matrix((train.read(i) for i in range(len(train))), lags=0)

@@ -28,33 +28,37 @@ from tsadc.detectors.settings import Common
 from tsadc.series import Observations
 
 
-@dataclass(frozen=True)
-class Config(Common):
-    """Settings beside those of every detector.
+class Ridge(Detector["Ridge.Config"]):
+    """Detects values that the other variables do not predict.
 
-    Parameters
+    Attributes
     ----------
-    lags : int
-        How many past steps of the other variables are used, besides the current one.
-    penalty : float
-        Penalty on the squared weights, per observed step.
+    weights_ : ndarray of shape (n_features, n_variables)
+        Ridge regression weights.
     """
-
-    lags: int = LAGS
-    penalty: float = PENALTY
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.lags >= 0, "lags", "zero or more", self.lags)
-        require(self.penalty > 0, "penalty", "positive", self.penalty)
-
-
-class Ridge(Detector[Config]):
-    """Detects values that the other variables do not predict."""
 
     name: ClassVar[str] = "ridge"
     view_names: ClassVar[tuple[str, ...]] = ("conditional",)
-    Config: ClassVar[type[Config]] = Config
+
+    @dataclass(frozen=True)
+    class Config(Common):
+        """Settings beside those of every detector.
+
+        Parameters
+        ----------
+        lags : int
+            How many past steps of the other variables are used, besides the current one.
+        penalty : float
+            Penalty on the squared weights, per observed step.
+        """
+
+        lags: int = LAGS
+        penalty: float = PENALTY
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.lags >= 0, "lags", "zero or more", self.lags)
+            require(self.penalty > 0, "penalty", "positive", self.penalty)
 
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         gram = gram_matrix((train.read(i) for i in range(len(train))), self.settings.lags)
