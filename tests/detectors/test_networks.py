@@ -76,8 +76,8 @@ WRONG: dict[str, list[tuple[str, Any, str]]] = {
     "lstm-ae": [("window", 1, "at least 2"), ("hidden", 0, "at least 1")],
     "s4-ae": [
         *((name, 0, "at least 1") for name in ("channels", "layers", "latent", "factor")),
-        ("state", 7, "an even number from 2"),
-        ("dropout", 1.0, "from 0 to below 1"),
+        ("state", 7, "an even number of at least 2"),
+        ("dropout", 1.0, "at least 0 and below 1"),
     ],
     "dcdetector": [
         ("patches", (), "one or more sizes of at least 2"),
@@ -88,15 +88,15 @@ WRONG: dict[str, list[tuple[str, Any, str]]] = {
         ("length", 12, "at least 15, the shortest window with two patches of every size"),
     ],
     "gae": [
-        ("window", 1, "at least 2 steps"),
-        ("widths", [], "one or more, from 1"),
-        ("widths", [4, 0], "one or more, from 1"),
+        ("window", 1, "at least 2"),
+        ("widths", [], "one or more sizes of at least 1"),
+        ("widths", [4, 0], "one or more sizes of at least 1"),
         ("embedding", 0, "at least 1"),
     ],
     "gdn": [
         *((name, 0, "at least 1") for name in ("window", "features", "top", "stride")),
         ("hidden", -1, "at least 0"),
-        ("dropout", 1.0, "from 0 to below 1"),
+        ("dropout", 1.0, "at least 0 and below 1"),
     ],
     "eeg-cgs": [
         ("window", 1, "at least 2"),
@@ -111,7 +111,7 @@ WRONG: dict[str, list[tuple[str, Any, str]]] = {
         ("metrics", 1, "at least 2 with flows"),
         ("hidden", 0, "at least 1"),
         ("refine", -1, "at least 0"),
-        ("pretrain", 1.0, "from 0 to below 1"),
+        ("pretrain", 1.0, "at least 0 and below 1"),
         ("anneal", 1.1, "from 0 to 1"),
         ("suspect", 0.0, "between 0 and 1"),
     ],
@@ -126,15 +126,15 @@ WRONG: dict[str, list[tuple[str, Any, str]]] = {
     ],
     "gru-gnn": [
         *((name, 0, "at least 1") for name in ("features", "layers", "graphs", "neighbours", "gin_layers")),
-        ("dropout", 1.0, "from 0 to below 1"),
-        ("zeta", 1.0, "from 0 to below 1"),
+        ("dropout", 1.0, "at least 0 and below 1"),
+        ("zeta", 1.0, "at least 0 and below 1"),
     ],
     "graphs4mer": [
         *((name, 0, "at least 1") for name in ("features", "layers", "window", "neighbours", "gin_layers")),
-        ("state", 3, "an even number from 2"),
-        ("zeta", 1.0, "from 0 to below 1"),
-        ("prune", -0.1, "from 0 to below 1"),
-        ("dropout", 1.0, "from 0 to below 1"),
+        ("state", 3, "an even number of at least 2"),
+        ("zeta", 1.0, "at least 0 and below 1"),
+        ("prune", -0.1, "at least 0 and below 1"),
+        ("dropout", 1.0, "at least 0 and below 1"),
     ],
     "imdiffusion": [
         ("window", 1, "at least 2"),

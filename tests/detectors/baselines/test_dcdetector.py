@@ -7,17 +7,11 @@ import torch
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.dcdetector import (
-    Config,
-    DCdetector,
-    Network,
-    divergence_from_uniform,
-    sinusoidal,
-    standardise,
-)
+from tsadc.detectors.baselines.dcdetector import DCdetector, Network, divergence_from_uniform, sinusoidal, standardise
 from tsadc.errors import ConfigError
 from tsadc.nn.trainable import ObservedBatch
 
+Config = DCdetector.Config
 LENGTH, VARIABLES = 48, 4
 waves = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
 

@@ -9,8 +9,9 @@ from torch.distributions import Normal, kl_divergence
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.dvgcrn import DVGCRN, Config, LatentBatch, Network
+from tsadc.detectors.baselines.dvgcrn import DVGCRN, LatentBatch, Network
 
+Config = DVGCRN.Config
 LENGTH, VARIABLES = 30, 4
 waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
 

@@ -9,7 +9,6 @@ import networks
 from tsadc.config import update
 from tsadc.detectors.baselines.eeg_cgs import (
     EEGCGS,
-    Config,
     Network,
     SubgraphBatch,
     correlations,
@@ -18,6 +17,7 @@ from tsadc.detectors.baselines.eeg_cgs import (
     random_walk,
 )
 
+Config = EEGCGS.Config
 LENGTH, VARIABLES = 40, 5
 coupled = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
 

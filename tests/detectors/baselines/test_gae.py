@@ -6,9 +6,10 @@ import torch
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.gae import GAE, Config, Network, graph_convolution
+from tsadc.detectors.baselines.gae import GAE, Network, graph_convolution
 from tsadc.nn.trainable import ObservedBatch
 
+Config = GAE.Config
 LENGTH, VARIABLES = 40, 4
 coupled = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
 

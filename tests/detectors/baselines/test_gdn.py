@@ -6,8 +6,9 @@ import torch
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.gdn import GDN, Config, Network, deviations, forward_fill, step_scores
+from tsadc.detectors.baselines.gdn import GDN, Network, deviations, forward_fill, step_scores
 
+Config = GDN.Config
 LENGTH, VARIABLES = 40, 4
 coupled = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
 

@@ -8,9 +8,10 @@ import torch
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.graphs4mer import Config, GraphS4mer, Network
+from tsadc.detectors.baselines.graphs4mer import GraphS4mer, Network
 from tsadc.nn.trainable import ObservedBatch
 
+Config = GraphS4mer.Config
 LENGTH, VARIABLES = 32, 4
 waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
 

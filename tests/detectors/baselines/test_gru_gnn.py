@@ -5,9 +5,10 @@ import torch
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.gru_gnn import GRUGNN, Config, Network
+from tsadc.detectors.baselines.gru_gnn import GRUGNN, Network
 from tsadc.nn.graph import knn_adjacency, regulariser
 
+Config = GRUGNN.Config
 LENGTH, VARIABLES = 40, 4
 coupled = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
 

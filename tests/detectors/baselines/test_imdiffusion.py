@@ -10,7 +10,6 @@ import torch
 import networks
 from tsadc.config import update
 from tsadc.detectors.baselines.imdiffusion import (
-    Config,
     DiffusionBatch,
     IMDiffusion,
     Imputer,
@@ -23,6 +22,7 @@ from tsadc.detectors.baselines.imdiffusion import (
 )
 from tsadc.nn.patches import join_patches
 
+Config = IMDiffusion.Config
 LENGTH, VARIABLES = 40, 4
 waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
 

@@ -11,7 +11,6 @@ from torch.distributions import Normal, kl_divergence
 import networks
 from tsadc.config import update
 from tsadc.detectors.baselines.interfusion import (
-    Config,
     Flow,
     InterFusion,
     LatentBatch,
@@ -22,6 +21,7 @@ from tsadc.detectors.baselines.interfusion import (
 from tsadc.nn.gaussian import NARROW
 from tsadc.nn.randomness import derive_seed
 
+Config = InterFusion.Config
 LENGTH, VARIABLES = 40, 4
 waves = partial(networks.following, length=LENGTH, variables=VARIABLES)
 

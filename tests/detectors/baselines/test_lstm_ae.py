@@ -6,8 +6,9 @@ import torch
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.lstm_ae import LSTMAE, Config, Network
+from tsadc.detectors.baselines.lstm_ae import LSTMAE, Network
 
+Config = LSTMAE.Config
 LENGTH, VARIABLES = 24, 4
 waves = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
 

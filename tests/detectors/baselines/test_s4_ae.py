@@ -6,10 +6,11 @@ from torch import nn
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.s4_ae import S4AE, Config, Network
+from tsadc.detectors.baselines.s4_ae import S4AE, Network
 from tsadc.nn.s4 import S4, ssm_parameters
 from tsadc.nn.train import Training
 
+Config = S4AE.Config
 LENGTH, VARIABLES = 26, 4  # not a multiple of the factor
 waves = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
 

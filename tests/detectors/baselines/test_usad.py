@@ -7,9 +7,10 @@ from torch.nn.functional import linear
 
 import networks
 from tsadc.config import update
-from tsadc.detectors.baselines.usad import MLP, RANGE, USAD, Config, Network
+from tsadc.detectors.baselines.usad import MLP, RANGE, USAD, Network
 from tsadc.nn.trainable import ObservedBatch
 
+Config = USAD.Config
 LENGTH, VARIABLES = 24, 4
 waves = partial(networks.coupled, length=LENGTH, variables=VARIABLES)
 

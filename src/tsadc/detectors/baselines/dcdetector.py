@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training, step_means
+from tsadc.detectors.residual import NetworkOutput, ResidualDetector, published_training, step_means
 from tsadc.nn.inputs import masked_mean, prepare_input, squash
 from tsadc.nn.patches import SlidingWindows
 from tsadc.nn.runtime.threads import parallel_map
@@ -63,83 +63,127 @@ LEAST_VARIANCE = 1e-3  # added to the variance of a window of asinh(z), so that 
 MOST_OBSERVATIONS = 64  # of the training part, from which the typical divergence is computed
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """Settings of DCdetector; all others are those of `ResidualConfig`.
+class DCdetector(ResidualDetector["DCdetector.Config"]):
+    """Detect steps at which attention between patches and attention inside patches disagree."""
 
-    Parameters
-    ----------
-    window
-        Steps per window: a multiple of every patch size, with at least two patches of the largest.
-    patches
-        Patch sizes, each at least 2.
-    features
-        Width of the embeddings, a multiple of twice the heads.
-    layers
-        Attention layers, at least 1.
-    heads
-        Attention heads, at least 1.
-    opposed
-        Use the published loss, whose two parts cancel in value.
-    training
-        Settings of the training loop.
-    """
-
-    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
-
-    window: int = 60
-    patches: tuple[int, ...] = (3, 5)
-    features: int = 32
-    layers: int = 2
-    heads: int = 1
-    opposed: bool = False
-    training: Training = field(
-        default_factory=lambda: Training(
-            epochs=3, batch=8, learning_rate=1e-3, warmup_epochs=0, patience=0, weight_decay=0.0
-        )
+    name: ClassVar[str] = "dcdetector"
+    stops_early: ClassVar[bool] = (
+        False  # a lower divergence is not better in itself, and the published loss is always 0
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(
-            len(self.patches) >= 1 and min(self.patches) >= 2,
-            "patches",
-            "one or more sizes of at least 2",
-            self.patches,
-        )
-        shared = math.lcm(*self.patches)
-        fits = self.window % shared == 0 and self.window >= 2 * max(self.patches)
-        require(fits, "window", f"a multiple of {shared} with at least two patches of every size", self.window)
-        least = shared * math.ceil(2 * max(self.patches) / shared)
-        expected = f"at least {least}, the shortest window with two patches of every size"
-        require(self.length >= least, "length", expected, self.length)
-        require(self.layers >= 1, "layers", "at least 1", self.layers)
-        require(self.heads >= 1, "heads", "at least 1", self.heads)
-        require(
-            self.features >= self.heads and self.features % (2 * self.heads) == 0,
-            "features",
-            f"a multiple of {2 * self.heads}, twice the heads",
-            self.features,
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """Settings of DCdetector; all others are those of `ResidualDetector.Config`.
+
+        Parameters
+        ----------
+        window
+            Steps per window: a multiple of every patch size, with at least two patches of the largest.
+        patches
+            Patch sizes, each at least 2.
+        features
+            Width of the embeddings, a multiple of twice the heads.
+        layers
+            Attention layers, at least 1.
+        heads
+            Attention heads, at least 1.
+        opposed
+            Use the published loss, whose two parts cancel in value.
+        training
+            Settings of the training loop.
+        """
+
+        presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+        window: int = 60
+        patches: tuple[int, ...] = (3, 5)
+        features: int = 32
+        layers: int = 2
+        heads: int = 1
+        opposed: bool = False
+        training: Training = field(
+            default_factory=lambda: Training(
+                epochs=3, batch=8, learning_rate=1e-3, warmup_epochs=0, patience=0, weight_decay=0.0
+            )
         )
 
-    @classmethod
-    def published(cls) -> Self:
-        """Return the settings for SMD; a batch of 256 windows is about 43 observations of 600 steps."""
-        return cls.with_settings(
-            scoring="own",
-            window=100,
-            patches=(5,),
-            features=256,
-            layers=3,
-            heads=1,
-            opposed=True,
-            training=published_training(epochs=2, batch=43, learning_rate=1e-4),
-        )
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(
+                len(self.patches) >= 1 and min(self.patches) >= 2,
+                "patches",
+                "one or more sizes of at least 2",
+                self.patches,
+            )
+            shared = math.lcm(*self.patches)
+            fits = self.window % shared == 0 and self.window >= 2 * max(self.patches)
+            require(fits, "window", f"a multiple of {shared} with at least two patches of every size", self.window)
+            least = shared * math.ceil(2 * max(self.patches) / shared)
+            expected = f"at least {least}, the shortest window with two patches of every size"
+            require(self.length >= least, "length", expected, self.length)
+            require(self.layers >= 1, "layers", "at least 1", self.layers)
+            require(self.heads >= 1, "heads", "at least 1", self.heads)
+            require(
+                self.features >= self.heads and self.features % (2 * self.heads) == 0,
+                "features",
+                f"a multiple of {2 * self.heads}, twice the heads",
+                self.features,
+            )
 
-    @classmethod
-    def tiny(cls) -> Self:
-        """Return settings that train in seconds: for trying things out, not for results."""
-        return cls.with_settings(window=24, patches=(2, 4), features=8, layers=1)
+        @classmethod
+        def published(cls) -> Self:
+            """Return the settings for SMD; a batch of 256 windows is about 43 observations of 600 steps."""
+            return cls.with_settings(
+                scoring="own",
+                window=100,
+                patches=(5,),
+                features=256,
+                layers=3,
+                heads=1,
+                opposed=True,
+                training=published_training(epochs=2, batch=43, learning_rate=1e-4),
+            )
+
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings that train in seconds: for trying things out, not for results."""
+            return cls.with_settings(window=24, patches=(2, 4), features=8, layers=1)
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, self.settings.length)
+
+    def _residual_names(self) -> tuple[str, ...]:
+        return ("discrepancy",)
+
+    def _after_training(self, train_part: Observations, validation: Observations) -> None:
+        @torch.no_grad()
+        def median(i: int) -> float:
+            cells = self._divergence(train_part.read(i))
+            return float(np.median(cells[np.isfinite(cells)])) if np.isfinite(cells).any() else np.nan
+
+        chosen = evenly_spaced(len(train_part), MOST_OBSERVATIONS).tolist()
+        typical = float(np.nanmedian(list(parallel_map(median, chosen))))
+        self.typical_ = typical if typical > 0 else 1.0
+
+    def _extra_state(self) -> dict[str, NDArray[Any]]:
+        return {"typical": np.array([self.typical_])}
+
+    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.typical_ = float(state["typical"][0])
+
+    def _divergence(self, z: Floats) -> Floats:
+        """Return the divergence of the two branches at each cell (variable, time), NaN where z is NaN."""
+        values, measured, _ = prepare_input(z)
+        patch_wise, in_patch = self.network_(torch.where(measured, values, 0.0).unsqueeze(0), measured.unsqueeze(0))
+        cells: Floats = torch.where(measured, self.network_.windows.join(patch_wise + in_patch)[0], torch.nan).numpy()
+        return cells
+
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        def infer(z: Floats) -> NetworkOutput:
+            cells = self._divergence(z) / np.float32(self.typical_)
+            return NetworkOutput((cells,), steps=step_means(cells))
+
+        return infer
 
 
 class PatchEmbedding(nn.Module):
@@ -164,7 +208,7 @@ class Network(StoredNames):
 
     stored_names: ClassVar[Mapping[str, str]] = {"embeddings": "views", "patch_wise": "between", "in_patch": "inside"}
 
-    def __init__(self, config: Config, length: int) -> None:
+    def __init__(self, config: DCdetector.Config, length: int) -> None:
         super().__init__()
         shared = math.lcm(*config.patches)
         size = min(config.window, length // shared * shared)
@@ -235,49 +279,3 @@ def sinusoidal(count: int, features: int) -> Tensor:
     rates = 1e4 ** (-torch.arange(0, features, 2) / features)
     angles = torch.arange(count).unsqueeze(1) * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)
-
-
-class DCdetector(ResidualDetector[Config]):
-    """Detect steps at which attention between patches and attention inside patches disagree."""
-
-    name: ClassVar[str] = "dcdetector"
-    Config: ClassVar[type[Config]] = Config
-    stops_early: ClassVar[bool] = (
-        False  # a lower divergence is not better in itself, and the published loss is always 0
-    )
-
-    def _network(self, variables: int) -> Network:
-        return Network(self.settings, self.settings.length)
-
-    def _residual_names(self) -> tuple[str, ...]:
-        return ("discrepancy",)
-
-    def _after_training(self, train_part: Observations, validation: Observations) -> None:
-        @torch.no_grad()
-        def median(i: int) -> float:
-            cells = self._divergence(train_part.read(i))
-            return float(np.median(cells[np.isfinite(cells)])) if np.isfinite(cells).any() else np.nan
-
-        chosen = evenly_spaced(len(train_part), MOST_OBSERVATIONS).tolist()
-        typical = float(np.nanmedian(list(parallel_map(median, chosen))))
-        self.typical_ = typical if typical > 0 else 1.0
-
-    def _extra_state(self) -> dict[str, NDArray[Any]]:
-        return {"typical": np.array([self.typical_])}
-
-    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self.typical_ = float(state["typical"][0])
-
-    def _divergence(self, z: Floats) -> Floats:
-        """Return the divergence of the two branches at each cell (variable, time), NaN where z is NaN."""
-        values, measured, _ = prepare_input(z)
-        patch_wise, in_patch = self.network_(torch.where(measured, values, 0.0).unsqueeze(0), measured.unsqueeze(0))
-        cells: Floats = torch.where(measured, self.network_.windows.join(patch_wise + in_patch)[0], torch.nan).numpy()
-        return cells
-
-    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        def infer(z: Floats) -> NetworkOutput:
-            cells = self._divergence(z) / np.float32(self.typical_)
-            return NetworkOutput((cells,), steps=step_means(cells))
-
-        return infer

@@ -43,7 +43,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
+from tsadc.detectors.residual import NetworkOutput, ResidualDetector, published_training
 from tsadc.nn.gaussian import Gaussian
 from tsadc.nn.inputs import prepare_input, squash, unsquash
 from tsadc.nn.patches import cut_patches, join_patches
@@ -53,73 +53,111 @@ from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """Settings of DVGCRN; all others are those of `ResidualConfig`.
+class DVGCRN(ResidualDetector["DVGCRN.Config"]):
+    """Detect values that layered latents over a recurrent graph network neither reconstruct nor forecast."""
 
-    Parameters
-    ----------
-    window
-        Steps per window, at least 2.
-    hop
-        Steps at the end of each window that it scores, from 1 to below `window`.
-    latents
-        Number of latents of each layer, lowest first.
-    units
-        Number of recurrent units of each layer, lowest first; as many layers as `latents`.
-    embedding
-        Size of the embeddings of nodes and units, at least 1.
-    anneal
-        Share of the epochs over which the weight of the KL terms rises to 1, from 0 to 1.
-    forecast
-        Weight of the forecast error in the method's own score, at least 0.
-    training
-        Settings of the training loop.
-    """
+    name: ClassVar[str] = "dvgcrn"
+    inference_settings: ClassVar[tuple[str, ...]] = ("hop", "forecast")
 
-    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """Settings of DVGCRN; all others are those of `ResidualDetector.Config`.
 
-    window: int = 20
-    hop: int = 5
-    latents: tuple[int, ...] = (15, 8)
-    units: tuple[int, ...] = (32, 16)
-    embedding: int = 32
-    anneal: float = 0.3
-    forecast: float = 1.0
-    training: Training = field(
-        default_factory=lambda: Training(
-            epochs=15, batch=8, learning_rate=5e-3, weight_decay=1e-4, warmup_epochs=1, patience=8, ema=0.99
+        Parameters
+        ----------
+        window
+            Steps per window, at least 2.
+        hop
+            Steps at the end of each window that it scores, from 1 to below `window`.
+        latents
+            Number of latents of each layer, lowest first.
+        units
+            Number of recurrent units of each layer, lowest first; as many layers as `latents`.
+        embedding
+            Size of the embeddings of nodes and units, at least 1.
+        anneal
+            Share of the epochs over which the weight of the KL terms rises to 1, from 0 to 1.
+        forecast
+            Weight of the forecast error in the method's own score, at least 0.
+        training
+            Settings of the training loop.
+        """
+
+        presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+        window: int = 20
+        hop: int = 5
+        latents: tuple[int, ...] = (15, 8)
+        units: tuple[int, ...] = (32, 16)
+        embedding: int = 32
+        anneal: float = 0.3
+        forecast: float = 1.0
+        training: Training = field(
+            default_factory=lambda: Training(
+                epochs=15, batch=8, learning_rate=5e-3, weight_decay=1e-4, warmup_epochs=1, patience=8, ema=0.99
+            )
         )
-    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.window >= 2, "window", "at least 2", self.window)
-        require(1 <= self.hop < self.window, "hop", f"from 1 to below the window ({self.window})", self.hop)
-        require(
-            len(self.latents) >= 1 and min(self.latents) >= 1,
-            "latents",
-            "one or more sizes of at least 1",
-            self.latents,
-        )
-        fitting = len(self.units) == len(self.latents) and min(self.units) >= 1
-        require(fitting, "units", "sizes of at least 1, as many as latents", self.units)
-        require(self.embedding >= 1, "embedding", "at least 1", self.embedding)
-        require(0 <= self.anneal <= 1, "anneal", "from 0 to 1", self.anneal)
-        require(self.forecast >= 0, "forecast", "at least 0", self.forecast)
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.window >= 2, "window", "at least 2", self.window)
+            require(1 <= self.hop < self.window, "hop", f"from 1 to below the window ({self.window})", self.hop)
+            require(
+                len(self.latents) >= 1 and min(self.latents) >= 1,
+                "latents",
+                "one or more sizes of at least 1",
+                self.latents,
+            )
+            fitting = len(self.units) == len(self.latents) and min(self.units) >= 1
+            require(fitting, "units", "sizes of at least 1, as many as latents", self.units)
+            require(self.embedding >= 1, "embedding", "at least 1", self.embedding)
+            require(0 <= self.anneal <= 1, "anneal", "from 0 to 1", self.anneal)
+            require(self.forecast >= 0, "forecast", "at least 0", self.forecast)
 
-    @classmethod
-    def published(cls) -> Self:
-        """Return the published settings; 512 windows are 17 observations of 600 steps."""
-        model = {"window": 20, "latents": (15, 10, 5), "units": (20, 15, 10), "embedding": 256, "anneal": 0.2}
-        training = published_training(epochs=60, batch=17, learning_rate=2e-4)
-        return cls.with_settings(scoring="own", hop=1, **model, training=training)
+        @classmethod
+        def published(cls) -> Self:
+            """Return the published settings; 512 windows are 17 observations of 600 steps."""
+            model = {"window": 20, "latents": (15, 10, 5), "units": (20, 15, 10), "embedding": 256, "anneal": 0.2}
+            training = published_training(epochs=60, batch=17, learning_rate=2e-4)
+            return cls.with_settings(scoring="own", hop=1, **model, training=training)
 
-    @classmethod
-    def tiny(cls) -> Self:
-        """Return settings that train in seconds: for trying things out, not for results."""
-        training = {"epochs": 5, "learning_rate": 2e-2, "batch": 4}
-        return cls.with_settings(window=12, hop=4, latents=(4, 2), units=(8, 4), embedding=8, training=training)
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings that train in seconds: for trying things out, not for results."""
+            training = {"epochs": 5, "learning_rate": 2e-2, "batch": 4}
+            return cls.with_settings(window=12, hop=4, latents=(4, 2), units=(8, 4), embedding=8, training=training)
+
+    def _residual_names(self) -> tuple[str, ...]:
+        return ("reconstruction", "forecast")
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables)
+
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        network, settings, hop = self.network_, self.settings, self.settings.hop
+
+        def infer(z: Floats) -> NetworkOutput:
+            values, measured, x = prepare_input(z)
+            windows = cut_patches(x, settings.window, hop).mT
+            inferred = network.infer(windows, windows.new_zeros(*windows.shape[:2], sum(settings.latents)))
+            likelihood = network.likelihood(inferred)
+            nll = join_patches(-likelihood.log_prob(windows).mT, z.shape[1], hop)
+            expected = join_patches(likelihood.mean.mT, z.shape[1], hop)
+            forecast = join_patches(network.forecast(inferred).mT, z.shape[1], hop)
+            error = torch.where(measured, (x - forecast).square(), 0.0)
+            error[:, 0] = 0.0  # the first step has no past to forecast it from
+            nll, error = torch.where(measured, nll, 0.0), settings.forecast * error
+            weights = torch.full((z.shape[1],), 1 + settings.forecast, dtype=torch.float64)
+            weights[0] = 1.0
+            # NaN where nothing was measured.
+            steps, *parts = (cells.double().sum(0) / weights / measured.sum(0) for cells in (nll + error, nll, error))
+            expected, forecast = unsquash(expected), unsquash(forecast)
+            reconstruction_error, forecast_error = (values - expected).abs(), (values - forecast).abs()
+            forecast_error[:, 0] = torch.nan
+            residuals = (reconstruction_error.numpy(), forecast_error.numpy())
+            return NetworkOutput(residuals, expected.numpy(), steps.numpy(), tuple(part.numpy() for part in parts))
+
+        return infer
 
 
 class Inferred(NamedTuple):
@@ -145,7 +183,7 @@ class Network(StoredNames):
         "log_std": "spread",
     }  # fmt: skip
 
-    def __init__(self, config: Config, variables: int) -> None:
+    def __init__(self, config: DVGCRN.Config, variables: int) -> None:
         super().__init__()
         self.config = config
         sizes, units, width = (variables, *config.latents), config.units, config.embedding
@@ -267,43 +305,3 @@ class Network(StoredNames):
         for layer in reversed(range(len(inferred.states))):
             above = self.prior(layer, inferred.states[layer], above).mean
         return self.gain * self.mix(0, inferred.states[0], above) + self.offset
-
-
-class DVGCRN(ResidualDetector[Config]):
-    """Detect values that layered latents over a recurrent graph network neither reconstruct nor forecast."""
-
-    name: ClassVar[str] = "dvgcrn"
-    Config: ClassVar[type[Config]] = Config
-    inference_settings: ClassVar[tuple[str, ...]] = ("hop", "forecast")
-
-    def _residual_names(self) -> tuple[str, ...]:
-        return ("reconstruction", "forecast")
-
-    def _network(self, variables: int) -> Network:
-        return Network(self.settings, variables)
-
-    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        network, settings, hop = self.network_, self.settings, self.settings.hop
-
-        def infer(z: Floats) -> NetworkOutput:
-            values, measured, x = prepare_input(z)
-            windows = cut_patches(x, settings.window, hop).mT
-            inferred = network.infer(windows, windows.new_zeros(*windows.shape[:2], sum(settings.latents)))
-            likelihood = network.likelihood(inferred)
-            nll = join_patches(-likelihood.log_prob(windows).mT, z.shape[1], hop)
-            expected = join_patches(likelihood.mean.mT, z.shape[1], hop)
-            forecast = join_patches(network.forecast(inferred).mT, z.shape[1], hop)
-            error = torch.where(measured, (x - forecast).square(), 0.0)
-            error[:, 0] = 0.0  # the first step has no past to forecast it from
-            nll, error = torch.where(measured, nll, 0.0), settings.forecast * error
-            weights = torch.full((z.shape[1],), 1 + settings.forecast, dtype=torch.float64)
-            weights[0] = 1.0
-            # NaN where nothing was measured.
-            steps, *parts = (cells.double().sum(0) / weights / measured.sum(0) for cells in (nll + error, nll, error))
-            expected, forecast = unsquash(expected), unsquash(forecast)
-            reconstruction_error, forecast_error = (values - expected).abs(), (values - forecast).abs()
-            forecast_error[:, 0] = torch.nan
-            residuals = (reconstruction_error.numpy(), forecast_error.numpy())
-            return NetworkOutput(residuals, expected.numpy(), steps.numpy(), tuple(part.numpy() for part in parts))
-
-        return infer

@@ -54,7 +54,6 @@ from torch.nn.functional import embedding, prelu, softplus
 from tsadc.config import require
 from tsadc.detectors.residual import (
     NetworkOutput,
-    ResidualConfig,
     ResidualDetector,
     published_training,
     sample_observations,
@@ -74,62 +73,130 @@ RESTART = 0.5  # probability that a step of a walk returns to its start
 MOST_OBSERVATIONS = 128  # of each part of the training data, from which the scale of the scores comes
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """Settings of EEG-CGS; all others are those of `ResidualConfig`.
+class EEGCGS(ResidualDetector["EEGCGS.Config"]):
+    """Detect variables that do not fit the subgraphs of correlated variables they belong to."""
 
-    Parameters
-    ----------
-    window
-        Steps per window, each with a graph of its own, at least 2.
-    features
-        Size of the embeddings, at least 1.
-    neighbours
-        Edges of each variable, at least 1.
-    subgraph
-        Variables of a subgraph, the target included, at least 2.
-    share
-        Weight of the contrastive part in loss and score, from 0 to 1.
-    rounds
-        Draws of subgraphs that a score averages, at least 1.
-    turned
-        Multiply variables that are negatively correlated with the target by -1 in its subgraph.
-    training
-        Settings of the training loop.
-    """
+    name: ClassVar[str] = "eeg-cgs"
+    inference_settings: ClassVar[tuple[str, ...]] = ("rounds",)
 
-    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """Settings of EEG-CGS; all others are those of `ResidualDetector.Config`.
 
-    window: int = 60
-    features: int = 32
-    neighbours: int = 3
-    subgraph: int = 4
-    share: float = 0.6
-    rounds: int = 4
-    turned: bool = True
-    training: Training = field(
-        default_factory=lambda: Training(
-            epochs=20, batch=8, learning_rate=1e-2, warmup_epochs=1, patience=10, weight_decay=0.0
+        Parameters
+        ----------
+        window
+            Steps per window, each with a graph of its own, at least 2.
+        features
+            Size of the embeddings, at least 1.
+        neighbours
+            Edges of each variable, at least 1.
+        subgraph
+            Variables of a subgraph, the target included, at least 2.
+        share
+            Weight of the contrastive part in loss and score, from 0 to 1.
+        rounds
+            Draws of subgraphs that a score averages, at least 1.
+        turned
+            Multiply variables that are negatively correlated with the target by -1 in its subgraph.
+        training
+            Settings of the training loop.
+        """
+
+        presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+        window: int = 60
+        features: int = 32
+        neighbours: int = 3
+        subgraph: int = 4
+        share: float = 0.6
+        rounds: int = 4
+        turned: bool = True
+        training: Training = field(
+            default_factory=lambda: Training(
+                epochs=20, batch=8, learning_rate=1e-2, warmup_epochs=1, patience=10, weight_decay=0.0
+            )
         )
-    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, least in {"window": 2, "features": 1, "neighbours": 1, "subgraph": 2, "rounds": 1}.items():
-            require(getattr(self, name) >= least, name, f"at least {least}", getattr(self, name))
-        require(0 <= self.share <= 1, "share", "from 0 to 1", self.share)
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            for name, least in {"window": 2, "features": 1, "neighbours": 1, "subgraph": 2, "rounds": 1}.items():
+                require(getattr(self, name) >= least, name, f"at least {least}", getattr(self, name))
+            require(0 <= self.share <= 1, "share", "from 0 to 1", self.share)
 
-    @classmethod
-    def published(cls) -> Self:
-        """Return the published settings; an observation is a recording of 60 s, and 15 of them make a batch."""
-        model = {"window": 600, "features": 256, "neighbours": 3, "subgraph": 4, "share": 0.6, "turned": False}
-        training = published_training(epochs=55, batch=15, learning_rate=1e-3)
-        return cls.with_settings(scoring="own", **model, rounds=80, training=training)
+        @classmethod
+        def published(cls) -> Self:
+            """Return the published settings; an observation is a recording of 60 s, and 15 of them make a batch."""
+            model = {"window": 600, "features": 256, "neighbours": 3, "subgraph": 4, "share": 0.6, "turned": False}
+            training = published_training(epochs=55, batch=15, learning_rate=1e-3)
+            return cls.with_settings(scoring="own", **model, rounds=80, training=training)
 
-    @classmethod
-    def tiny(cls) -> Self:
-        """Return settings that train in seconds: for trying things out, not for results."""
-        return cls.with_settings(window=16, features=8, rounds=2, training={"epochs": 5})
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings that train in seconds: for trying things out, not for results."""
+            return cls.with_settings(window=16, features=8, rounds=2, training={"epochs": 5})
+
+    def _residual_names(self) -> tuple[str, ...]:
+        return ("contrast", "generation")
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, min(self.settings.window, self.settings.length))
+
+    def _scorer(self) -> Callable[[Floats], tuple[Floats, Floats, Floats]]:
+        """Return a function that gives contrast + 1, distance and expectation, each (variable, time)."""
+        settings, network, rounds = self.settings, self.network_, self.settings.rounds
+        generator = torch.Generator().manual_seed(derive_seed(settings.seed, 1))
+        shape = network.uniform_shape(rounds, len(self.variables_), settings.length)
+        uniform = torch.rand(shape, generator=generator)
+
+        def score(z: Floats) -> tuple[Floats, Floats, Floats]:
+            values, known, _ = prepare_input(z)
+            x = torch.where(known, values, 0.0)
+            output = network(network.sample(x.expand(rounds, -1, -1), known.expand(rounds, -1, -1), uniform))
+            contrast = (output.other.sigmoid() - output.own.sigmoid()).mean(0)
+            expected = unsquash(output.generated.mean((0, 1)))
+            distance = (cut_patches(values.double()[None], network.window)[0] - expected).square().nanmean(-1).sqrt()
+            by_step = [windows.unsqueeze(-1).expand(expected.shape) for windows in (contrast + 1, distance)]
+            return tuple(join_patches(windows, z.shape[1]).numpy() for windows in (*by_step, expected))  # type: ignore[return-value]
+
+        return score
+
+    def _after_training(self, train_part: Observations, validation: Observations) -> None:
+        score = self._scorer()
+
+        @torch.no_grad()
+        def both(place: tuple[Observations, int]) -> tuple[Floats, Floats]:
+            part, i = place
+            z = part.read(i)
+            contrast, distance, _ = score(z)
+            return contrast[np.isfinite(z)], distance[np.isfinite(z)]
+
+        scores = list(parallel_map(both, sample_observations((train_part, validation), MOST_OBSERVATIONS)))
+        kinds = (np.concatenate(kind) for kind in zip(*scores, strict=True))
+        self.scale_ = np.array([np.quantile(kind, (0.01, 0.99)) for kind in kinds], dtype=np.float64)
+
+    def _extra_state(self) -> dict[str, NDArray[Any]]:
+        return {"scores.scale": self.scale_}
+
+    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.scale_ = state["scores.scale"]
+
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        score, share = self._scorer(), self.settings.share
+
+        def infer(z: Floats) -> NetworkOutput:
+            contrast, distance, expected = score(z)
+            known = np.isfinite(z)
+            (low_c, high_c), (low_d, high_d) = self.scale_
+            contrastive = share * np.nan_to_num((contrast - low_c) / max(high_c - low_c, 1e-6))
+            generative = (1 - share) * np.nan_to_num((distance - low_d) / max(high_d - low_d, 1e-6))
+            kinds = (contrastive + generative, contrastive, generative)
+            steps, *parts = (step_means(np.where(known, cells, np.nan)) for cells in kinds)
+            residuals = (np.where(known, contrast, np.nan), np.abs(z - expected))
+            cells = (np.maximum(contrastive, 0.0), np.maximum(generative, 0.0))
+            return NetworkOutput(residuals, expected, steps, tuple(parts), cells)
+
+        return infer
 
 
 class Output(NamedTuple):
@@ -163,7 +230,7 @@ class Network(StoredNames):
         "encoder": "encode", "decoder": "decode", "discriminator": "compare", "discriminator_bias": "offset"
     }  # fmt: skip
 
-    def __init__(self, config: Config, window: int) -> None:
+    def __init__(self, config: EEGCGS.Config, window: int) -> None:
         super().__init__()
         features = config.features
         self.window, self.neighbours = window, config.neighbours
@@ -282,73 +349,3 @@ def induced_subgraphs(adjacency: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]
     graphs = adjacency.flatten(-2).unsqueeze(1).expand(-1, nodes.shape[1], -1, -1)
     induced = torch.where(both, graphs.gather(-1, pairs.flatten(3)).view(pairs.shape), 0.0)
     return induced / induced.sum(-1, keepdim=True).clamp_min(1e-6), present
-
-
-class EEGCGS(ResidualDetector[Config]):
-    """Detect variables that do not fit the subgraphs of correlated variables they belong to."""
-
-    name: ClassVar[str] = "eeg-cgs"
-    Config: ClassVar[type[Config]] = Config
-    inference_settings: ClassVar[tuple[str, ...]] = ("rounds",)
-
-    def _residual_names(self) -> tuple[str, ...]:
-        return ("contrast", "generation")
-
-    def _network(self, variables: int) -> Network:
-        return Network(self.settings, min(self.settings.window, self.settings.length))
-
-    def _scorer(self) -> Callable[[Floats], tuple[Floats, Floats, Floats]]:
-        """Return a function that gives contrast + 1, distance and expectation, each (variable, time)."""
-        settings, network, rounds = self.settings, self.network_, self.settings.rounds
-        generator = torch.Generator().manual_seed(derive_seed(settings.seed, 1))
-        shape = network.uniform_shape(rounds, len(self.variables_), settings.length)
-        uniform = torch.rand(shape, generator=generator)
-
-        def score(z: Floats) -> tuple[Floats, Floats, Floats]:
-            values, known, _ = prepare_input(z)
-            x = torch.where(known, values, 0.0)
-            output = network(network.sample(x.expand(rounds, -1, -1), known.expand(rounds, -1, -1), uniform))
-            contrast = (output.other.sigmoid() - output.own.sigmoid()).mean(0)
-            expected = unsquash(output.generated.mean((0, 1)))
-            distance = (cut_patches(values.double()[None], network.window)[0] - expected).square().nanmean(-1).sqrt()
-            by_step = [windows.unsqueeze(-1).expand(expected.shape) for windows in (contrast + 1, distance)]
-            return tuple(join_patches(windows, z.shape[1]).numpy() for windows in (*by_step, expected))  # type: ignore[return-value]
-
-        return score
-
-    def _after_training(self, train_part: Observations, validation: Observations) -> None:
-        score = self._scorer()
-
-        @torch.no_grad()
-        def both(place: tuple[Observations, int]) -> tuple[Floats, Floats]:
-            part, i = place
-            z = part.read(i)
-            contrast, distance, _ = score(z)
-            return contrast[np.isfinite(z)], distance[np.isfinite(z)]
-
-        scores = list(parallel_map(both, sample_observations((train_part, validation), MOST_OBSERVATIONS)))
-        kinds = (np.concatenate(kind) for kind in zip(*scores, strict=True))
-        self.scale_ = np.array([np.quantile(kind, (0.01, 0.99)) for kind in kinds], dtype=np.float64)
-
-    def _extra_state(self) -> dict[str, NDArray[Any]]:
-        return {"scores.scale": self.scale_}
-
-    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self.scale_ = state["scores.scale"]
-
-    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        score, share = self._scorer(), self.settings.share
-
-        def infer(z: Floats) -> NetworkOutput:
-            contrast, distance, expected = score(z)
-            known = np.isfinite(z)
-            (low_c, high_c), (low_d, high_d) = self.scale_
-            contrastive = share * np.nan_to_num((contrast - low_c) / max(high_c - low_c, 1e-6))
-            generative = (1 - share) * np.nan_to_num((distance - low_d) / max(high_d - low_d, 1e-6))
-            kinds = (contrastive + generative, contrastive, generative)
-            steps, *parts = (step_means(np.where(known, cells, np.nan)) for cells in kinds)
-            residuals = (np.where(known, contrast, np.nan), np.abs(z - expected))
-            cells = (np.maximum(contrastive, 0.0), np.maximum(generative, 0.0))
-            return NetworkOutput(residuals, expected, steps, tuple(parts), cells)
-
-        return infer

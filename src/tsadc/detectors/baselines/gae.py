@@ -37,13 +37,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 
 from tsadc.config import require
-from tsadc.detectors.residual import (
-    NetworkOutput,
-    ResidualConfig,
-    ResidualDetector,
-    published_training,
-    reconstruction_inference,
-)
+from tsadc.detectors.residual import NetworkOutput, ResidualDetector, published_training, reconstruction_inference
 from tsadc.nn.inputs import masked_mean, squash
 from tsadc.nn.patches import cut_patches, join_patches
 from tsadc.nn.stored_names import StoredNames
@@ -54,49 +48,62 @@ from tsadc.series import Floats
 SLOPE = 0.25  # of the leaky ReLU for negative inputs, as in the published code
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """Settings of GAE; all others are those of `ResidualConfig`.
+class GAE(ResidualDetector["GAE.Config"]):
+    """Detect values that differ from their reconstruction by a graph-convolutional autoencoder over a learnt graph."""
 
-    Parameters
-    ----------
-    window
-        Steps per window, at least 2.
-    widths
-        Features per variable after each layer of the encoder; the decoder has them in reverse.
-    embedding
-        Size of the two embeddings of each variable that define the learnt graph, at least 1.
-    training
-        Settings of the training loop.
-    """
+    name: ClassVar[str] = "gae"
 
-    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """Settings of GAE; all others are those of `ResidualDetector.Config`.
 
-    window: int = 30
-    widths: tuple[int, ...] = (32, 8)
-    embedding: int = 16
-    training: Training = field(
-        default_factory=lambda: Training(
-            epochs=30, batch=16, learning_rate=3e-3, warmup_epochs=2, patience=10, weight_decay=1e-3
+        Parameters
+        ----------
+        window
+            Steps per window, at least 2.
+        widths
+            Features per variable after each layer of the encoder; the decoder has them in reverse.
+        embedding
+            Size of the two embeddings of each variable that define the learnt graph, at least 1.
+        training
+            Settings of the training loop.
+        """
+
+        presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+        window: int = 30
+        widths: tuple[int, ...] = (32, 8)
+        embedding: int = 16
+        training: Training = field(
+            default_factory=lambda: Training(
+                epochs=30, batch=16, learning_rate=3e-3, warmup_epochs=2, patience=10, weight_decay=1e-3
+            )
         )
-    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.window >= 2, "window", "at least 2 steps", self.window)
-        require(len(self.widths) > 0 and min(self.widths) >= 1, "widths", "one or more, from 1", self.widths)
-        require(self.embedding >= 1, "embedding", "at least 1", self.embedding)
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.window >= 2, "window", "at least 2", self.window)
+            require(
+                len(self.widths) > 0 and min(self.widths) >= 1, "widths", "one or more sizes of at least 1", self.widths
+            )
+            require(self.embedding >= 1, "embedding", "at least 1", self.embedding)
 
-    @classmethod
-    def published(cls) -> Self:
-        """Return one hidden layer of 2 units, trained for 100 epochs."""
-        training = published_training(epochs=100, batch=16, learning_rate=3e-3)
-        return cls.with_settings(scoring="own", widths=(2,), training=training)
+        @classmethod
+        def published(cls) -> Self:
+            """Return one hidden layer of 2 units, trained for 100 epochs."""
+            training = published_training(epochs=100, batch=16, learning_rate=3e-3)
+            return cls.with_settings(scoring="own", widths=(2,), training=training)
 
-    @classmethod
-    def tiny(cls) -> Self:
-        """Return settings that train in seconds: for trying things out, not for results."""
-        return cls.with_settings(window=12, widths=(8, 4), embedding=4, training={"epochs": 5})
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings that train in seconds: for trying things out, not for results."""
+            return cls.with_settings(window=12, widths=(8, 4), embedding=4, training={"epochs": 5})
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables, min(self.settings.window, self.settings.length))
+
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        return reconstruction_inference(self.network_)
 
 
 class Network(StoredNames):
@@ -104,7 +111,7 @@ class Network(StoredNames):
 
     stored_names: ClassVar[Mapping[str, str]] = {"target_embedding": "listens", "source_embedding": "heard"}
 
-    def __init__(self, config: Config, variables: int, window: int) -> None:
+    def __init__(self, config: GAE.Config, variables: int, window: int) -> None:
         super().__init__()
         sizes = (window, *config.widths, *config.widths[-2::-1], window)
         self.window = window
@@ -138,16 +145,3 @@ def graph_convolution(adjacency: Tensor, nodes: Tensor, layer: nn.Module) -> Ten
     """Return A X W + b for nodes X (batch, window, variable, feature)."""
     mixed: Tensor = layer(torch.einsum("ij,bwjf->bwif", adjacency, nodes))
     return mixed
-
-
-class GAE(ResidualDetector[Config]):
-    """Detect values that differ from their reconstruction by a graph-convolutional autoencoder over a learnt graph."""
-
-    name: ClassVar[str] = "gae"
-    Config: ClassVar[type[Config]] = Config
-
-    def _network(self, variables: int) -> Network:
-        return Network(self.settings, variables, min(self.settings.window, self.settings.length))
-
-    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        return reconstruction_inference(self.network_)

@@ -50,13 +50,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, normalize
 
 from tsadc.config import require
-from tsadc.detectors.residual import (
-    NetworkOutput,
-    ResidualConfig,
-    ResidualDetector,
-    published_training,
-    sample_observations,
-)
+from tsadc.detectors.residual import NetworkOutput, ResidualDetector, published_training, sample_observations
 from tsadc.nn.inputs import masked_mean, prepare_input, squash, unsquash
 from tsadc.nn.layers import Dropout
 from tsadc.nn.runtime.threads import parallel_map
@@ -72,66 +66,116 @@ MOST_OBSERVATIONS = 128  # of each part of the training data, from which median 
 MOST_WEIGHTS = 2**20  # attention weights computed at a time
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """Settings of GDN; all others are those of `ResidualConfig`.
+class GDN(ResidualDetector["GDN.Config"]):
+    """Detect values that differ more than usual from the forecast by their own past and their neighbours."""
 
-    Parameters
-    ----------
-    window
-        Steps of history that a forecast sees, at least 1.
-    features
-        Size of the embeddings, at least 1.
-    top
-        Neighbours of each variable, at least 1.
-    hidden
-        Width of the layer between the aggregated features and the forecast; 0 for none.
-    dropout
-        Dropout rate before the forecast, from 0 to below 1.
-    stride
-        Training forecasts every `stride`-th step, at least 1.
-    training
-        Settings of the training loop.
-    """
+    name: ClassVar[str] = "gdn"
 
-    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """Settings of GDN; all others are those of `ResidualDetector.Config`.
 
-    window: int = 5
-    features: int = 32
-    top: int = 8
-    hidden: int = 64
-    dropout: float = 0.0
-    stride: int = 5
-    training: Training = field(
-        default_factory=lambda: Training(
-            epochs=20, batch=8, learning_rate=5e-3, warmup_epochs=1, patience=8, weight_decay=0.0
-        )
-    )
+        Parameters
+        ----------
+        window
+            Steps of history that a forecast sees, at least 1.
+        features
+            Size of the embeddings, at least 1.
+        top
+            Neighbours of each variable, at least 1.
+        hidden
+            Width of the layer between the aggregated features and the forecast; 0 for none.
+        dropout
+            Dropout rate before the forecast, at least 0 and below 1.
+        stride
+            Training forecasts every `stride`-th step, at least 1.
+        training
+            Settings of the training loop.
+        """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("window", "features", "top", "stride"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        require(self.hidden >= 0, "hidden", "at least 0", self.hidden)
-        require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
+        presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
-    @classmethod
-    def published(cls) -> Self:
-        """Return the settings for SWaT; an update sees the windows of one observation."""
-        return cls.with_settings(
-            scoring="own",
-            features=64,
-            top=15,
-            hidden=64,
-            dropout=0.2,
-            stride=1,
-            training=published_training(epochs=50, batch=1, learning_rate=1e-3, patience=10),
+        window: int = 5
+        features: int = 32
+        top: int = 8
+        hidden: int = 64
+        dropout: float = 0.0
+        stride: int = 5
+        training: Training = field(
+            default_factory=lambda: Training(
+                epochs=20, batch=8, learning_rate=5e-3, warmup_epochs=1, patience=8, weight_decay=0.0
+            )
         )
 
-    @classmethod
-    def tiny(cls) -> Self:
-        """Return settings that train in seconds: for trying things out, not for results."""
-        return cls.with_settings(features=8, top=2, hidden=8, training={"epochs": 5})
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            for name in ("window", "features", "top", "stride"):
+                require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+            require(self.hidden >= 0, "hidden", "at least 0", self.hidden)
+            require(0 <= self.dropout < 1, "dropout", "at least 0 and below 1", self.dropout)
+
+        @classmethod
+        def published(cls) -> Self:
+            """Return the settings for SWaT; an update sees the windows of one observation."""
+            return cls.with_settings(
+                scoring="own",
+                features=64,
+                top=15,
+                hidden=64,
+                dropout=0.2,
+                stride=1,
+                training=published_training(epochs=50, batch=1, learning_rate=1e-3, patience=10),
+            )
+
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings that train in seconds: for trying things out, not for results."""
+            return cls.with_settings(features=8, top=2, hidden=8, training={"epochs": 5})
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables, min(self.settings.window, self.settings.length - 1))
+
+    def _errors(self, z: Floats) -> tuple[Floats, Floats]:
+        """Return Err and the forecast, both (variable, time) in z units."""
+        network: Network = self.network_
+        _, measured, x = prepare_input(z)
+        filled = forward_fill(x, measured)
+        # Zeros stand for the steps before the observation; the forecasts that see them are not scored.
+        before = torch.cat([filled.new_zeros(len(filled), network.window), filled[:, :-1]], dim=-1)
+        history = before.unfold(-1, network.window, 1).transpose(0, 1)
+        parts = history.split(max(1, MOST_WEIGHTS // len(filled) ** 2))
+        forecast = unsquash(torch.cat([network(part) for part in parts]).T).numpy()
+        error = np.abs(np.asarray(z, dtype=np.float64) - forecast)
+        error[:, : network.window] = np.nan
+        return error, forecast
+
+    def _after_training(self, train_part: Observations, validation: Observations) -> None:
+        @torch.no_grad()
+        def errors(place: tuple[Observations, int]) -> Floats:
+            part, i = place
+            return self._errors(part.read(i))[0]
+
+        every_error = np.concatenate(
+            list(parallel_map(errors, sample_observations((train_part, validation), MOST_OBSERVATIONS))), axis=1
+        )
+        measured = (error[np.isfinite(error)] for error in every_error)
+        quartiles = [np.quantile(error, (0.25, 0.5, 0.75)) if len(error) else np.zeros(3) for error in measured]
+        low, self.median_, high = np.array(quartiles).T
+        self.iqr_ = high - low
+
+    def _extra_state(self) -> dict[str, NDArray[Any]]:
+        return {"errors.middle": self.median_, "errors.width": self.iqr_}
+
+    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.median_, self.iqr_ = state["errors.middle"], state["errors.width"]
+
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        def infer(z: Floats) -> NetworkOutput:
+            error, forecast = self._errors(z)
+            cells = deviations(error, self.median_, self.iqr_)
+            return NetworkOutput((cells,), forecast, step_scores(cells))
+
+        return infer
 
 
 @dataclass(frozen=True)
@@ -150,7 +194,7 @@ class Network(StoredNames):
         "history_proj": "lift", "attention_vector": "attend", "output_mlp": "out"
     }  # fmt: skip
 
-    def __init__(self, config: Config, variables: int, window: int) -> None:
+    def __init__(self, config: GDN.Config, variables: int, window: int) -> None:
         super().__init__()
         features, hidden = config.features, config.hidden
         self.window, self.top, self.stride = window, min(config.top, variables - 1), config.stride
@@ -221,55 +265,3 @@ def step_scores(cells: Floats) -> Floats:
     window = np.ones(LOOK_BACK + 1)
     total, count = (np.convolve(values, window)[: cells.shape[1]] for values in (largest, known.astype(float)))
     return np.where(known, total / np.maximum(count, 1), np.nan)
-
-
-class GDN(ResidualDetector[Config]):
-    """Detect values that differ more than usual from the forecast by their own past and their neighbours."""
-
-    name: ClassVar[str] = "gdn"
-    Config: ClassVar[type[Config]] = Config
-
-    def _network(self, variables: int) -> Network:
-        return Network(self.settings, variables, min(self.settings.window, self.settings.length - 1))
-
-    def _errors(self, z: Floats) -> tuple[Floats, Floats]:
-        """Return Err and the forecast, both (variable, time) in z units."""
-        network: Network = self.network_
-        _, measured, x = prepare_input(z)
-        filled = forward_fill(x, measured)
-        # Zeros stand for the steps before the observation; the forecasts that see them are not scored.
-        before = torch.cat([filled.new_zeros(len(filled), network.window), filled[:, :-1]], dim=-1)
-        history = before.unfold(-1, network.window, 1).transpose(0, 1)
-        parts = history.split(max(1, MOST_WEIGHTS // len(filled) ** 2))
-        forecast = unsquash(torch.cat([network(part) for part in parts]).T).numpy()
-        error = np.abs(np.asarray(z, dtype=np.float64) - forecast)
-        error[:, : network.window] = np.nan
-        return error, forecast
-
-    def _after_training(self, train_part: Observations, validation: Observations) -> None:
-        @torch.no_grad()
-        def errors(place: tuple[Observations, int]) -> Floats:
-            part, i = place
-            return self._errors(part.read(i))[0]
-
-        every_error = np.concatenate(
-            list(parallel_map(errors, sample_observations((train_part, validation), MOST_OBSERVATIONS))), axis=1
-        )
-        measured = (error[np.isfinite(error)] for error in every_error)
-        quartiles = [np.quantile(error, (0.25, 0.5, 0.75)) if len(error) else np.zeros(3) for error in measured]
-        low, self.median_, high = np.array(quartiles).T
-        self.iqr_ = high - low
-
-    def _extra_state(self) -> dict[str, NDArray[Any]]:
-        return {"errors.middle": self.median_, "errors.width": self.iqr_}
-
-    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self.median_, self.iqr_ = state["errors.middle"], state["errors.width"]
-
-    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        def infer(z: Floats) -> NetworkOutput:
-            error, forecast = self._errors(z)
-            cells = deviations(error, self.median_, self.iqr_)
-            return NetworkOutput((cells,), forecast, step_scores(cells))
-
-        return infer

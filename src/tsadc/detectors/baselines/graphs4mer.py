@@ -36,13 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.detectors.residual import (
-    NetworkOutput,
-    ResidualConfig,
-    ResidualDetector,
-    published_training,
-    reconstruction_inference,
-)
+from tsadc.detectors.residual import NetworkOutput, ResidualDetector, published_training, reconstruction_inference
 from tsadc.nn.graph import GIN, AttentionGraph, GraphLossWeights, regulariser, split_windows
 from tsadc.nn.inputs import masked_mean, squash
 from tsadc.nn.layers import Pointwise
@@ -53,102 +47,115 @@ from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """Settings of GraphS4mer; all others are those of `ResidualConfig`.
+class GraphS4mer(ResidualDetector["GraphS4mer.Config"]):
+    """Detect values that differ from the reconstruction of their window by its pooled nodes and their graph."""
 
-    Parameters
-    ----------
-    features
-        Features per step and node, at least 1.
-    layers
-        S4 layers, at least 1.
-    state
-        State size of S4, an even number of at least 2.
-    kernel
-        Parametrisation of S4: "diagonal" (S4D) or "dplr" (diagonal plus low rank, as first published).
-    bidirectional
-        Run S4 forwards and backwards.
-    dropout
-        Dropout rate, from 0 to below 1.
-    window
-        Most steps per graph: an observation is cut into windows of equal length, up to one step.
-    neighbours
-        Edges of each variable in the kNN graph, at least 1.
-    zeta
-        Weight of the kNN graph against the learnt attention graph, from 0 to below 1.
-    prune
-        Edges with a smaller weight are removed, from 0 to below 1.
-    gin_layers
-        Layers of the graph network, at least 1.
-    weights
-        GraphLossWeights of the three terms of the graph loss.
-    training
-        Settings of the training loop.
-    """
+    name: ClassVar[str] = "graphs4mer"
 
-    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """Settings of GraphS4mer; all others are those of `ResidualDetector.Config`.
 
-    features: int = 24
-    layers: int = 1
-    state: int = 32
-    kernel: KernelName = "diagonal"
-    bidirectional: bool = True
-    dropout: float = 0.0
-    window: int = 20
-    neighbours: int = 2
-    zeta: float = 0.6
-    prune: float = 0.02
-    gin_layers: int = 1
-    weights: GraphLossWeights = field(default_factory=lambda: GraphLossWeights(smooth=0.05, sparse=0.05, connect=0.05))
-    training: Training = field(
-        default_factory=lambda: Training(
-            epochs=12, batch=8, learning_rate=4e-3, ssm_learning_rate=1e-3, warmup_epochs=1, patience=8, ema=0.99
+        Parameters
+        ----------
+        features
+            Features per step and node, at least 1.
+        layers
+            S4 layers, at least 1.
+        state
+            State size of S4, an even number of at least 2.
+        kernel
+            Parametrisation of S4: "diagonal" (S4D) or "dplr" (diagonal plus low rank, as first published).
+        bidirectional
+            Run S4 forwards and backwards.
+        dropout
+            Dropout rate, at least 0 and below 1.
+        window
+            Most steps per graph: an observation is cut into windows of equal length, up to one step.
+        neighbours
+            Edges of each variable in the kNN graph, at least 1.
+        zeta
+            Weight of the kNN graph against the learnt attention graph, at least 0 and below 1.
+        prune
+            Edges with a smaller weight are removed, at least 0 and below 1.
+        gin_layers
+            Layers of the graph network, at least 1.
+        weights
+            Weights of the three terms of the graph loss.
+        training
+            Settings of the training loop.
+        """
+
+        presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+        features: int = 24
+        layers: int = 1
+        state: int = 32
+        kernel: KernelName = "diagonal"
+        bidirectional: bool = True
+        dropout: float = 0.0
+        window: int = 20
+        neighbours: int = 2
+        zeta: float = 0.6
+        prune: float = 0.02
+        gin_layers: int = 1
+        weights: GraphLossWeights = field(
+            default_factory=lambda: GraphLossWeights(smooth=0.05, sparse=0.05, connect=0.05)
         )
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("features", "layers", "window", "neighbours", "gin_layers"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        require(self.state >= 2 and self.state % 2 == 0, "state", "an even number from 2", self.state)
-        require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
-        require(0 <= self.zeta < 1, "zeta", "from 0 to below 1", self.zeta)
-        require(0 <= self.prune < 1, "prune", "from 0 to below 1", self.prune)
-
-    @classmethod
-    def published(cls) -> Self:
-        """Return the settings for TUSZ; a graph covers a sixth of an observation (there 2000 of 12000 steps)."""
-        return cls.with_settings(
-            scoring="own",
-            scaler={"method": "standard", "scope": "pooled"},
-            features=128,
-            layers=4,
-            state=64,
-            kernel="dplr",
-            bidirectional=False,
-            dropout=0.1,
-            window=100,
-            neighbours=2,
-            zeta=0.6,
-            prune=0.1,
-            gin_layers=1,
-            weights={"smooth": 0.05, "sparse": 0.05, "connect": 0.05},
-            training=published_training(
-                epochs=100,
-                batch=4,
-                micro_batch=1,
-                learning_rate=8e-4,
-                weight_decay=5e-3,
-                warmup_epochs=5,
-                patience=20,
-            ),
+        training: Training = field(
+            default_factory=lambda: Training(
+                epochs=12, batch=8, learning_rate=4e-3, ssm_learning_rate=1e-3, warmup_epochs=1, patience=8, ema=0.99
+            )
         )
 
-    @classmethod
-    def tiny(cls) -> Self:
-        """Return settings that train in seconds: for trying things out, not for results."""
-        return cls.with_settings(features=8, state=8, window=8, training={"epochs": 5, "learning_rate": 1e-2})
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            for name in ("features", "layers", "window", "neighbours", "gin_layers"):
+                require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+            require(self.state >= 2 and self.state % 2 == 0, "state", "an even number of at least 2", self.state)
+            require(0 <= self.dropout < 1, "dropout", "at least 0 and below 1", self.dropout)
+            require(0 <= self.zeta < 1, "zeta", "at least 0 and below 1", self.zeta)
+            require(0 <= self.prune < 1, "prune", "at least 0 and below 1", self.prune)
+
+        @classmethod
+        def published(cls) -> Self:
+            """Return the settings for TUSZ; a graph covers a sixth of an observation (there 2000 of 12000 steps)."""
+            return cls.with_settings(
+                scoring="own",
+                scaler={"method": "standard", "scope": "pooled"},
+                features=128,
+                layers=4,
+                state=64,
+                kernel="dplr",
+                bidirectional=False,
+                dropout=0.1,
+                window=100,
+                neighbours=2,
+                zeta=0.6,
+                prune=0.1,
+                gin_layers=1,
+                weights={"smooth": 0.05, "sparse": 0.05, "connect": 0.05},
+                training=published_training(
+                    epochs=100,
+                    batch=4,
+                    micro_batch=1,
+                    learning_rate=8e-4,
+                    weight_decay=5e-3,
+                    warmup_epochs=5,
+                    patience=20,
+                ),
+            )
+
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings that train in seconds: for trying things out, not for results."""
+            return cls.with_settings(features=8, state=8, window=8, training={"epochs": 5, "learning_rate": 1e-2})
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings)
+
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        return reconstruction_inference(lambda x: self.network_(x)[0])
 
 
 class Network(StoredNames):
@@ -156,7 +163,7 @@ class Network(StoredNames):
 
     stored_names: ClassVar[Mapping[str, str]] = {"input_proj": "lift", "output_proj": "leave"}
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: GraphS4mer.Config) -> None:
         super().__init__()
         self.config = config
         features = config.features
@@ -216,16 +223,3 @@ class Network(StoredNames):
 
     def parameter_groups(self, config: Training) -> list[dict[str, Any]]:
         return parameter_groups(self, config, ssm_parameters(self))
-
-
-class GraphS4mer(ResidualDetector[Config]):
-    """Detect values that differ from the reconstruction of their window by its pooled nodes and their graph."""
-
-    name: ClassVar[str] = "graphs4mer"
-    Config: ClassVar[type[Config]] = Config
-
-    def _network(self, variables: int) -> Network:
-        return Network(self.settings)
-
-    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        return reconstruction_inference(lambda x: self.network_(x)[0])

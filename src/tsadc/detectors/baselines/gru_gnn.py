@@ -38,13 +38,7 @@ import torch
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import (
-    NetworkOutput,
-    ResidualConfig,
-    ResidualDetector,
-    published_training,
-    reconstruction_inference,
-)
+from tsadc.detectors.residual import NetworkOutput, ResidualDetector, published_training, reconstruction_inference
 from tsadc.nn.graph import GIN, AttentionGraph, GraphLossWeights, regulariser, split_windows
 from tsadc.nn.inputs import masked_mean, squash
 from tsadc.nn.layers import Dropout
@@ -56,83 +50,94 @@ from tsadc.series import Floats
 GAIN = 3.0  # of the identity weights: the states of a GRU are small at first
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """Settings of GRU-GNN; all others are those of `ResidualConfig`.
+class GRUGNN(ResidualDetector["GRUGNN.Config"]):
+    """Detect values that differ from their reconstruction by the embedded past of the neighbouring variables."""
 
-    Parameters
-    ----------
-    features
-        Size of the GRU states, at least 1.
-    layers
-        GRU layers, at least 1.
-    dropout
-        Dropout rate, from 0 to below 1.
-    graphs
-        Windows of the observation, each with one graph, at least 1.
-    neighbours
-        Edges of each variable in the kNN graph, at least 1.
-    zeta
-        Weight of the kNN graph against the learnt attention graph, from 0 to below 1.
-    gin_layers
-        Layers of the graph network, at least 1.
-    own
-        Let a variable be reconstructed from itself too; if False, from its neighbours only.
-    identity
-        Give each variable weights of its own before and after the graph network.
-    weights
-        GraphLossWeights of the three terms of the graph loss.
-    training
-        Settings of the training loop.
-    """
+    name: ClassVar[str] = "gru-gnn"
 
-    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """Settings of GRU-GNN; all others are those of `ResidualDetector.Config`.
 
-    features: int = 16
-    layers: int = 1
-    dropout: float = 0.0
-    graphs: int = 6
-    neighbours: int = 3
-    zeta: float = 0.1
-    gin_layers: int = 2
-    own: bool = False
-    identity: bool = True
-    weights: GraphLossWeights = field(default_factory=lambda: GraphLossWeights(0.05, 0.05, 0.05))
-    training: Training = field(
-        default_factory=lambda: Training(
-            epochs=10, batch=8, learning_rate=1e-2, warmup_epochs=1, patience=8, weight_decay=1e-3
-        )
-    )
+        Parameters
+        ----------
+        features
+            Size of the GRU states, at least 1.
+        layers
+            GRU layers, at least 1.
+        dropout
+            Dropout rate, at least 0 and below 1.
+        graphs
+            Windows of the observation, each with one graph, at least 1.
+        neighbours
+            Edges of each variable in the kNN graph, at least 1.
+        zeta
+            Weight of the kNN graph against the learnt attention graph, at least 0 and below 1.
+        gin_layers
+            Layers of the graph network, at least 1.
+        own
+            Let a variable be reconstructed from itself too; if False, from its neighbours only.
+        identity
+            Give each variable weights of its own before and after the graph network.
+        weights
+            Weights of the three terms of the graph loss.
+        training
+            Settings of the training loop.
+        """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("features", "layers", "graphs", "neighbours", "gin_layers"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
-        require(0 <= self.zeta < 1, "zeta", "from 0 to below 1", self.zeta)
+        presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
-    @classmethod
-    def published(cls) -> Self:
-        """Return the settings of GraphS4mer for the EEG of TUSZ."""
-        return cls.with_settings(
-            scoring="own",
-            features=128,
-            layers=4,
-            dropout=0.1,
-            neighbours=2,
-            zeta=0.6,
-            gin_layers=1,
-            own=True,
-            identity=False,
-            training=published_training(
-                epochs=100, batch=4, learning_rate=8e-4, weight_decay=5e-3, warmup_epochs=5, patience=20
-            ),
+        features: int = 16
+        layers: int = 1
+        dropout: float = 0.0
+        graphs: int = 6
+        neighbours: int = 3
+        zeta: float = 0.1
+        gin_layers: int = 2
+        own: bool = False
+        identity: bool = True
+        weights: GraphLossWeights = field(default_factory=lambda: GraphLossWeights(0.05, 0.05, 0.05))
+        training: Training = field(
+            default_factory=lambda: Training(
+                epochs=10, batch=8, learning_rate=1e-2, warmup_epochs=1, patience=8, weight_decay=1e-3
+            )
         )
 
-    @classmethod
-    def tiny(cls) -> Self:
-        """Return settings that train in seconds: for trying things out, not for results."""
-        return cls.with_settings(features=8, graphs=2, gin_layers=1, training={"epochs": 5})
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            for name in ("features", "layers", "graphs", "neighbours", "gin_layers"):
+                require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+            require(0 <= self.dropout < 1, "dropout", "at least 0 and below 1", self.dropout)
+            require(0 <= self.zeta < 1, "zeta", "at least 0 and below 1", self.zeta)
+
+        @classmethod
+        def published(cls) -> Self:
+            """Return the settings of GraphS4mer for the EEG of TUSZ."""
+            return cls.with_settings(
+                scoring="own",
+                features=128,
+                layers=4,
+                dropout=0.1,
+                neighbours=2,
+                zeta=0.6,
+                gin_layers=1,
+                own=True,
+                identity=False,
+                training=published_training(
+                    epochs=100, batch=4, learning_rate=8e-4, weight_decay=5e-3, warmup_epochs=5, patience=20
+                ),
+            )
+
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings that train in seconds: for trying things out, not for results."""
+            return cls.with_settings(features=8, graphs=2, gin_layers=1, training={"epochs": 5})
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables)
+
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        return reconstruction_inference(lambda x: self.network_(x)[0])
 
 
 class Network(StoredNames):
@@ -140,7 +145,7 @@ class Network(StoredNames):
 
     stored_names: ClassVar[Mapping[str, str]] = {"output_weight": "leave_weight", "output_bias": "leave_bias"}
 
-    def __init__(self, config: Config, variables: int) -> None:
+    def __init__(self, config: GRUGNN.Config, variables: int) -> None:
         super().__init__()
         features = config.features
         self.graphs, self.weights = config.graphs, config.weights
@@ -186,16 +191,3 @@ class Network(StoredNames):
         reconstruction, penalty = self(batch.x)
         error = masked_mean((reconstruction - batch.x).square(), batch.observed)
         return {"reconstruction": error, "graph": penalty}
-
-
-class GRUGNN(ResidualDetector[Config]):
-    """Detect values that differ from their reconstruction by the embedded past of the neighbouring variables."""
-
-    name: ClassVar[str] = "gru-gnn"
-    Config: ClassVar[type[Config]] = Config
-
-    def _network(self, variables: int) -> Network:
-        return Network(self.settings, variables)
-
-    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        return reconstruction_inference(lambda x: self.network_(x)[0])

@@ -48,7 +48,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
+from tsadc.detectors.residual import NetworkOutput, ResidualDetector, published_training
 from tsadc.nn.diffusion import Diffusion, Method
 from tsadc.nn.inputs import masked_mean, prepare_input, squash, unsquash
 from tsadc.nn.patches import cut_patches, join_patches
@@ -63,83 +63,125 @@ from tsadc.subsample import evenly_spaced
 MOST_OBSERVATIONS = 32  # of the training part, from which tau is computed
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """Settings of ImDiffusion; all others are those of `ResidualConfig`.
+class IMDiffusion(ResidualDetector["IMDiffusion.Config"]):
+    """Detect values that differ from their imputation by diffusion from the other half of their window."""
 
-    Parameters
-    ----------
-    window
-        Steps per window, at least 2.
-    stripes
-        Stripes per window, of which every other one is hidden, at least 2.
-    patch
-        Steps per token, at least 1.
-    channels
-        Width of the network, an even multiple of `heads`.
-    blocks
-        Residual blocks, at least 1.
-    heads
-        Attention heads, at least 1.
-    diffusion
-        Noise schedule and target of the diffusion.
-    chain
-        Denoising steps by DDIM; 0 for all diffusion steps, by ancestral sampling.
-    voting
-        Share of the denoising, its end, whose samples vote, above 0 and at most 1.
-    stride
-        Every `stride`-th of these samples votes, at least 1.
-    share
-        Share of training steps that the last sample votes for, between 0 and 1.
-    training
-        Settings of the training loop.
-    """
+    name: ClassVar[str] = "imdiffusion"
+    inference_settings: ClassVar[tuple[str, ...]] = ("chain", "voting", "stride", "share")
+    tau_: Floats
 
-    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """Settings of ImDiffusion; all others are those of `ResidualDetector.Config`.
 
-    window: int = 100
-    stripes: int = 10
-    patch: int = 5
-    channels: int = 16
-    blocks: int = 2
-    heads: int = 2
-    diffusion: Diffusion.Config = field(
-        default_factory=lambda: Diffusion.Config(steps=50, beta_start=1e-4, beta_end=0.35, target="start")
-    )
-    chain: int = 6
-    voting: float = 0.6
-    stride: int = 1
-    share: float = 0.02
-    training: Training = field(
-        default_factory=lambda: Training(
-            epochs=12, batch=8, learning_rate=4e-3, weight_decay=1e-4, warmup_epochs=1, patience=8, ema=0.99
+        Parameters
+        ----------
+        window
+            Steps per window, at least 2.
+        stripes
+            Stripes per window, of which every other one is hidden, at least 2.
+        patch
+            Steps per token, at least 1.
+        channels
+            Width of the network, an even multiple of `heads`.
+        blocks
+            Residual blocks, at least 1.
+        heads
+            Attention heads, at least 1.
+        diffusion
+            Noise schedule and target of the diffusion.
+        chain
+            Denoising steps by DDIM; 0 for all diffusion steps, by ancestral sampling.
+        voting
+            Share of the denoising, its end, whose samples vote, above 0 and at most 1.
+        stride
+            Every `stride`-th of these samples votes, at least 1.
+        share
+            Share of training steps that the last sample votes for, between 0 and 1.
+        training
+            Settings of the training loop.
+        """
+
+        presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+        window: int = 100
+        stripes: int = 10
+        patch: int = 5
+        channels: int = 16
+        blocks: int = 2
+        heads: int = 2
+        diffusion: Diffusion.Config = field(
+            default_factory=lambda: Diffusion.Config(steps=50, beta_start=1e-4, beta_end=0.35, target="start")
         )
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, least in {"window": 2, "stripes": 2, "patch": 1, "blocks": 1, "heads": 1, "stride": 1}.items():
-            require(getattr(self, name) >= least, name, f"at least {least}", getattr(self, name))
-        fitting = self.channels >= 2 and self.channels % 2 == 0 and self.channels % self.heads == 0
-        require(fitting, "channels", f"an even multiple of heads ({self.heads})", self.channels)
-        most = self.diffusion.steps
-        require(0 <= self.chain <= most, "chain", f"from 0 to diffusion.steps ({most})", self.chain)
-        require(0 < self.voting <= 1, "voting", "above 0 and at most 1", self.voting)
-        require(0 < self.share < 1, "share", "between 0 and 1, both excluded", self.share)
-
-    @classmethod
-    def published(cls) -> Self:
-        """Return the settings for SMD; 12 windows are 2 observations of 600 steps."""
-        model = {"patch": 1, "channels": 64, "blocks": 4, "heads": 8, "diffusion": {"target": "noise"}, "chain": 0}
-        training = published_training(epochs=100, batch=2, learning_rate=1e-3, weight_decay=1e-6, patience=6)
-        return cls.with_settings(scoring="own", **model, stride=3, training=training)
-
-    @classmethod
-    def tiny(cls) -> Self:
-        """Return settings that train in seconds: for trying things out, not for results."""
-        return cls.with_settings(
-            window=16, stripes=4, patch=2, channels=8, blocks=1, chain=4, training={"epochs": 5, "learning_rate": 1e-2}
+        chain: int = 6
+        voting: float = 0.6
+        stride: int = 1
+        share: float = 0.02
+        training: Training = field(
+            default_factory=lambda: Training(
+                epochs=12, batch=8, learning_rate=4e-3, weight_decay=1e-4, warmup_epochs=1, patience=8, ema=0.99
+            )
         )
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            for name, least in {"window": 2, "stripes": 2, "patch": 1, "blocks": 1, "heads": 1, "stride": 1}.items():
+                require(getattr(self, name) >= least, name, f"at least {least}", getattr(self, name))
+            fitting = self.channels >= 2 and self.channels % 2 == 0 and self.channels % self.heads == 0
+            require(fitting, "channels", f"an even multiple of heads ({self.heads})", self.channels)
+            most = self.diffusion.steps
+            require(0 <= self.chain <= most, "chain", f"from 0 to diffusion.steps ({most})", self.chain)
+            require(0 < self.voting <= 1, "voting", "above 0 and at most 1", self.voting)
+            require(0 < self.share < 1, "share", "between 0 and 1, both excluded", self.share)
+
+        @classmethod
+        def published(cls) -> Self:
+            """Return the settings for SMD; 12 windows are 2 observations of 600 steps."""
+            model = {"patch": 1, "channels": 64, "blocks": 4, "heads": 8, "diffusion": {"target": "noise"}, "chain": 0}
+            training = published_training(epochs=100, batch=2, learning_rate=1e-3, weight_decay=1e-6, patience=6)
+            return cls.with_settings(scoring="own", **model, stride=3, training=training)
+
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings that train in seconds: for trying things out, not for results."""
+            return cls.with_settings(
+                window=16,
+                stripes=4,
+                patch=2,
+                channels=8,
+                blocks=1,
+                chain=4,
+                training={"epochs": 5, "learning_rate": 1e-2},
+            )
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables)
+
+    def _imputer(self) -> Imputer:
+        return Imputer(self.network_, self.settings, len(self.variables_), self.settings.length)
+
+    def _after_training(self, train_part: Observations, validation: Observations) -> None:
+        imputer, chosen = self._imputer(), evenly_spaced(len(train_part), MOST_OBSERVATIONS)
+        each = parallel_map(lambda i: imputer.errors(train_part.read(int(i)))[0], chosen)
+        errors = np.concatenate(list(each), axis=1)
+        self.tau_ = vote_thresholds(errors[:, np.isfinite(errors[0])], self.settings.share)
+
+    def _extra_state(self) -> dict[str, NDArray[Any]]:
+        return {"tau": self.tau_}
+
+    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.tau_ = state["tau"]
+
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        imputer, tau = self._imputer(), self.tau_[:, None]
+
+        def infer(z: Floats) -> NetworkOutput:
+            errors, imputed = imputer.errors(z)
+            expected = unsquash(imputed).numpy()
+            votes = np.where(np.isfinite(errors[0]), (errors > tau).mean(axis=0), np.nan)
+            return NetworkOutput((np.abs(z - expected),), expected, votes)
+
+        return infer
 
 
 class TransformerLayer(nn.Module):
@@ -211,7 +253,7 @@ class Network(StoredNames):
         "input_proj": "enter", "variable_embedding": "variable", "step_mlp": "step", "output_proj": "leave",
     }  # fmt: skip
 
-    def __init__(self, config: Config, variables: int) -> None:
+    def __init__(self, config: IMDiffusion.Config, variables: int) -> None:
         super().__init__()
         self.config, channels = config, config.channels
         self.diffusion = Diffusion(config.diffusion)
@@ -265,7 +307,7 @@ class Network(StoredNames):
 class Imputer:
     """Impute both halves of every window of an observation, with the same noise for every observation."""
 
-    def __init__(self, network: Network, config: Config, variables: int, length: int) -> None:
+    def __init__(self, network: Network, config: IMDiffusion.Config, variables: int, length: int) -> None:
         self.network, self.config = network, config
         generator = torch.Generator().manual_seed(derive_seed(config.seed, 1))
         count, _, size = cut_patches(torch.empty(variables, length), config.window).shape
@@ -300,44 +342,6 @@ class Imputer:
         samples = self(x, measured)
         error = torch.where(measured, (torch.stack(samples) - x).abs(), 0.0)
         return (error.double().sum(1) / measured.sum(0)).numpy(), samples[0]
-
-
-class IMDiffusion(ResidualDetector[Config]):
-    """Detect values that differ from their imputation by diffusion from the other half of their window."""
-
-    name: ClassVar[str] = "imdiffusion"
-    Config: ClassVar[type[Config]] = Config
-    inference_settings: ClassVar[tuple[str, ...]] = ("chain", "voting", "stride", "share")
-    tau_: Floats
-
-    def _network(self, variables: int) -> Network:
-        return Network(self.settings, variables)
-
-    def _imputer(self) -> Imputer:
-        return Imputer(self.network_, self.settings, len(self.variables_), self.settings.length)
-
-    def _after_training(self, train_part: Observations, validation: Observations) -> None:
-        imputer, chosen = self._imputer(), evenly_spaced(len(train_part), MOST_OBSERVATIONS)
-        each = parallel_map(lambda i: imputer.errors(train_part.read(int(i)))[0], chosen)
-        errors = np.concatenate(list(each), axis=1)
-        self.tau_ = vote_thresholds(errors[:, np.isfinite(errors[0])], self.settings.share)
-
-    def _extra_state(self) -> dict[str, NDArray[Any]]:
-        return {"tau": self.tau_}
-
-    def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self.tau_ = state["tau"]
-
-    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        imputer, tau = self._imputer(), self.tau_[:, None]
-
-        def infer(z: Floats) -> NetworkOutput:
-            errors, imputed = imputer.errors(z)
-            expected = unsquash(imputed).numpy()
-            votes = np.where(np.isfinite(errors[0]), (errors > tau).mean(axis=0), np.nan)
-            return NetworkOutput((np.abs(z - expected),), expected, votes)
-
-        return infer
 
 
 def vote_thresholds(errors: Floats, share: float) -> Floats:

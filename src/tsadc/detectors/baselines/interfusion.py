@@ -43,7 +43,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tsadc.config import require
-from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
+from tsadc.detectors.residual import NetworkOutput, ResidualDetector, published_training
 from tsadc.nn.gaussian import HALF_LOG_2PI, Gaussian, init_narrow
 from tsadc.nn.inputs import prepare_input, squash, unsquash
 from tsadc.nn.patches import cut_patches, join_patches
@@ -56,80 +56,106 @@ from tsadc.series import Floats
 KERNEL = 5  # of the convolutions along time
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """Settings of InterFusion; all others are those of `ResidualConfig`.
+class InterFusion(ResidualDetector["InterFusion.Config"]):
+    """Detect values that are improbable given a temporal and an inter-metric latent of their window."""
 
-    Parameters
-    ----------
-    window
-        Steps per window, at least 4.
-    squeeze
-        How often convolutions halve the time axis for the temporal latent, at least 1.
-    metrics
-        Features of the metric latent, at least 1, and at least 2 if there are flows.
-    hidden
-        Width of the GRU and of the dense layers, at least 1.
-    flows
-        Layers of RealNVP; 0 for none.
-    pretrain
-        Share of the epochs that train the temporal latent alone, from 0 to below 1.
-    anneal
-        Share of the epochs over which the weight of the KL terms rises to 1, from 0 to 1.
-    samples
-        Samples of the latents per score, at least 1.
-    refine
-        Rounds that replace suspicious cells by their expectation before scoring; 0 for none.
-    suspect
-        Share of a window's cells, the least probable ones, that refinement replaces, between 0 and 1.
-    training
-        Settings of the training loop.
-    """
+    name: ClassVar[str] = "interfusion"
+    inference_settings: ClassVar[tuple[str, ...]] = ("samples", "refine", "suspect")
 
-    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """Settings of InterFusion; all others are those of `ResidualDetector.Config`.
 
-    window: int = 60
-    squeeze: int = 3
-    metrics: int = 3
-    hidden: int = 64
-    flows: int = 4
-    pretrain: float = 0.3
-    anneal: float = 0.6
-    samples: int = 4
-    refine: int = 0
-    suspect: float = 0.1
-    training: Training = field(
-        default_factory=lambda: Training(
-            epochs=20, batch=8, learning_rate=3e-3, weight_decay=1e-4, warmup_epochs=1, patience=10, clip=10.0
+        Parameters
+        ----------
+        window
+            Steps per window, at least 4.
+        squeeze
+            How often convolutions halve the time axis for the temporal latent, at least 1.
+        metrics
+            Features of the metric latent, at least 1, and at least 2 if there are flows.
+        hidden
+            Width of the GRU and of the dense layers, at least 1.
+        flows
+            Layers of RealNVP; 0 for none.
+        pretrain
+            Share of the epochs that train the temporal latent alone, at least 0 and below 1.
+        anneal
+            Share of the epochs over which the weight of the KL terms rises to 1, from 0 to 1.
+        samples
+            Samples of the latents per score, at least 1.
+        refine
+            Rounds that replace suspicious cells by their expectation before scoring; 0 for none.
+        suspect
+            Share of a window's cells, the least probable ones, that refinement replaces, between 0 and 1.
+        training
+            Settings of the training loop.
+        """
+
+        presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+        window: int = 60
+        squeeze: int = 3
+        metrics: int = 3
+        hidden: int = 64
+        flows: int = 4
+        pretrain: float = 0.3
+        anneal: float = 0.6
+        samples: int = 4
+        refine: int = 0
+        suspect: float = 0.1
+        training: Training = field(
+            default_factory=lambda: Training(
+                epochs=20, batch=8, learning_rate=3e-3, weight_decay=1e-4, warmup_epochs=1, patience=10, clip=10.0
+            )
         )
-    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.window >= 4, "window", "at least 4", self.window)
-        for name in ("squeeze", "metrics", "hidden", "samples"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        for name in ("flows", "refine"):
-            require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
-        require(self.flows == 0 or self.metrics >= 2, "metrics", "at least 2 with flows", self.metrics)
-        require(0 <= self.pretrain < 1, "pretrain", "from 0 to below 1", self.pretrain)
-        require(0 <= self.anneal <= 1, "anneal", "from 0 to 1", self.anneal)
-        require(0 < self.suspect < 1, "suspect", "between 0 and 1, both excluded", self.suspect)
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.window >= 4, "window", "at least 4", self.window)
+            for name in ("squeeze", "metrics", "hidden", "samples"):
+                require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+            for name in ("flows", "refine"):
+                require(getattr(self, name) >= 0, name, "at least 0", getattr(self, name))
+            require(self.flows == 0 or self.metrics >= 2, "metrics", "at least 2 with flows", self.metrics)
+            require(0 <= self.pretrain < 1, "pretrain", "at least 0 and below 1", self.pretrain)
+            require(0 <= self.anneal <= 1, "anneal", "from 0 to 1", self.anneal)
+            require(0 < self.suspect < 1, "suspect", "between 0 and 1, both excluded", self.suspect)
 
-    @classmethod
-    def published(cls) -> Self:
-        """Return 20 epochs of pretraining and 20 of the whole; 100 windows are 17 observations of 600 steps."""
-        model = {"window": 100, "squeeze": 3, "metrics": 3, "hidden": 500, "flows": 20}
-        training = published_training(epochs=40, batch=17, learning_rate=1e-3, weight_decay=1e-4, clip=10.0)
-        scoring = {"scoring": "own", "samples": 100, "refine": 10}
-        return cls.with_settings(**model, **scoring, pretrain=0.5, anneal=0.0, training=training)
+        @classmethod
+        def published(cls) -> Self:
+            """Return 20 epochs of pretraining and 20 of the whole; 100 windows are 17 observations of 600 steps."""
+            model = {"window": 100, "squeeze": 3, "metrics": 3, "hidden": 500, "flows": 20}
+            training = published_training(epochs=40, batch=17, learning_rate=1e-3, weight_decay=1e-4, clip=10.0)
+            scoring = {"scoring": "own", "samples": 100, "refine": 10}
+            return cls.with_settings(**model, **scoring, pretrain=0.5, anneal=0.0, training=training)
 
-    @classmethod
-    def tiny(cls) -> Self:
-        """Return settings that train in seconds: for trying things out, not for results."""
-        return cls.with_settings(
-            window=16, squeeze=2, metrics=2, hidden=16, flows=2, training={"epochs": 5, "learning_rate": 1e-2}
-        )
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings that train in seconds: for trying things out, not for results."""
+            return cls.with_settings(
+                window=16, squeeze=2, metrics=2, hidden=16, flows=2, training={"epochs": 5, "learning_rate": 1e-2}
+            )
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables)
+
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        network, settings = self.network_, self.settings
+        generator = torch.Generator().manual_seed(derive_seed(settings.seed, 1))
+        shape = cut_patches(torch.empty(len(self.variables_), settings.length), settings.window).shape
+        noise = network.noise((settings.samples, *shape), generator)
+
+        def infer(z: Floats) -> NetworkOutput:
+            values, measured, x = prepare_input(z)
+            windows, known = (cut_patches(cells, settings.window) for cells in (x, measured))
+            nll, mean = refine_and_score(network, windows, known, noise, settings)
+            expected = unsquash(join_patches(mean, z.shape[1]))
+            cells = torch.where(measured, join_patches(nll, z.shape[1]), 0.0).double()
+            steps = cells.sum(0) / measured.sum(0)  # NaN where nothing was measured
+            return NetworkOutput(((values - expected).abs().numpy(),), expected.numpy(), steps.numpy())
+
+        return infer
 
 
 class TemporalAutoencoder(nn.Module):
@@ -211,7 +237,7 @@ class Network(StoredNames):
         "decoder": "read",
     }  # fmt: skip
 
-    def __init__(self, config: Config, variables: int) -> None:
+    def __init__(self, config: InterFusion.Config, variables: int) -> None:
         super().__init__()
         self.config = config
         hidden, metrics, both = config.hidden, config.metrics, 2 * variables
@@ -314,36 +340,8 @@ class Network(StoredNames):
         return nll.mean(0), mean.mean(0)
 
 
-class InterFusion(ResidualDetector[Config]):
-    """Detect values that are improbable given a temporal and an inter-metric latent of their window."""
-
-    name: ClassVar[str] = "interfusion"
-    Config: ClassVar[type[Config]] = Config
-    inference_settings: ClassVar[tuple[str, ...]] = ("samples", "refine", "suspect")
-
-    def _network(self, variables: int) -> Network:
-        return Network(self.settings, variables)
-
-    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        network, settings = self.network_, self.settings
-        generator = torch.Generator().manual_seed(derive_seed(settings.seed, 1))
-        shape = cut_patches(torch.empty(len(self.variables_), settings.length), settings.window).shape
-        noise = network.noise((settings.samples, *shape), generator)
-
-        def infer(z: Floats) -> NetworkOutput:
-            values, measured, x = prepare_input(z)
-            windows, known = (cut_patches(cells, settings.window) for cells in (x, measured))
-            nll, mean = refine_and_score(network, windows, known, noise, settings)
-            expected = unsquash(join_patches(mean, z.shape[1]))
-            cells = torch.where(measured, join_patches(nll, z.shape[1]), 0.0).double()
-            steps = cells.sum(0) / measured.sum(0)  # NaN where nothing was measured
-            return NetworkOutput(((values - expected).abs().numpy(),), expected.numpy(), steps.numpy())
-
-        return infer
-
-
 def refine_and_score(
-    network: Network, windows: Tensor, measured: Tensor, noise: Mapping[str, Tensor], settings: Config
+    network: Network, windows: Tensor, measured: Tensor, noise: Mapping[str, Tensor], settings: InterFusion.Config
 ) -> tuple[Tensor, Tensor]:
     """Return the negative log likelihood and the expectation of each cell (window, variable, time).
 

@@ -35,13 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import (
-    NetworkOutput,
-    ResidualConfig,
-    ResidualDetector,
-    published_training,
-    reconstruction_inference,
-)
+from tsadc.detectors.residual import NetworkOutput, ResidualDetector, published_training, reconstruction_inference
 from tsadc.nn.inputs import masked_mean, squash
 from tsadc.nn.patches import SlidingWindows
 from tsadc.nn.stored_names import StoredNames
@@ -50,47 +44,58 @@ from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """Settings of LSTM-AE; all others are those of `ResidualConfig`.
+class LSTMAE(ResidualDetector["LSTMAE.Config"]):
+    """Detect values that differ from the reconstruction of their window by an LSTM autoencoder."""
 
-    Parameters
-    ----------
-    window
-        Steps per window, at least 2.
-    hidden
-        Size of the LSTM states, at least 1.
-    forcing
-        Teacher forcing: in training the decoder continues from the true value of a step, as in the paper, instead of
-        its own output. In validation and scoring it always continues from its own output.
-    training
-        Settings of the training loop.
-    """
+    name: ClassVar[str] = "lstm-ae"
 
-    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """Settings of LSTM-AE; all others are those of `ResidualDetector.Config`.
 
-    window: int = 30
-    hidden: int = 64
-    forcing: bool = False
-    training: Training = field(
-        default_factory=lambda: Training(epochs=20, batch=8, learning_rate=3e-3, warmup_epochs=1, patience=5)
-    )
+        Parameters
+        ----------
+        window
+            Steps per window, at least 2.
+        hidden
+            Size of the LSTM states, at least 1.
+        forcing
+            Teacher forcing: in training the decoder continues from the true value of a step, as in the paper, instead
+            of its own output. In validation and scoring it always continues from its own output.
+        training
+            Settings of the training loop.
+        """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.window >= 2, "window", "at least 2", self.window)
-        require(self.hidden >= 1, "hidden", "at least 1", self.hidden)
+        presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
-    @classmethod
-    def published(cls) -> Self:
-        """Return the settings of Malhotra et al. for electrocardiograms."""
-        training = published_training(epochs=100, batch=8, learning_rate=1e-3, patience=10)
-        return cls.with_settings(scoring="own", window=208, hidden=45, forcing=True, training=training)
+        window: int = 30
+        hidden: int = 64
+        forcing: bool = False
+        training: Training = field(
+            default_factory=lambda: Training(epochs=20, batch=8, learning_rate=3e-3, warmup_epochs=1, patience=5)
+        )
 
-    @classmethod
-    def tiny(cls) -> Self:
-        """Return settings that train in seconds: for trying things out, not for results."""
-        return cls.with_settings(window=12, hidden=12, training={"epochs": 5})
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.window >= 2, "window", "at least 2", self.window)
+            require(self.hidden >= 1, "hidden", "at least 1", self.hidden)
+
+        @classmethod
+        def published(cls) -> Self:
+            """Return the settings of Malhotra et al. for electrocardiograms."""
+            training = published_training(epochs=100, batch=8, learning_rate=1e-3, patience=10)
+            return cls.with_settings(scoring="own", window=208, hidden=45, forcing=True, training=training)
+
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings that train in seconds: for trying things out, not for results."""
+            return cls.with_settings(window=12, hidden=12, training={"epochs": 5})
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables, self.settings.length)
+
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        return reconstruction_inference(self.network_)
 
 
 class Network(StoredNames):
@@ -98,7 +103,7 @@ class Network(StoredNames):
 
     stored_names: ClassVar[Mapping[str, str]] = {"output": "tell"}
 
-    def __init__(self, config: Config, variables: int, length: int) -> None:
+    def __init__(self, config: LSTMAE.Config, variables: int, length: int) -> None:
         super().__init__()
         self.windows, self.forcing = SlidingWindows(length, config.window, config.window), config.forcing
         self.encoder = nn.LSTM(variables, config.hidden, batch_first=True)
@@ -127,16 +132,3 @@ class Network(StoredNames):
     def forward(self, x: Tensor) -> Tensor:
         """x (batch, variable, time) -> its reconstruction, like x."""
         return self.windows.join(self.reconstruct(self.windows.cut(x), forcing=False))
-
-
-class LSTMAE(ResidualDetector[Config]):
-    """Detect values that differ from the reconstruction of their window by an LSTM autoencoder."""
-
-    name: ClassVar[str] = "lstm-ae"
-    Config: ClassVar[type[Config]] = Config
-
-    def _network(self, variables: int) -> Network:
-        return Network(self.settings, variables, self.settings.length)
-
-    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        return reconstruction_inference(self.network_)

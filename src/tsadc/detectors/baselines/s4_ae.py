@@ -29,13 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import (
-    NetworkOutput,
-    ResidualConfig,
-    ResidualDetector,
-    published_training,
-    reconstruction_inference,
-)
+from tsadc.detectors.residual import NetworkOutput, ResidualDetector, published_training, reconstruction_inference
 from tsadc.nn.inputs import masked_mean, squash
 from tsadc.nn.layers import Pointwise
 from tsadc.nn.s4 import S4, KernelName, ssm_parameters
@@ -44,77 +38,88 @@ from tsadc.nn.trainable import ObservedBatch
 from tsadc.series import Floats
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """Settings of S4-AE; all others are those of `ResidualConfig`.
+class S4AE(ResidualDetector["S4AE.Config"]):
+    """Detect values that differ from their reconstruction by an S4 autoencoder of the whole observation."""
 
-    Parameters
-    ----------
-    channels
-        Features per step inside encoder and decoder, at least 1.
-    layers
-        S4 layers of the encoder, and as many of the decoder, at least 1.
-    state
-        State size of S4, an even number of at least 2.
-    kernel
-        Parametrisation of S4: "diagonal" (S4D) or "dplr" (diagonal plus low rank, as first published).
-    dropout
-        Dropout rate of the S4 layers, from 0 to below 1.
-    latent
-        Numbers per column of the code, at least 1.
-    factor
-        Steps per column of the code, at least 1.
-    training
-        Settings of the training loop.
-    """
+    name: ClassVar[str] = "s4-ae"
 
-    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """Settings of S4-AE; all others are those of `ResidualDetector.Config`.
 
-    channels: int = 48
-    layers: int = 2
-    state: int = 32
-    kernel: KernelName = "diagonal"
-    dropout: float = 0.0
-    latent: int = 8
-    factor: int = 4
-    training: Training = field(
-        default_factory=lambda: Training(epochs=15, batch=8, learning_rate=3e-3, warmup_epochs=1, patience=5)
-    )
+        Parameters
+        ----------
+        channels
+            Features per step inside encoder and decoder, at least 1.
+        layers
+            S4 layers of the encoder, and as many of the decoder, at least 1.
+        state
+            State size of S4, an even number of at least 2.
+        kernel
+            Parametrisation of S4: "diagonal" (S4D) or "dplr" (diagonal plus low rank, as first published).
+        dropout
+            Dropout rate of the S4 layers, at least 0 and below 1.
+        latent
+            Numbers per column of the code, at least 1.
+        factor
+            Steps per column of the code, at least 1.
+        training
+            Settings of the training loop.
+        """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("channels", "layers", "latent", "factor"):
-            require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
-        require(self.state >= 2 and self.state % 2 == 0, "state", "an even number from 2", self.state)
-        require(0 <= self.dropout < 1, "dropout", "from 0 to below 1", self.dropout)
+        presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
 
-    @classmethod
-    def published(cls) -> Self:
-        """Return the settings of S4 as in its first paper, with the width and depth of GraphS4mer."""
-        return cls.with_settings(
-            scoring="own",
-            channels=128,
-            layers=4,
-            state=64,
-            kernel="dplr",
-            dropout=0.1,
-            latent=8,
-            factor=4,
-            training=published_training(
-                epochs=100, batch=4, learning_rate=1e-3, weight_decay=5e-3, warmup_epochs=5, patience=20
-            ),
+        channels: int = 48
+        layers: int = 2
+        state: int = 32
+        kernel: KernelName = "diagonal"
+        dropout: float = 0.0
+        latent: int = 8
+        factor: int = 4
+        training: Training = field(
+            default_factory=lambda: Training(epochs=15, batch=8, learning_rate=3e-3, warmup_epochs=1, patience=5)
         )
 
-    @classmethod
-    def tiny(cls) -> Self:
-        """Return settings that train in seconds: for trying things out, not for results."""
-        return cls.with_settings(channels=12, layers=1, state=8, latent=2, training={"epochs": 5})
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            for name in ("channels", "layers", "latent", "factor"):
+                require(getattr(self, name) >= 1, name, "at least 1", getattr(self, name))
+            require(self.state >= 2 and self.state % 2 == 0, "state", "an even number of at least 2", self.state)
+            require(0 <= self.dropout < 1, "dropout", "at least 0 and below 1", self.dropout)
+
+        @classmethod
+        def published(cls) -> Self:
+            """Return the settings of S4 as in its first paper, with the width and depth of GraphS4mer."""
+            return cls.with_settings(
+                scoring="own",
+                channels=128,
+                layers=4,
+                state=64,
+                kernel="dplr",
+                dropout=0.1,
+                latent=8,
+                factor=4,
+                training=published_training(
+                    epochs=100, batch=4, learning_rate=1e-3, weight_decay=5e-3, warmup_epochs=5, patience=20
+                ),
+            )
+
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings that train in seconds: for trying things out, not for results."""
+            return cls.with_settings(channels=12, layers=1, state=8, latent=2, training={"epochs": 5})
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables)
+
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        return reconstruction_inference(self.network_)
 
 
 class Network(nn.Module):
     """S4 layers down to the code, and S4 layers back."""
 
-    def __init__(self, config: Config, variables: int) -> None:
+    def __init__(self, config: S4AE.Config, variables: int) -> None:
         super().__init__()
         self.factor = config.factor
 
@@ -152,16 +157,3 @@ class Network(nn.Module):
 
     def parameter_groups(self, config: Training) -> list[dict[str, Any]]:
         return parameter_groups(self, config, ssm_parameters(self))
-
-
-class S4AE(ResidualDetector[Config]):
-    """Detect values that differ from their reconstruction by an S4 autoencoder of the whole observation."""
-
-    name: ClassVar[str] = "s4-ae"
-    Config: ClassVar[type[Config]] = Config
-
-    def _network(self, variables: int) -> Network:
-        return Network(self.settings, variables)
-
-    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        return reconstruction_inference(self.network_)

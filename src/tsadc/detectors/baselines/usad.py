@@ -46,7 +46,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tsadc.config import require
-from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector, published_training
+from tsadc.detectors.residual import NetworkOutput, ResidualDetector, published_training
 from tsadc.nn.inputs import masked_mean, prepare_input, squash, unsquash
 from tsadc.nn.patches import SlidingWindows
 from tsadc.nn.stored_names import StoredNames
@@ -57,57 +57,85 @@ from tsadc.series import Floats
 RANGE = 6.0  # asinh of 200 robust standard deviations
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """Settings of USAD; all others are those of `ResidualConfig`.
+class USAD(ResidualDetector["USAD.Config"]):
+    """Detect windows that the first autoencoder, or both in sequence, cannot reconstruct.
 
-    Parameters
-    ----------
-    window
-        Steps per window, at least 1.
-    stride
-        Steps between the starts of two windows, from 1 to `window`.
-    latent
-        Size of the code, at least 1.
-    alpha
-        Weight of the first autoencoder's error in the score, from 0 to 1.
-    pace
-        Epochs until the adversarial terms get more weight, at least 1; the paper's value is 1.
-    training
-        Settings of the training loop.
+    The second autoencoder learns to distinguish data from reconstructions of the first, which amplifies small errors.
     """
 
-    presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+    name: ClassVar[str] = "usad"
+    stops_early: ClassVar[bool] = False  # the weights of the losses change with the epoch
+    inference_settings: ClassVar[tuple[str, ...]] = ("alpha",)
 
-    window: int = 12
-    stride: int = 12
-    latent: int = 40
-    alpha: float = 0.5
-    pace: int = 10
-    training: Training = field(
-        default_factory=lambda: Training(
-            epochs=20, batch=8, learning_rate=1e-3, warmup_epochs=0, patience=0, weight_decay=0.0
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """Settings of USAD; all others are those of `ResidualDetector.Config`.
+
+        Parameters
+        ----------
+        window
+            Steps per window, at least 1.
+        stride
+            Steps between the starts of two windows, from 1 to `window`.
+        latent
+            Size of the code, at least 1.
+        alpha
+            Weight of the first autoencoder's error in the score, from 0 to 1.
+        pace
+            Epochs until the adversarial terms get more weight, at least 1; the paper's value is 1.
+        training
+            Settings of the training loop.
+        """
+
+        presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
+
+        window: int = 12
+        stride: int = 12
+        latent: int = 40
+        alpha: float = 0.5
+        pace: int = 10
+        training: Training = field(
+            default_factory=lambda: Training(
+                epochs=20, batch=8, learning_rate=1e-3, warmup_epochs=0, patience=0, weight_decay=0.0
+            )
         )
-    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.window >= 1, "window", "at least 1", self.window)
-        require(1 <= self.stride <= self.window, "stride", "from 1 to window", self.stride)
-        require(self.latent >= 1, "latent", "at least 1", self.latent)
-        require(0 <= self.alpha <= 1, "alpha", "from 0 to 1", self.alpha)
-        require(self.pace >= 1, "pace", "at least 1", self.pace)
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.window >= 1, "window", "at least 1", self.window)
+            require(1 <= self.stride <= self.window, "stride", "from 1 to window", self.stride)
+            require(self.latent >= 1, "latent", "at least 1", self.latent)
+            require(0 <= self.alpha <= 1, "alpha", "from 0 to 1", self.alpha)
+            require(self.pace >= 1, "pace", "at least 1", self.pace)
 
-    @classmethod
-    def published(cls) -> Self:
-        """Return the settings for SWaT; 7919 windows are 13 observations of 600 steps."""
-        training = published_training(epochs=70, batch=13, learning_rate=1e-3)
-        return cls.with_settings(scoring="own", window=12, stride=1, latent=40, alpha=0.5, pace=1, training=training)
+        @classmethod
+        def published(cls) -> Self:
+            """Return the settings for SWaT; 7919 windows are 13 observations of 600 steps."""
+            training = published_training(epochs=70, batch=13, learning_rate=1e-3)
+            return cls.with_settings(
+                scoring="own", window=12, stride=1, latent=40, alpha=0.5, pace=1, training=training
+            )
 
-    @classmethod
-    def tiny(cls) -> Self:
-        """Return settings that train in seconds: for trying things out, not for results."""
-        return cls.with_settings(window=8, stride=4, latent=8, pace=3, training={"epochs": 5})
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings that train in seconds: for trying things out, not for results."""
+            return cls.with_settings(window=8, stride=4, latent=8, pace=3, training={"epochs": 5})
+
+    def _network(self, variables: int) -> Network:
+        return Network(self.settings, variables, self.settings.length)
+
+    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
+        network, alpha = self.network_, self.settings.alpha
+
+        def infer(z: Floats) -> NetworkOutput:
+            values, measured, _ = prepare_input(z)
+            ae1, ae2_of_ae1 = (windows[0] for windows in network(torch.where(measured, values, 0.0).unsqueeze(0)))
+            data = network.windows.cut(values)
+            error = torch.hypot(alpha**0.5 * (data - ae1).abs(), (1 - alpha) ** 0.5 * (data - ae2_of_ae1).abs())
+            residual = network.windows.join(error.double().square()).sqrt().float()  # NaN where z is NaN
+            return NetworkOutput((residual.numpy(),), network.windows.join(ae1).numpy())
+
+        return infer
 
 
 class MLP(nn.Module):
@@ -131,7 +159,7 @@ class Network(StoredNames):
 
     stored_names: ClassVar[Mapping[str, str]] = {"decoder1": "first", "decoder2": "second"}
 
-    def __init__(self, config: Config, variables: int, length: int) -> None:
+    def __init__(self, config: USAD.Config, variables: int, length: int) -> None:
         super().__init__()
         self.windows = SlidingWindows(length, config.window, config.stride)
         size = variables * self.windows.size
@@ -183,31 +211,3 @@ class Network(StoredNames):
         ae1 = self.decoder1(self.encode(self.to_vectors(z))).tanh()
         ae2_of_ae1 = self.decoder2(self.encode(ae1)).tanh()
         return self.to_windows(ae1), self.to_windows(ae2_of_ae1)
-
-
-class USAD(ResidualDetector[Config]):
-    """Detect windows that the first autoencoder, or both in sequence, cannot reconstruct.
-
-    The second autoencoder learns to distinguish data from reconstructions of the first, which amplifies small errors.
-    """
-
-    name: ClassVar[str] = "usad"
-    Config: ClassVar[type[Config]] = Config
-    stops_early: ClassVar[bool] = False  # the weights of the losses change with the epoch
-    inference_settings: ClassVar[tuple[str, ...]] = ("alpha",)
-
-    def _network(self, variables: int) -> Network:
-        return Network(self.settings, variables, self.settings.length)
-
-    def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        network, alpha = self.network_, self.settings.alpha
-
-        def infer(z: Floats) -> NetworkOutput:
-            values, measured, _ = prepare_input(z)
-            ae1, ae2_of_ae1 = (windows[0] for windows in network(torch.where(measured, values, 0.0).unsqueeze(0)))
-            data = network.windows.cut(values)
-            error = torch.hypot(alpha**0.5 * (data - ae1).abs(), (1 - alpha) ** 0.5 * (data - ae2_of_ae1).abs())
-            residual = network.windows.join(error.double().square()).sqrt().float()  # NaN where z is NaN
-            return NetworkOutput((residual.numpy(),), network.windows.join(ae1).numpy())
-
-        return infer
