@@ -160,7 +160,7 @@ def test_a_failed_write_leaves_the_old_file(result, tmp_path, monkeypatch):
 
 
 def test_a_folder_is_refused(result, tmp_path):
-    with pytest.raises(OutputError, match=r"name of a file, but .* is a folder"):
+    with pytest.raises(OutputError, match=r"needs a file name, but .* is a folder"):
         report.write(result, tmp_path, title="x")
 
 

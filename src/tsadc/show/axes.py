@@ -1,4 +1,4 @@
-"""Where ticks go: round values, and round moments of the wall clock."""
+"""Choose ticks: round values, and round times of the wall clock."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _MONDAY = 4 * DAY  # 1970-01-05, so that weeks begin on Mondays
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A label at `place`, 0 to 1 along the axis."""
+    """A label at `place`, from 0 to 1 along the axis."""
 
     place: float
     label: str
 
 
 def value_ticks(low: float, high: float, most: int = 4) -> list[float]:
-    """At most `most` multiples of 1, 2 or 5 times a power of ten within [low, high]."""
+    """Return at most `most` multiples of 1, 2 or 5 times a power of ten within [low, high]."""
     if not high > low:
         return []
     unit = 10.0 ** np.floor(np.log10((high - low) / most))
@@ -41,7 +41,7 @@ def value_ticks(low: float, high: float, most: int = 4) -> list[float]:
 
 
 def plain(values: list[float]) -> list[str]:
-    """Tick labels with as many decimals as tell them apart."""
+    """Format ticks with just enough decimals to distinguish them."""
     if not values:
         return []
     size = max(abs(value) for value in values)
@@ -53,21 +53,21 @@ def plain(values: list[float]) -> list[str]:
 
 
 def time_ticks(times: Times, first: int, stop: int, most: int = 6) -> list[Tick]:
-    """Ticks for rows [first, stop)."""
+    """Return ticks for rows [first, stop)."""
     rows = stop - first
     if rows < 1:
         return []
-    # The hour that a clock repeats in autumn gets one place.
+    # The hour that the wall clock repeats in autumn is drawn once.
     walls = np.maximum.accumulate(times.wall(np.arange(first, stop + 1)))
     if not times.clock.dated:
         whole = [value for value in value_ticks(float(walls[0]), float(walls[-1]), most) if value == int(value)]
         return [Tick((value - walls[0]) / (walls[-1] - walls[0]), f"{int(value):,}") for value in whole]
-    moments, label = _moments(int(walls[0]), int(walls[-1]), most)
-    return [Tick(float(np.searchsorted(walls, moment)) / rows, _label(moment, label)) for moment in moments]
+    moments, step = _moments(int(walls[0]), int(walls[-1]), most)
+    return [Tick(float(np.searchsorted(walls, moment)) / rows, _label(moment, step)) for moment in moments]
 
 
 def _moments(low: int, high: int, most: int) -> tuple[list[int], int]:
-    """Round moments within [low, high] and the step between them (of months: 30 days each)."""
+    """Return round times within [low, high] and the step between them (a month counts as 30 days)."""
     for step in _STEPS:
         offset = _MONDAY if step % (7 * DAY) == 0 else 0
         first = -(-(low - offset) // step) * step + offset

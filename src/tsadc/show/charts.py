@@ -1,5 +1,7 @@
-"""Lines, areas and heat maps as SVG. Drawings are stretched to the width they find, so they hold no text: labels are
-HTML beside them and stay readable on a phone. Coordinates are whole numbers, x to 1000 and y to 2000 from the top."""
+"""Draw lines, areas and heat maps as SVG.
+
+Drawings are stretched to the available width, so they contain no text: labels are HTML beside them and stay readable
+on a phone. Coordinates are integers, x from 0 to 1000 and y from 0 at the top to 2000."""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ WIDTH, HEIGHT = 1000, 2000
 
 
 def envelope(values: Floats, columns: int) -> NDArray[np.int64]:
-    """Which rows to draw: all if there are few, otherwise the lowest and the highest of each column, so that no spike
-    is lost. A column without any value keeps one row without a value: the gap stays."""
+    """Choose the rows to draw: all if there are few, otherwise the minimum and the maximum of each pixel column, so
+    that no spike is lost. A column without values keeps one row without a value, so that gaps stay."""
     if len(values) <= 2 * columns:
         return np.arange(len(values))
     grid = _columns(values, columns)
@@ -30,7 +32,7 @@ def envelope(values: Floats, columns: int) -> NDArray[np.int64]:
 
 
 def highest(values: Floats, columns: int) -> Floats:
-    """The highest value of each of at most `columns` columns (column, ...); NaN where there is none."""
+    """Return the maximum of each of at most `columns` pixel columns (column, ...); NaN if a column has no values."""
     if len(values) <= columns:
         return np.where(np.isfinite(values), values, np.nan)
     grid = _columns(values, columns)
@@ -39,7 +41,7 @@ def highest(values: Floats, columns: int) -> Floats:
 
 
 def _columns(values: Floats, columns: int) -> Floats:
-    """(column, row within, ...), the last column filled up with NaN."""
+    """Reshape to (column, row within the column, ...), padding the last column with NaN."""
     width = -(-len(values) // columns)
     padded = np.full((-(-len(values) // width) * width, *values.shape[1:]), np.nan)
     padded[: len(values)] = values
@@ -47,13 +49,13 @@ def _columns(values: Floats, columns: int) -> Floats:
 
 
 def edges(rows: int, columns: int) -> Floats:
-    """Where the columns of `highest` begin and end, 0 to 1."""
+    """Return the borders of the columns of `highest`, from 0 to 1."""
     width = max(1, -(-rows // columns))
     return np.append(np.arange(0, rows, width), rows) / rows
 
 
 def line(x: Floats, y: Floats, class_: str) -> Html:
-    """A path through (x, y), both 0 to 1, y upwards; broken where y is missing. A lonely value becomes a dot."""
+    """Draw a line through (x, y), both from 0 to 1, y upwards. It breaks where y is NaN; a single value is a dot."""
     across, down = _grid(x, y)
     pieces = []
     for start, stop in runs(np.isfinite(y)):
@@ -63,7 +65,7 @@ def line(x: Floats, y: Floats, class_: str) -> Html:
 
 
 def area(borders: Floats, top: Floats, base: float, class_: str) -> Html:
-    """Steps of height `top` over the columns between `borders`, filled down to `base`; nothing where top <= base."""
+    """Draw steps of height `top` over the columns between `borders`, filled down to `base`, where top > base."""
     shown: Booleans = np.nan_to_num(top, nan=-np.inf) > base
     across, down = _grid(borders, np.append(top, base))
     floor = round((1 - base) * HEIGHT)
@@ -75,7 +77,7 @@ def area(borders: Floats, top: Floats, base: float, class_: str) -> Html:
 
 
 def heat(levels: NDArray[np.integer], borders: Floats, deepest: int) -> list[Html]:
-    """`levels` (row, column), 0 for nothing: one path per level made of horizontal bars."""
+    """Draw `levels` (row, column), one path of horizontal bars per level; level 0 is not drawn."""
     across = np.rint(borders * WIDTH).astype(int)
     out = []
     for level in range(1, deepest + 1):
@@ -88,7 +90,7 @@ def heat(levels: NDArray[np.integer], borders: Floats, deepest: int) -> list[Htm
 
 
 def drawing(*shapes: Html | Sequence[Html], height: int = HEIGHT, **attributes: object) -> Html:
-    """An SVG that fills its box."""
+    """Return an SVG that fills its box."""
     return element(
         "svg",
         *shapes,
@@ -100,23 +102,23 @@ def drawing(*shapes: Html | Sequence[Html], height: int = HEIGHT, **attributes: 
 
 
 def level_line(height: float, class_: str) -> Html:
-    """A horizontal line at `height`, 0 to 1."""
+    """Draw a horizontal line at `height`, from 0 to 1."""
     return element("path", d=f"M0,{round((1 - height) * HEIGHT)}h{WIDTH}", class_=class_)
 
 
 def time_axis(ticks: Sequence[Tick]) -> Html:
-    """Labels below a drawing; every second one gives way on a narrow screen."""
+    """Return the labels below a drawing; narrow screens hide every second one."""
     return element("div", (_tick(tick, i) for i, tick in enumerate(ticks)), class_="axis", aria_hidden="true")
 
 
 def place(start: float, stop: float) -> str:
-    """Style of a box over [start, stop) of an axis, clipped to it."""
+    """Return the style of a box over [start, stop) of an axis, clipped to the axis."""
     left, right = min(max(start, 0.0), 1.0), min(max(stop, 0.0), 1.0)
     return f"left:{100 * left:.6g}%;width:{100 * (right - left):.4g}%"
 
 
 def _tick(tick: Tick, position: int) -> Html:
-    # A label at the very end would stick out of the page.
+    # A centred label at either end would exceed the page.
     edge = " end" if tick.place > 0.94 else " start" if tick.place < 0.04 else ""
     odd = " odd" if position % 2 else ""
     return element("span", tick.label, class_=f"tick{edge}{odd}", style=f"left:{100 * tick.place:.4g}%")

@@ -1,5 +1,6 @@
-"""HTML from Python, safe by default: every string is escaped unless it is `Html` already. Names of entities and
-variables come from files of strangers, so nothing else in the report writes an angle bracket."""
+"""Build HTML safely: every string is escaped unless it is `Html`.
+
+Names of entities and variables come from untrusted files, so only this module writes angle brackets."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ VOID = frozenset({"br", "hr", "input", "link", "meta"})
 
 
 class Html(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
 
 def element(tag: str, *children: str | Iterable[str] | None, **attributes: object) -> Html:
-    """`<tag ...>children</tag>`. In attribute names a trailing underscore is dropped and others become hyphens; None
-    and False leave the attribute out, True writes it bare."""
+    """Return `<tag ...>children</tag>`. In attribute names a trailing underscore is dropped and others become hyphens.
+    The values None and False omit the attribute, True writes it without a value."""
     head = "".join(_attribute(name, value) for name, value in attributes.items())
     if tag in VOID:
         return Html(f"<{tag}{head}>")
@@ -25,7 +26,7 @@ def element(tag: str, *children: str | Iterable[str] | None, **attributes: objec
 
 
 def join(*children: str | Iterable[str] | None) -> Html:
-    """The children one after the other, escaped where they are plain text."""
+    """Concatenate the children, escaping plain text."""
     out: list[str] = []
     for child in children:
         if isinstance(child, Html):
@@ -38,7 +39,7 @@ def join(*children: str | Iterable[str] | None) -> Html:
 
 
 def name(text: str) -> Html:
-    """A name given by the user, kept from reordering the text around it by its writing direction."""
+    """Isolate a name given by the user, so that its writing direction cannot reorder the surrounding text."""
     return element("bdi", text)
 
 

@@ -10,7 +10,7 @@
     if (name) root.dataset.theme = name;
     theme.textContent = dark() ? "Light" : "Dark";
   };
-  // A page opened from a file may be refused its storage.
+  // A page opened from a file may have no storage.
   const remembered = (name) => {
     try {
       if (name) localStorage.setItem("tsadc-theme", name);
@@ -29,7 +29,7 @@
       const cell = row.cells[column];
       return cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value);
     };
-    // What has no number is last either way.
+    // Cells without a number come last in both directions.
     const order = (a, b, way) => typeof a === "number" && typeof b === "number"
       ? Number.isNaN(a) - Number.isNaN(b) || way * (a - b) || 0
       : way * String(a).localeCompare(String(b), "en", { numeric: true });
@@ -64,6 +64,14 @@
   };
   window.addEventListener("hashchange", reveal);
   window.addEventListener("beforeprint", () => all("details").forEach((fold) => { fold.open = true; }));
+
+  // The style shows which tables continue to the right or below.
+  const measure = () => all(".scroll").forEach((box) => {
+    box.toggleAttribute("data-cut", box.scrollWidth > box.clientWidth + 1);
+    box.toggleAttribute("data-long", box.scrollHeight > box.clientHeight + 1);
+  });
+  window.addEventListener("resize", measure);
+  document.addEventListener("change", measure);
 
   const two = (value) => String(value).padStart(2, "0");
   const days = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
@@ -141,5 +149,6 @@
   document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
   reveal();
+  measure();
   if (!root.dataset.error) root.dataset.ready = "true";
 })();

@@ -169,7 +169,6 @@ def facts(findings: Findings, about: Mapping[str, str], version: str) -> Html:
 
 
 def fact_list(pairs: Iterable[tuple[str, str]]) -> Html:
-    """Show pairs of a term and its value."""
-    return element(
-        "dl", (join(element("dt", str(key)), element("dd", str(value))) for key, value in pairs), class_="facts"
-    )
+    """Show pairs of a term and its value, with the terms capitalised."""
+    rows = (join(element("dt", key[:1].upper() + key[1:]), element("dd", str(value))) for key, value in pairs)
+    return element("dl", rows, class_="facts")

@@ -1,4 +1,4 @@
-"""What every page is wrapped in, and how it reaches the disk: one file, its style and script in it, and no network."""
+"""Wrap content into a self-contained page with its style and script, and write it to a file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tsadc.show.markup import Html, element
 
 
 def page(title: str, content: Html, more: tuple[str, ...] = ()) -> str:
-    """The page as text. `more` are names of files whose style and script come after those that all pages share."""
+    """Return the page as text. `more` names further style and script files, appended to those that all pages share."""
     script = "".join(_file(f"{name}.js") for name in ("page", *more))
     style = "".join(_file(f"{name}.css") for name in ("page", *more))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    # Only this very script may run, whatever a name in the data tries.
+    # Only this script may run, even if a name in the data contains another one.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
     head = element(
         "head",
@@ -33,12 +33,10 @@ def page(title: str, content: Html, more: tuple[str, ...] = ()) -> str:
 
 
 def write_page(text: str, path: str | Path) -> Path:
-    """Write the file, replacing one that is there; it appears whole or not at all."""
+    """Write or replace the file; it appears whole or not at all."""
     target = Path(path)
     if target.is_dir():
-        raise OutputError(
-            f"The report needs the name of a file, but {target} is a folder; add a name such as report.html."
-        )
+        raise OutputError(f"The report needs a file name, but {target} is a folder; add a name such as report.html.")
     write_file(target, text.encode("utf-8", "replace"))
     return target
 
