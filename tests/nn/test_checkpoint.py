@@ -63,7 +63,7 @@ def test_a_truncated_file_is_refused_in_one_sentence(tmp_path: Path, kept: int) 
 def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_file({"a": torch.zeros(1)}, path)
-    with pytest.raises(ModelFileError, match="marked None"):
+    with pytest.raises(ModelFileError, match="has format None"):
         checkpoint.read(path)
 
 

@@ -135,8 +135,8 @@ def test_unknown_strategies_and_impossible_lengths_are_refused():
     with pytest.raises(ConfigError, match="'x'"):
         masks.complementary("x", 1, 4, 2, seeded())
     for hidden in (0, 4):
-        with pytest.raises(ConfigError, match=f"not {hidden}"):
+        with pytest.raises(ConfigError, match=f"but hides {hidden}"):
             masks.draw("BoM", (1, 1, 4), hidden, seeded())
     for count in (1, 5):
-        with pytest.raises(ConfigError, match=f"not {count}"):
+        with pytest.raises(ConfigError, match=f"but is {count}"):
             masks.complementary("BoM", 1, 4, count, seeded())

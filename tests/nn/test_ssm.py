@@ -57,7 +57,7 @@ def kernel_by_recurrence(model: dict[str, Tensor], length: int) -> Tensor:
 
 
 def convolve(x: Tensor, kernel: Tensor, D: Tensor) -> Tensor:
-    return ssm.filter_circle(x, ssm.two_sided(kernel, D, x.shape[-1]))
+    return ssm.convolve(x, ssm.circular_filter(kernel, D, x.shape[-1]))
 
 
 @pytest.mark.parametrize("N", [8, 64])
@@ -115,7 +115,7 @@ def test_discretisation_matches_the_reference(golden: Path, name: str) -> None:
     assert structured.right is not None
     low_rank = structured.left.unsqueeze(-1) * structured.right.conj().unsqueeze(-2)
     assert_close(torch.diag_embed(structured.pole) - low_rank, reference["dA"][:, :half, :half])
-    assert_close(structured.drive, reference["dB"][:, :half])
+    assert_close(structured.dB, reference["dB"][:, :half])
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), PRECISIONS)

@@ -1,5 +1,6 @@
-"""The state of a training run on disk: one safetensors file, the tensors by name and everything else as JSON in its
-header. It is written beside its place and then renamed, so that a kill at any moment leaves a whole state. No pickle.
+"""Checkpoints of a training run: one safetensors file, the tensors by name and everything else as JSON in its header.
+
+It appears whole or not at all (`tsadc.atomic`), so a kill at any moment leaves a usable state. No pickle.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ Tensors = dict[str, dict[str, Tensor]]
 
 
 def prepare(path: Path) -> None:
-    """Find out before an hour of training that the place of a checkpoint is of no use."""
+    """Create the checkpoint's folder, so that a path that cannot be used fails before training."""
     if path.is_dir():
         raise ModelFileError(
-            f"A checkpoint is a file, but {path} is a folder; name a file, like {path / 'run.safetensors'}."
+            f"The checkpoint must be a file, but {path} is a folder; name a file, like {path / 'run.safetensors'}."
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ModelFileError(
-            f"No folder can be made for the checkpoint {path} ({error}); name another place."
+            f"The folder of the checkpoint {path} cannot be created ({error}); name another place."
         ) from error
 
 
 def write(path: Path, tensors: Mapping[str, Mapping[str, Tensor]], record: Mapping[str, Any]) -> None:
-    """Replace the checkpoint at `path`; its former content stays readable until the new one is complete."""
+    """Write or replace the checkpoint at `path`; `record` must be ready for JSON."""
     # Clones, because safetensors refuses tensors that share memory, as tied weights do.
     flat = {
-        f"{kind}/{name}": tensor.detach().cpu().clone().contiguous()
+        f"{kind}/{name}": tensor.detach().clone().contiguous()
         for kind, named in tensors.items()
         for name, tensor in named.items()
     }
@@ -48,18 +49,18 @@ def write(path: Path, tensors: Mapping[str, Mapping[str, Tensor]], record: Mappi
 
 
 def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
-    """The tensors and the record of a checkpoint."""
+    """Return the tensors and the record of a checkpoint."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             flat = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (a handle, not a mapping)
     except (OSError, SafetensorError) as error:
         raise ModelFileError(
-            f"The checkpoint {path} is damaged or none at all ({error}); delete it and train from the beginning."
+            f"{path} is damaged or not a checkpoint ({error}); delete it and train from the beginning."
         ) from error
     if metadata.get("format") != FORMAT:
         raise ModelFileError(
-            f"Expected a checkpoint of the kind '{FORMAT}', but {path} is marked {metadata.get('format')!r}; "
+            f"Expected a checkpoint with format '{FORMAT}', but {path} has format {metadata.get('format')!r}; "
             "resume with the version of tsadc that wrote it, or train from the beginning."
         )
     tensors: Tensors = {}
@@ -70,7 +71,7 @@ def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
 
 
 def require_same(was: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Refuse to continue another run: `was` is the identity in the checkpoint, `now` that of the run to resume."""
+    """Raise unless the identity in the checkpoint (`was`) equals that of the run to resume (`now`)."""
     old, new = dict(_leaves(was)), dict(_leaves(json.loads(json.dumps(now))))
     differing = [key for key in [*new, *(old.keys() - new.keys())] if old.get(key) != new.get(key)]
     if differing:
@@ -78,7 +79,7 @@ def require_same(was: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> 
         more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
         raise ConfigError(
             f"The checkpoint {path} belongs to another run ({named}{more}): "
-            "restore what differs, or train from the beginning."
+            "restore these settings, or train from the beginning."
         )
 
 

@@ -1,6 +1,22 @@
-"""The S4 layer: a learned state-space convolution along time, mixed across channels. See `ssm` for the mathematics.
+"""The S4 layer (Gu, Goel, Ré 2022): a learned state-space convolution along time, then mixing across channels.
 
-Layout is (batch, channel, time) throughout. A one-way layer can also run as a recurrence, for streams.
+The layout is (batch, channel, time) throughout; `ssm` has the mathematics. A layer runs in two ways that give the same
+output (`tests/nn/test_s4.py::test_streaming_equals_convolution`):
+
+    forward    y = K * x + D x    all time steps at once, by FFT
+    step       x[k] = Ā x[k-1] + B̄ u[k], y[k] = Re(C x[k]) + D u[k]    one time step of a stream, one-way layers only
+
+and continues with  x + dropout(GLU(W gelu(y) + b)),  normalised over the channels
+(`test_forward_is_the_layer_written_out`).
+
+| code | symbol | shape |
+|---|---|---|
+| `log_dt` | log Δ | (channel,) |
+| `log_decay`, `frequency` | Λ = -exp(log_decay) + i frequency | (channel, N/2) |
+| `B`, `P` | B, P | (channel, N/2, 2): real and imaginary parts |
+| `C` | C | (direction, channel, N/2, 2) |
+| `D` | D | (channel,) |
+| `mix_weight`, `mix_bias` | W, b | (2 channel, channel), (2 channel,) |
 """
 
 from __future__ import annotations
@@ -20,19 +36,27 @@ from tsadc.nn.layers import ChannelNorm, Dropout, mix
 from tsadc.nn.recompute import recomputed
 
 KernelName = Literal["dplr", "diagonal"]
-CACHED = 4
+CACHED = 4  # filters of so many lengths are kept in eval mode
 T = TypeVar("T")
 
 
 class StateSpace(nn.Module):
-    """The parameters of `channels` independent state-space models, and their kernels.
+    """The parameters of independent state-space models, one per channel, and their kernels.
 
-    "dplr" starts at HiPPO-LegS, sampled by the bilinear rule; "diagonal" at S4D-Lin, λ_n = -1/2 + iπn and B = 1, by
-    zero-order hold. dt is log-uniform in [dt_min, dt_max], C complex normal. The reference clips the imaginary part of
-    LegS's B at 2; we do not, because the phase of an eigenvector, and with it what is clipped, is arbitrary.
+    Args:
+        channels: Number of models.
+        state: Size N of the state, even.
+        directions: 1, or 2 for a forward and a backward kernel, which share all parameters but C.
+        kernel: "dplr" (S4) starts at HiPPO-LegS and samples by the bilinear rule. "diagonal" (S4D) starts at S4D-Lin,
+            λ_n = -1/2 + iπn and B = 1, and samples by zero-order hold.
+        dt_min: Smallest initial time step; steps are log-uniform.
+        dt_max: Largest initial time step.
+        generator: Source of the initial dt and C, the latter complex normal.
 
-    Complex parameters are stored as pairs of reals, for optimisers and files that know no complex numbers. The real
-    part of Λ is -exp(log_decay): the model stays stable whatever the optimiser does.
+    The reference implementation clips the imaginary part of LegS's B at 2. This one does not: the phase of an
+    eigenvector is arbitrary, so it would be arbitrary what is clipped. Complex parameters are stored as pairs of reals,
+    for optimisers and files without complex numbers. The real part of Λ is -exp(log_decay), so the model stays stable
+    whatever the optimiser does.
     """
 
     P: nn.Parameter | None
@@ -52,7 +76,7 @@ class StateSpace(nn.Module):
         if kernel not in ("dplr", "diagonal"):
             raise ConfigError(f'The kernel of an S4 layer must be "dplr" or "diagonal", but is {kernel!r}.')
         if not 0 < dt_min <= dt_max:
-            raise ConfigError(f"The steps need 0 < dt_min <= dt_max, but are {dt_min} and {dt_max}.")
+            raise ConfigError(f"The time steps need 0 < dt_min <= dt_max, but are {dt_min} and {dt_max}.")
         Lambda, P, B, _ = ssm.nplr_legs(state)
         if kernel == "diagonal":
             frequency = math.pi * torch.arange(state // 2)
@@ -67,7 +91,7 @@ class StateSpace(nn.Module):
         self.register_parameter("P", low_rank)
 
     def forward(self, length: int) -> Tensor:
-        """The kernels (channel, length), or (2, channel, length) for two directions."""
+        """Return the kernels (channel, length), or (2, channel, length) for two directions."""
         B, C = torch.view_as_complex(self.B), torch.view_as_complex(self.C)
         if self.P is None:
             kernel = ssm.diagonal_kernel(self.log_dt, self._Lambda(), B, C, length, "zoh")
@@ -77,7 +101,7 @@ class StateSpace(nn.Module):
         return kernel.squeeze(0) if len(kernel) == 1 else kernel
 
     def discretise(self) -> ssm.Discrete:
-        """The sampled model for the recurrence."""
+        """Return the sampled model for the recurrence."""
         B = torch.view_as_complex(self.B)
         if self.P is None:
             return ssm.discretise_diagonal(self.log_dt, self._Lambda(), B, "zoh")
@@ -88,10 +112,20 @@ class StateSpace(nn.Module):
 
 
 class S4(nn.Module):
-    """State-space convolution plus D skip, GELU, pointwise mixing (GLU), dropout, residual, LayerNorm over channels.
+    """State-space convolution with skip D, GELU, channel mixing with GLU, dropout, residual, LayerNorm over channels.
 
-    In eval mode without gradients the kernel's spectrum is kept, for a few lengths, beside a copy of the parameters it
-    came from. They are compared at each use: no way of changing a parameter can leave a stale kernel.
+    Args:
+        channels: Channels of input and output.
+        state: Size N of the state, even.
+        bidirectional: Whether the output depends on the future too.
+        kernel: "dplr" (S4) or "diagonal" (S4D).
+        dropout: Share of cells dropped in training.
+        dt_min: Smallest initial time step.
+        dt_max: Largest initial time step.
+        generator: Source of the initial weights; None is torch's global one.
+
+    In eval mode without gradients the spectrum of the filter is cached, for a few lengths, with a copy of its parameters.
+    They are compared at each use, so that no way of changing a parameter can leave a stale filter.
     """
 
     def __init__(
@@ -129,22 +163,28 @@ class S4(nn.Module):
         self._lock = threading.Lock()
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` (batch, channel, time) -> the same shape; any time length."""
-        # The convolution takes as long as all that follows and keeps its input alone: only the rest is made again.
+        """Map x (batch, channel, time) to the same shape; any time length."""
+        # The convolution takes as long as the rest and saves only its input, so only the rest is worth recomputing.
         return recomputed(self._mix, x, self._convolution(x.shape[-1])(x))
 
     def initial_state(self, batch: int) -> Tensor:
-        """The state before the first time step, (batch, channel, N/2) complex128."""
+        """Return the state before the first time step, (batch, channel, N/2) complex128."""
         return torch.zeros(batch, *self.space.frequency.shape, dtype=torch.complex128)
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """One time step of a stream: `x` (batch, channel) -> its output, and the state after it.
+        """Process one time step of a stream.
 
-        Equal to `forward` over the whole stream. The state is float64, so that rounding does not pile up over time.
+        Args:
+            x: (batch, channel).
+            state: The state before, (batch, channel, N/2).
+
+        Returns:
+            The output (batch, channel), equal to that of `forward` over the whole stream, and the state after the step.
+            The state is complex128, so that rounding does not pile up over time.
         """
         if self.bidirectional:
             raise ConfigError("A bidirectional S4 layer needs the future and cannot stream: use bidirectional=False.")
-        state = self._kept("recurrence", self.space.discretise).advance(state, x)
+        state = self._cached("recurrence", self.space.discretise).advance(state, x)
         C = torch.view_as_complex(self.space.C[0])
         y = 2 * (C * state).real.sum(-1) + self.D * x
         return self._mix(x.unsqueeze(-1), y.to(x.dtype).unsqueeze(-1)).squeeze(-1), state
@@ -154,41 +194,44 @@ class S4(nn.Module):
         return super().train(mode)
 
     def filter(self, length: int) -> Tensor:
-        """The filter for `length` time steps, D included, as lags on a circle (channel, size)."""
-        return ssm.two_sided(self.space(length), self.D, length)
+        """Return the filter for `length` time steps, D included, as lags on a circle (channel, size)."""
+        return ssm.circular_filter(self.space(length), self.D, length)
 
     def filter_parameters(self) -> list[nn.Parameter]:
-        """The parameters that `circle` is made from."""
+        """Return the parameters that `filter` depends on."""
         return [self.D, *self.space.parameters()]
 
     def _convolution(self, length: int) -> Callable[[Tensor], Tensor]:
-        """The convolution of inputs of `length`, its filter made."""
-        if self.shared_filter is not None or torch.is_grad_enabled():
-            filters = (self.filter(length),) if self.shared_filter is None else self.shared_filter(length)
-            return lambda x: ssm.filter_circle(x, *filters)
+        """Return the convolution for inputs of `length`, with its filter computed, shared or cached."""
+        if self.shared_filter is not None:
+            circle, spectrum = self.shared_filter(length)
+            return lambda x: ssm.convolve(x, circle, spectrum)
+        if torch.is_grad_enabled():
+            circle = self.filter(length)
+            return lambda x: ssm.convolve(x, circle)
 
-        def spectrum() -> tuple[Tensor, int]:
+        def compute() -> tuple[Tensor, int]:
             circle = self.filter(length)
             return torch.fft.rfft(circle), circle.shape[-1]
 
-        kept = self._kept(length, spectrum)
-        return lambda x: ssm.filter_spectrum(x, *kept)
+        spectrum, size = self._cached(length, compute)
+        return lambda x: ssm.convolve_spectrum(x, spectrum, size)
 
-    def _kept(self, name: object, make: Callable[[], T]) -> T:
-        """What `make` returns, from the cache if in eval mode, without gradients and with unchanged parameters."""
+    def _cached(self, name: object, compute: Callable[[], T]) -> T:
+        """Return `compute()`; in eval mode without gradients, from the cache unless parameters have changed."""
         if self.training or torch.is_grad_enabled():
-            return make()
+            return compute()
         parameters = self.filter_parameters()
         key = (name, self.D.dtype)
         with self._lock:
             copies, value = self._cache.pop(key, ((), None))
             if not copies or not all(map(torch.equal, copies, parameters)):
-                copies, value = tuple(p.detach().clone() for p in parameters), make()
+                copies, value = tuple(parameter.detach().clone() for parameter in parameters), compute()
             while len(self._cache) >= CACHED:
                 del self._cache[next(iter(self._cache))]
             self._cache[key] = copies, value
-        kept: T = value
-        return kept
+        cached: T = value
+        return cached
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_lock": None, "_cache": {}}
@@ -203,13 +246,13 @@ class S4(nn.Module):
 
 
 def ssm_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """The state-space parameters log dt, Λ, P and B of every S4 layer inside `module`.
+    """Return the parameters log dt, Λ, P and B of every S4 layer inside `module`.
 
-    They set time scales, not weights: give them a lower learning rate (at most 1e-3) and no weight decay, which would
-    pull dt towards 1 and Λ towards zero frequency. C and D are ordinary weights.
+    They are time scales rather than weights: give them a lower learning rate (at most 1e-3) and no weight decay, which
+    would pull dt towards 1 and Λ towards zero frequency. C and D are ordinary weights.
     """
-    spaces = [part for part in module.modules() if isinstance(part, StateSpace)]
-    return [p for space in spaces for name, p in space.named_parameters() if name != "C"]
+    spaces = [inner for inner in module.modules() if isinstance(inner, StateSpace)]
+    return [parameter for space in spaces for name, parameter in space.named_parameters() if name != "C"]
 
 
 def _per_channel(x: Tensor, channels: int) -> Tensor:

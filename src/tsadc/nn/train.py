@@ -1,7 +1,7 @@
-"""The one training loop of the project: AdamW, warm-up and cosine, clipping, averaging, early stopping, checkpoints.
+"""The training loop: AdamW, warm-up and cosine schedule, gradient clipping, averaging, early stopping, checkpoints.
 
 A run is a function of (weights, data, configuration, seed). Every epoch seeds its generators from (seed, epoch) alone,
-and the learning rate is a function of the update number, so that a run resumed after a kill ends with the same bits.
+and the learning rate is a function of the update number, so a run resumed after a kill ends with the same bits.
 """
 
 from __future__ import annotations
@@ -28,12 +28,31 @@ from tsadc.nn.trainable import B, Source, Trainable
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained. `batch` observations make one update; a thread has `micro_batch` of them in
-    memory at once, or as many as suit their size (None).
+    """Settings of training.
 
-    The learning rate rises linearly over `warmup_epochs` (at most half of all), then falls as a cosine to zero.
-    Training stops after `patience` epochs without a lower validation loss. `clip` bounds the gradient's norm. `ema` is
-    the decay of a moving average of the weights, which then is what is validated and kept. Zero switches each off.
+    Parameters
+    ----------
+    epochs : int, default 100
+        Passes over the training data, at most.
+    batch : int, default 4
+        Observations per update.
+    micro_batch : int or None, default None
+        Observations that a thread holds in memory at once; None chooses by their size. It changes speed and memory,
+        and results only by rounding and dropout.
+    learning_rate : float, default 8e-4
+        Learning rate of AdamW after the warm-up. It falls to zero as a cosine.
+    ssm_learning_rate : float or None, default None
+        Learning rate of the state-space parameters of S4 layers; None takes `learning_rate`.
+    weight_decay : float, default 5e-3
+        Weight decay of AdamW; state-space parameters have none.
+    warmup_epochs : int, default 5
+        Epochs in which the learning rate rises linearly, at most half of all; 0 for none.
+    patience : int, default 20
+        Training stops after so many epochs without a lower validation loss; 0 never stops early.
+    clip : float, default 1.0
+        Largest norm of the gradient; 0 for no limit.
+    ema : float, default 0.0
+        Decay of an exponential moving average of the weights, which is then what is validated and kept; 0 for none.
     """
 
     epochs: int = 100
@@ -63,7 +82,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: after every update, and once more (`epoch_ended`) when an epoch is validated and saved.
+    """The state of a run, reported after every update and, with `epoch_ended`, after an epoch is validated and saved.
 
     `loss` and its `parts` are means over the epoch so far. `seconds_left` assumes that training does not stop early.
     """
@@ -95,17 +114,18 @@ class Epoch:
 
 @dataclass(frozen=True)
 class History:
-    """What happened; `as_dict` is ready for JSON."""
+    """The epochs of a finished run."""
 
     epochs: tuple[Epoch, ...]
     stopped_early: bool
 
     @property
     def best(self) -> Epoch:
-        """The epoch whose weights were kept."""
+        """Return the epoch whose weights were kept."""
         return _best(self.epochs)
 
     def as_dict(self) -> dict[str, Any]:
+        """Return a dictionary that is ready for JSON."""
         return {**asdict(self), "epochs": [asdict(epoch) for epoch in self.epochs], "best_epoch": self.best.number}
 
 
@@ -121,19 +141,32 @@ def train(
     resume: bool = False,
     fingerprint: Mapping[str, Any] | None = None,
 ) -> History:
-    """Train `network` in place; it ends in eval mode, with the weights of the epoch of lowest validation loss, or the
-    last ones without `validation`.
+    """Train `network` in place.
 
-    `checkpoint` is a file, replaced after every epoch. `resume` continues from it where it exists and belongs to the
-    same run: same configuration, seed and `fingerprint`, which is whatever else the caller holds essential, as JSON.
+    It ends in eval mode with the weights of the epoch of the lowest validation loss; without `validation`, the last ones.
+
+    Args:
+        network: The network.
+        source: Observations to train on.
+        validation: Observations for early stopping.
+        config: Settings.
+        seed: Seed of all randomness, zero or positive.
+        progress: Called after every update and every epoch.
+        checkpoint: A file that is replaced after every epoch.
+        resume: Continue from the checkpoint if it exists. It must belong to the same run: the same configuration, seed,
+            network and fingerprint.
+        fingerprint: Anything else that identifies the run, ready for JSON.
+
+    Returns:
+        The history of the run.
     """
-    for name, given in (("training", source), ("validation", validation)):
-        if given is not None and len(given) == 0:
+    for name, part in (("training", source), ("validation", validation)):
+        if part is not None and len(part) == 0:
             raise DataError(f"The {name} part holds no observation; give longer series or shorter observations.")
     if seed < 0:
         raise ConfigError(f"The seed must be zero or positive, but is {seed}.")
     if resume and checkpoint is None:
-        raise ConfigError("A run can only be resumed from its checkpoint; name that file.")
+        raise ConfigError("A run can only be resumed from a checkpoint; name that file.")
     if checkpoint is not None:
         files.prepare(checkpoint)
     world = World.join()
@@ -151,7 +184,7 @@ def train(
 
 
 def rate(update: int, *, warmup: int, updates: int) -> float:
-    """Share of the full learning rate at `update` (from 0): up linearly in `warmup` updates, then a cosine to zero."""
+    """Return the share of the full learning rate at `update` (from 0): linear warm-up, then a cosine to zero."""
     if update < warmup:
         return (update + 1) / warmup
     return 0.5 * (1 + math.cos(math.pi * (update - warmup) / (updates - warmup)))
@@ -160,21 +193,24 @@ def rate(update: int, *, warmup: int, updates: int) -> float:
 def parameter_groups(
     network: Trainable[Any], config: Training, ssm: Iterable[nn.Parameter] = ()
 ) -> list[dict[str, Any]]:
-    """Groups for AdamW. `ssm`, the parameters of state-space dynamics, learn at a rate of their own and do not decay:
-    a time scale or a pole that is pulled towards zero does not become simpler but another system."""
+    """Return the groups for AdamW.
+
+    The state-space parameters `ssm` have a learning rate of their own and no weight decay: a time scale or a pole that
+    is pulled towards zero does not make a simpler system, but another one.
+    """
     dynamics = {id(parameter) for parameter in ssm}
     trained = [parameter for _, parameter in network.named_parameters() if parameter.requires_grad]
-    plain = [parameter for parameter in trained if id(parameter) not in dynamics]
-    slow = [parameter for parameter in trained if id(parameter) in dynamics]
+    ordinary = [parameter for parameter in trained if id(parameter) not in dynamics]
+    state_space = [parameter for parameter in trained if id(parameter) in dynamics]
     groups = [
-        {"params": plain, "lr": config.learning_rate, "weight_decay": config.weight_decay},
-        {"params": slow, "lr": config.ssm_learning_rate or config.learning_rate, "weight_decay": 0.0},
+        {"params": ordinary, "lr": config.learning_rate, "weight_decay": config.weight_decay},
+        {"params": state_space, "lr": config.ssm_learning_rate or config.learning_rate, "weight_decay": 0.0},
     ]
     return [group for group in groups if group["params"]]
 
 
 class _Run(Generic[B]):
-    """One run between epochs: weights, AdamW's moments, moving average, best weights, finished epochs."""
+    """A run: weights, moments of AdamW, moving average, best weights, finished epochs."""
 
     def __init__(
         self,
@@ -213,16 +249,17 @@ class _Run(Generic[B]):
         return done >= self.config.epochs or stale
 
     def align(self, checkpoint: Path | None) -> None:
-        """Start all processes at the same epoch with the same weights."""
+        """Give all processes the same weights; raise if they are not at the same epoch."""
         done = len(self.epochs)
         if int(self.world.sum(torch.tensor(done))) != done * self.world.size:
             raise ModelFileError(
-                f"Only some processes found the checkpoint {checkpoint}; put it where all can read it."
+                f"Only some processes can read the checkpoint {checkpoint}; put it where all of them can."
             )
         for tensor in (*self.network.state_dict().values(), *self.average):
             self.world.broadcast(tensor)
 
     def epoch(self, report: Callable[[Progress], None] | None, checkpoint: Path | None) -> None:
+        """Train for one epoch, validate, save the checkpoint and report progress."""
         number, started = len(self.epochs) + 1, time.perf_counter()
         shuffle = torch.Generator().manual_seed(derive_seed(self.seed, number, losses.SHUFFLE))
         generator = torch.Generator().manual_seed(derive_seed(self.seed, number, losses.DRAW))
@@ -251,7 +288,7 @@ class _Run(Generic[B]):
             report(self.progress(number, means, 0.0, epoch_ended=True))
 
     def update(self, batch: B) -> dict[str, float]:
-        """One step of AdamW on the mean loss of a batch; returns the sums of its losses."""
+        """Take one step of AdamW on the mean loss of a batch, and return the sums of its losses."""
         config = self.config
         self.optimizer.zero_grad(set_to_none=False)
         key = (self.seed, losses.DROPOUT, self.update_number, self.world.rank)
@@ -266,7 +303,7 @@ class _Run(Generic[B]):
             group["lr"] = group["full_lr"] * share
         self.optimizer.step()
         self.update_number += 1
-        # A shorter memory at first (TensorFlow's warm-up of the decay), or the random start would linger.
+        # A shorter memory at first (TensorFlow's warm-up of the decay), or the random initial weights would linger.
         decay = min(config.ema, self.update_number / (9 + self.update_number))
         for average, parameter in zip(self.average, self.parameters, strict=False):
             average.lerp_(parameter.detach(), 1 - decay)
@@ -276,11 +313,11 @@ class _Run(Generic[B]):
         if not math.isfinite(value):
             raise TsadcError(
                 f"The {what} became {value} in epoch {len(self.epochs) + 1} (update {self.update_number + 1}): lower "
-                f"the learning rate, now {self.config.learning_rate:g}, and look for extreme values in the data."
+                f"the learning rate, now {self.config.learning_rate:g}, and check the data for extreme values."
             )
 
     def validate(self) -> float | None:
-        """The validation loss, of the averaged weights where there are any; keeps these when they are the best yet."""
+        """Return the validation loss, of the averaged weights if there are any; keep them if they are the best so far."""
         if self.validation is None:
             return None
         config, world = self.config, self.world
@@ -293,7 +330,7 @@ class _Run(Generic[B]):
                 micro_batch=config.micro_batch,
                 world=world,
             )
-            # Rounding must not let one process stop and another go on.
+            # One value for all: rounding must not make one process stop and another continue.
             loss = float(world.broadcast(torch.tensor(sum(means.values()), dtype=torch.float64)))
             self.require_finite("validation loss", loss)
             if loss < min((done.validation for done in self.epochs if done.validation is not None), default=math.inf):
@@ -302,7 +339,7 @@ class _Run(Generic[B]):
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """The moving average in place of the live weights."""
+        """Put the moving average in place of the live weights within the block."""
         live = [parameter.detach().clone() for parameter in self.parameters] if self.average else []
         _copy(self.average, self.parameters)
         try:
@@ -352,7 +389,7 @@ class _Run(Generic[B]):
             self.optimizer.state[parameter] = {"step": step.clone(), **moments}
 
     def close(self) -> History:
-        """Leave the network with the weights to keep, in eval mode, without gradients."""
+        """Give the network the weights to keep, in eval mode, without gradients."""
         self.network.train()
         if self.best:
             self.network.load_state_dict(self.best)
@@ -367,25 +404,25 @@ def _optimizer(network: Trainable[Any], config: Training, parameters: Sequence[n
     own = getattr(network, "parameter_groups", None)
     groups = own(config) if own else parameter_groups(network, config)
     if {id(p) for group in groups for p in group["params"]} != {id(p) for p in parameters}:
-        raise ValueError("parameter_groups must hold every trained parameter of the network, and no other one")
-    # On a hundred small tensors fused is 7 times faster than the loop: 0.6 ms instead of 4 for each update.
+        raise ValueError("parameter_groups must hold every trained parameter of the network, and no other")
+    # On a hundred small tensors the fused step is 7 times faster than the loop: 0.6 ms instead of 4 per update.
     fused = not any(parameter.is_complex() for parameter in parameters)
     optimizer = torch.optim.AdamW(groups, lr=config.learning_rate, weight_decay=config.weight_decay, fused=fused)
     for group in optimizer.param_groups:
         group["full_lr"] = group["lr"]
     for parameter in parameters:
-        # Never None: so processes can be summed, and every parameter has moments to save.
+        # Never None, so that gradients can be summed over processes and every parameter has moments to save.
         parameter.grad = torch.zeros_like(parameter)
     return optimizer
 
 
 def _best(epochs: Sequence[Epoch]) -> Epoch:
-    """The first epoch of the lowest validation loss; the last one without validation."""
+    """Return the first epoch with the lowest validation loss; without validation, the last epoch."""
     return min(epochs, key=lambda epoch: -epoch.number if epoch.validation is None else epoch.validation)
 
 
 @torch.no_grad()
 def _copy(values: Sequence[Tensor], into: Sequence[Tensor]) -> None:
-    """Copy tensor by tensor; without values there is nothing to do."""
+    """Copy tensor by tensor; do nothing if `values` is empty."""
     for value, target in zip(values, into, strict=False):
         target.copy_(value)
