@@ -36,7 +36,7 @@ def test_why_they_differ(prepared_of):
     assert told[0].startswith("SMD: 28 machines give 2,328 observations")
     assert told[1:] == [
         "8 of the 28 entities of the whole archive are here.",
-        "Observations of 4 rows were asked for; the usual length is 600.",
+        "Observations of 4 rows were requested; the usual length is 600.",
         "Left out on request: machine-2-8.",
         "Not used: stage N1 (3).",
         "Records that could not be read: 1.",

@@ -76,7 +76,7 @@ def test_scorers_of_different_length_are_refused(tmp_path):
     for name, staging in (("scorer_1", [3, 3]), ("scorer_2", [3])):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.json").write_text(json.dumps(staging))
-    with pytest.raises(DataError, match=r"The scorers of .*a\.h5 do not have as many epochs"):
+    with pytest.raises(DataError, match=r"The stagings of .*a\.h5 must have the same number of epochs"):
         DODH(scorers=True).read(DODH(scorers=True).records(tmp_path)[0])
 
 

@@ -26,7 +26,9 @@ def kinds(rows: int, *spans: tuple[int, int, str]) -> list[str]:
 
 def test_rows_become_observations_and_labels_their_truth(tmp_path: Path) -> None:
     labels = kinds(43, (8, 12, "leak"), (30, 31, "spike"), (35, 36, "Normal"))
-    with pytest.warns(TsadcNotice, match="^3 of 43 rows come after the last whole observation of 10 rows"):
+    with pytest.warns(
+        TsadcNotice, match="^3 of 43 rows are left out because they come after the last whole observation of 10 rows"
+    ):
         made = prepare_own({"a": table(43, fault=labels)}, "fault", tmp_path / "out", length=10, name="mine")
     assert made.about["left_out"] == {"rows after the last whole observation": 3}
     assert (made.name, made.variables, made.length, made.entities) == ("mine", ("u", "v"), 10, ("a",))
@@ -73,8 +75,8 @@ def test_what_is_to_blame_for_a_kind_is_in_its_truth(tmp_path: Path) -> None:
     made = prepare_own(data, "fault", tmp_path / "out", length=10, blame={"leak": ["v"]})
     assert made.truth["a"] == (Truth("a", 5, 15, "leak", ("v",)), Truth("a", 30, 31, "spike", ()))
     for blame, said in (
-        ({"leek": ["v"]}, "`blame` names the kind 'leek', which no row has; did you mean `leak`?"),
-        ({"leak": ["w"]}, "`blame` names the variable 'w', which is none; there are `u`, `v`."),
+        ({"leek": ["v"]}, "`blame` has the kind 'leek', but no row is labelled so; did you mean `leak`?"),
+        ({"leak": ["w"]}, "`blame` names 'w', which is not a variable; there are `u`, `v`."),
     ):
         with pytest.raises(DataError) as caught:
             prepare_own(data, "fault", tmp_path / "wrong", length=10, blame=blame)
@@ -142,13 +144,13 @@ def test_what_has_no_value_at_all_is_left_out(tmp_path: Path) -> None:
     ("data", "labels", "length", "said"),
     [
         ({"a": table(fault=1)}, "falt", 10, "The data of 'a' has no column 'falt'; did you mean `fault`?"),
-        ({"a": table(fault=0)}, "fault", 10, "No row is labelled anomalous"),
-        ({"a": table(fault=1)}, "fault", 10, "Every row is labelled anomalous, as 'anomaly', but some must be normal"),
+        ({"a": table(fault=0)}, "fault", 10, "At least one row must be labelled anomalous"),
+        ({"a": table(fault=1)}, "fault", 10, "At least one row must be normal, but all are labelled 'anomaly'"),
         (
             {"a": table(fault="fine"), "b": table(fault="leak")},
             "fault",
             10,
-            "as 'fine', 'leak', but some must be normal; name the word for normal rows by `normal`",
+            "but all are labelled 'fine', 'leak'; name the word for normal rows by `normal`",
         ),
         ({"a": table(), "b": table()}, {"a": [1] * 40}, 10, "but there is also an entity 'b'; label it"),
         ({"a": table()}, {"a": [1] * 39}, 10, "has 40 rows or observations, but 39 labels; give one for each"),

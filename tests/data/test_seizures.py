@@ -51,7 +51,7 @@ def test_the_most_telling_annotation_comes_first(tmp_path):
         (COLUMNS + "TERM,20,10,seiz,1\n", r"a\.csv is not an annotation of TUSZ: line 2"),
         (COLUMNS + "TERM,20,inf,seiz,1\n", r"a\.csv is not an annotation of TUSZ: line 2"),
         (COLUMNS + "TERM,20\n", r"a\.csv is not an annotation of TUSZ: line 2"),
-        (HEAD + COLUMNS, r"a\.csv has no annotations in it"),
+        (HEAD + COLUMNS, r"a\.csv has no annotations;"),
     ],
 )
 def test_a_damaged_annotation_is_named(tmp_path, text, message):

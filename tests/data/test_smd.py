@@ -95,7 +95,7 @@ def test_a_run_blames_what_every_interval_touching_it_blames(tmp_path):
     ("part", "content", "message"),
     [
         ("train", "1,2,3\n", r"train/machine-1-1\.txt should have 38 columns, but has 3"),
-        ("train", ",".join(["x"] * 38), r"train/machine-1-1\.txt should hold numbers"),
+        ("train", ",".join(["x"] * 38), r"train/machine-1-1\.txt should hold only numbers"),
         ("test_label", "0\n1\n", r"test_label/machine-1-1\.txt should hold 25 lines of 0 or 1"),
         ("interpretation_label", "8-12;1\n", r"interpretation_label/machine-1-1\.txt should read like"),
         ("interpretation_label", "8-12:39\n", r"interpretation_label/machine-1-1\.txt names rows or variables"),

@@ -1,6 +1,6 @@
 import numpy as np
 
-from tsadc.data.task import answers, evenly
+from tsadc.data.task import answers, subsample
 from tsadc.series import Clock, Labelled, Series, Truth
 
 MINUTE = 60_000_000_000
@@ -25,8 +25,8 @@ def test_events_count_rows_over_all_series_and_name_the_variables_to_blame() -> 
 
 def test_some_observations_are_taken_evenly() -> None:
     values = np.arange(10.0)[:, None, None] * np.ones((1, 4, 2))
-    assert evenly(values, 4, 4)[:, 0, 0].tolist() == [0, 3, 6, 9]
-    assert evenly(values, 4, 99).shape == values.shape
+    assert subsample(values, 4, 4)[:, 0, 0].tolist() == [0, 3, 6, 9]
+    assert subsample(values, 4, 99).shape == values.shape
 
 
 def test_observations_of_series_are_taken_whole() -> None:
@@ -36,14 +36,14 @@ def test_observations_of_series_are_taken_whole() -> None:
         Series(np.arange(10.0)[:, None], ("a",), late, "first"),
         Series(100 + np.arange(8.0)[:, None], ("a",), Clock(), "second"),
     )
-    first, second = evenly(series, 4, 3)
+    first, second = subsample(series, 4, 3)
     assert first.values.ravel().tolist() == [2, 3, 4, 5]
     assert second.values.ravel().tolist() == [100, 101, 102, 103, 104, 105, 106, 107]
-    assert [one.values[0, 0] for one in evenly(series, 4, 2)] == [2, 104]
+    assert [one.values[0, 0] for one in subsample(series, 4, 2)] == [2, 104]
     assert (first.entity, second.entity) == ("first", "second")
     assert first.clock.every == MINUTE
     assert first.observation == 4
-    assert sum(len(one) for one in evenly(series, 4, 99)) == 16
+    assert sum(len(one) for one in subsample(series, 4, 99)) == 16
 
 
 def test_padded_observations_are_taken_where_so_much_of_them_is_enough() -> None:
@@ -51,9 +51,9 @@ def test_padded_observations_are_taken_where_so_much_of_them_is_enough() -> None
     values = np.arange(14.0)[:, None]
     values[3::4] = np.nan
     series = (Series(values, ("a",)),)
-    assert evenly(series, 4, 99) == ()
-    [found] = evenly(series, 4, 99, 0.5)
+    assert subsample(series, 4, 99) == ()
+    [found] = subsample(series, 4, 99, 0.5)
     np.testing.assert_array_equal(found.values, values[:12])
-    [one] = evenly(series, 4, 1, 0.75)
+    [one] = subsample(series, 4, 1, 0.75)
     np.testing.assert_array_equal(one.values, values[:4])
-    assert evenly(series, 4, 99, 0.8) == ()
+    assert subsample(series, 4, 99, 0.8) == ()

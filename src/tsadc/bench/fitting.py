@@ -15,7 +15,7 @@ from tsadc.bench import cleaned, lock
 from tsadc.bench.cell import Cell, digest
 from tsadc.bench.cleaned import Cleaned
 from tsadc.config import to_mapping, update
-from tsadc.data.task import Data, Task, evenly
+from tsadc.data.task import Data, Task, subsample
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector
 from tsadc.detectors.tsadc.detector import Config
@@ -42,7 +42,7 @@ def fit(cell: Cell, task: Task, file: Path | None = None, origin: Sequence[Any] 
     config = cell.config()
     train = task.train
     if cell.observations is not None:
-        train = evenly(train, config.length, cell.observations, config.coverage)
+        train = subsample(train, config.length, cell.observations, config.coverage)
     cleaning = None
     if cell.split.get("cleaned"):
         made = _cleaned(cell, train, origin, None if file is None else file.parent)
@@ -99,7 +99,7 @@ def network_size(detector: Detector, test: Data) -> dict[str, int | None]:
 
 
 def _flops(detector: Detector, test: Data) -> int | None:
-    one = evenly(test, detector.settings.length, 1, detector.settings.coverage)
+    one = subsample(test, detector.settings.length, 1, detector.settings.coverage)
     if not len(one):
         return None
     with OperationCounter() as counted:

@@ -1,5 +1,6 @@
-"""CinC ECG, an open stand-in for ICBEB: WFDB records of the PhysioNet/CinC Challenges 2020 and 2021 from any of their
-sources, with SNOMED codes. Reads the records, or the pack `ecg_cinc_100hz.npz`."""
+"""Reader of CinC ECG, an open substitute for ICBEB: records of the PhysioNet/CinC Challenges 2020 and 2021.
+
+It reads WFDB records with SNOMED codes from any source of the challenges, or the pack `ecg_cinc_100hz.npz`."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ PACK = "ecg_cinc_100hz.npz"
 
 @dataclass(frozen=True)
 class CinC(ecg.TenSeconds):
-    """The first 10 seconds of each record: most sources have no more."""
+    """One observation per record: its first 10 seconds, as most sources have no more."""
 
     pack: ClassVar[str] = PACK
     card: ClassVar[Card] = Card(
@@ -42,5 +43,5 @@ class CinC(ecg.TenSeconds):
 
     def diagnoses(self, recording: Recording) -> list[str]:
         if "dx" not in recording.fields:
-            raise DataError(f"{recording.source} has no line #Dx, which should name its diagnoses.")
+            raise DataError(f"{recording.source} has no line #Dx with its diagnoses.")
         return ecg.snomed_diagnoses(recording.fields["dx"])

@@ -1,4 +1,4 @@
-"""What was prepared or drawn, next to the paper's Table 1, and why the two differ."""
+"""Compare the counts of a prepared data set or a draw with the paper's Table 1, and say why they differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOTHING = "-"
 
 
 def compare(prepared: Prepared) -> pd.DataFrame:
-    """One line per quantity: what is in `prepared`, and what the paper has."""
+    """Return one line per quantity, with its value in `prepared` and in the paper."""
     card = find(prepared.name, "prepare").card
     labels = [label for labels in prepared.labels.values() for label in labels]
     anomalous = sum(bool(label.kinds) for label in labels)
@@ -30,7 +30,7 @@ def compare(prepared: Prepared) -> pd.DataFrame:
 
 
 def compare_parts(draw: Draw) -> pd.DataFrame:
-    """One line per part: observations and the share of anomalous ones, drawn and in the paper."""
+    """Return one line per part: observations and the share of anomalous ones, as drawn and in the paper."""
     paper = find(draw.prepared.name, "prepare").card.paper
     rows = []
     for part in PARTS:
@@ -42,7 +42,7 @@ def compare_parts(draw: Draw) -> pd.DataFrame:
 
 
 def reasons(prepared: Prepared) -> list[str]:
-    """Why the counts are not the paper's, one sentence or two each."""
+    """Return sentences that say why the counts differ from the paper's."""
     card = find(prepared.name, "prepare").card
     out = []
     if card.paper is None:
@@ -52,7 +52,7 @@ def reasons(prepared: Prepared) -> list[str]:
     if card.entities is not None and len(prepared.entities) < card.entities:
         out.append(f"{len(prepared.entities):,} of the {card.entities:,} entities of the whole archive are here.")
     if prepared.length != card.length:
-        out.append(f"Observations of {prepared.length} rows were asked for; the usual length is {card.length}.")
+        out.append(f"Observations of {prepared.length} rows were requested; the usual length is {card.length}.")
     if prepared.about["settings"].get("leave_out"):
         out.append(f"Left out on request: {', '.join(prepared.about['settings']['leave_out'])}.")
     left_out = {reason: count for reason, count in prepared.about["left_out"].items() if count}

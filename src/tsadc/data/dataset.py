@@ -1,5 +1,5 @@
-"""What a data set is to the rest of the project: a card that says what it is and how to get it, and a reader that
-turns the files of its official layout into labelled observations of equal length."""
+"""The interface of a data set: a card that describes it, and a reader that turns the files of its official layout into
+labelled observations of equal length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tsadc.series import Floats
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So many observations, of which the share `ratio` is anomalous."""
+    """A number of observations, of which the share `ratio` is anomalous."""
 
     observations: int
     ratio: float
@@ -24,7 +24,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class PaperCounts:
-    """The paper's Table 1."""
+    """The counts of a data set in the paper's Table 1."""
 
     train: Share
     validation: Share
@@ -43,8 +43,8 @@ class PaperCounts:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A data set in words and numbers. `entities` is how many the whole archive gives, None where versions differ;
-    `differs` says why counts may not be the paper's."""
+    """The description of a data set. `entities` is the number in the whole archive, None if versions differ; `differs`
+    says why counts may differ from the paper's."""
 
     name: str
     title: str
@@ -65,7 +65,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One recording of an entity, and the files it is read from."""
+    """One recording of an entity, and the files that hold it."""
 
     entity: str
     name: str
@@ -74,7 +74,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Rows [start, stop) of an observation that are anomalous; `variables` are those to blame, if that is known."""
+    """Anomalous rows [start, stop) of an observation; `variables` are those to blame, empty if unknown."""
 
     start: int
     stop: int
@@ -84,8 +84,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """One observation: `values` (time, variable), NaN where not observed, from row `start` of its record on. Without
-    spans it is normal, or at least not labelled otherwise; `part` is the archive's own division, where it has one."""
+    """One observation: `values` (time, variable), NaN where not observed, beginning at row `start` of its record.
+    Without spans it is normal, or at least not labelled anomalous. `part` is the part of the archive, if it has any."""
 
     values: Floats
     start: int = 0
@@ -95,37 +95,38 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """The observations of one record, and how many were left out for which reason."""
+    """The observations of one record, and how many were left out for each reason."""
 
     pieces: Iterable[Piece]
     left_out: Counter[str] = field(default_factory=Counter)
 
 
 class DataSet(abc.ABC):
-    """A reader; its settings are the fields of the dataclass that implements it."""
+    """A data set that can be prepared; its settings are the fields of the dataclass that implements it."""
 
     card: ClassVar[Card]
 
     @abc.abstractmethod
     def records(self, raw: Path) -> Sequence[Record]:
-        """Every record under `raw`; those of one entity follow each other."""
+        """Return every record under `raw`; those of one entity follow each other."""
 
     @abc.abstractmethod
     def read(self, record: Record) -> Extract:
-        """The observations of one record, in the order of time."""
+        """Return the observations of one record in the order of time."""
 
     @property
     def observation_length(self) -> int:
-        """The card's, unless a setting says otherwise."""
+        """Rows of an observation: the setting `length` if there is one, else that of the card."""
         return int(getattr(self, "length", self.card.length))
 
     @property
     def variables(self) -> tuple[str, ...]:
+        """The names of the variables."""
         return self.card.variables
 
 
 def files_under(raw: Path, *patterns: str) -> list[Path]:
-    """The files below `raw` that match a pattern, sorted; hidden ones are passed over."""
+    """Return the files below `raw` that match a pattern, sorted, without hidden ones."""
     if raw.is_file():
         raise DataError(f"{raw} is a file, but the folder that holds it was expected.")
     if not raw.is_dir():
@@ -135,7 +136,7 @@ def files_under(raw: Path, *patterns: str) -> list[Path]:
 
 
 def unique(records: Sequence[Record]) -> Sequence[Record]:
-    """Refuse two records of one name: copies of one recording, which would count twice."""
+    """Return the records; raise if two have the same name, as copies of one recording would count twice."""
     seen: dict[str, Record] = {}
     for record in records:
         if record.name in seen:
@@ -147,5 +148,5 @@ def unique(records: Sequence[Record]) -> Sequence[Record]:
 
 
 def cut(values: Floats, length: int) -> list[tuple[int, Floats]]:
-    """The whole pieces of `length` rows with their first rows; what is left at the end is dropped."""
+    """Return the whole pieces of `length` rows, each with its first row number; the rest at the end is dropped."""
     return [(start, values[start : start + length]) for start in range(0, len(values) - length + 1, length)]

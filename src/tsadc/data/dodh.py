@@ -1,6 +1,8 @@
-"""DODH, the Dreem Open Dataset of healthy volunteers: one HDF5 file per night, `/signals/{eeg,eog,emg}/NAME` at 250 Hz
-and `/hypnogram` with a stage for every 30 seconds (-1 not scored, 0 awake, 1-3 N1-N3, 4 REM), the consensus of five
-scorers. With the scorers' own stagings (`scorers/dodh/SCORER/RECORD.json`) the consensus is built here."""
+"""Reader of DODH, the Dreem Open Dataset of healthy volunteers.
+
+There is one HDF5 file per night: `/signals/{eeg,eog,emg}/NAME` at 250 Hz and `/hypnogram` with a stage for every 30
+seconds (-1 not scored, 0 awake, 1-3 N1-N3, 4 REM), which is the consensus of five scorers. The consensus can also be
+built from the stagings of the scorers (`scorers/dodh/SCORER/RECORD.json`)."""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ GROUPS = ("eeg", "eog", "emg", "ecg")  # the archive keeps the ECG in emg
 
 @dataclass(frozen=True)
 class DODH(DataSet):
-    """`scorers` takes the stage most scorers agree on instead of the file's own consensus."""
+    """`scorers` builds the consensus from the stagings of the scorers instead of reading that of the file."""
 
     scorers: bool = False
 
@@ -71,8 +73,8 @@ class DODH(DataSet):
         if self.scorers and len(stagings) < 2:
             raise DataError(f"{night} should have stagings scorers/dodh/SCORER/{night.stem}.json of several scorers.")
         scored = [_staging(file) for file in stagings]
-        if len({len(one) for one in scored}) > 1:
-            raise DataError(f"The scorers of {night} do not have as many epochs each, so they cannot be compared.")
+        if len({len(staging) for staging in scored}) > 1:
+            raise DataError(f"The stagings of {night} must have the same number of epochs, but they differ.")
         numbers = consensus(scored) if scored else _hypnogram(night)
         stages = [STAGES[int(number)] for number in numbers]
         indices = sleep.kept(stages)
@@ -87,10 +89,10 @@ class DODH(DataSet):
 
 
 def consensus(stagings: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The stage that most scorers give each epoch. Among equals decides the scorer who agrees most with the others over
-    the night (Guillot et al. 2020)."""
+    """Return the stage that most scorers give each epoch. The scorer who agrees most with the others over the night
+    breaks ties (Guillot et al. 2020)."""
     table = np.stack(stagings)
-    agreement = np.array([(table == one).mean() for one in table])
+    agreement = np.array([(table == staging).mean() for staging in table])
     order = np.argsort(-agreement, kind="stable")
     out = np.empty(table.shape[1], dtype=np.int64)
     for epoch, votes in enumerate(table[order].T):
@@ -101,22 +103,22 @@ def consensus(stagings: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _paths(night: Path) -> list[str]:
-    """Where each channel lies in the file."""
+    """Return the path of each channel in the file."""
     h5py = package("h5py", night, "HDF5")
     try:
         with h5py.File(night, "r") as file:
             if "signals" not in file:
-                raise DataError(f"{night} has no group /signals, which should hold the channels.")
+                raise DataError(f"{night} has no group /signals with the channels.")
             groups = [group for group in GROUPS if group in file["signals"]]
-            found = {name: f"signals/{group}/{name}" for group in groups for name in file["signals"][group]}
+            paths = {name: f"signals/{group}/{name}" for group in groups for name in file["signals"][group]}
     except DataError:
         raise
     except Exception as error:  # a damaged file can fail anywhere in h5py
         raise DataError(f"{night} is not a readable HDF5 file: {reason(error)}.") from None
-    missing = [name for name in CHANNELS if name not in found]
+    missing = [name for name in CHANNELS if name not in paths]
     if missing:
-        raise DataError(f"{night} lacks the channel {missing[0]} in /signals; it has {', '.join(found) or 'none'}.")
-    return [found[name] for name in CHANNELS]
+        raise DataError(f"{night} lacks the channel {missing[0]} in /signals; it has {', '.join(paths) or 'none'}.")
+    return [paths[name] for name in CHANNELS]
 
 
 def _hypnogram(night: Path) -> NDArray[np.int64]:

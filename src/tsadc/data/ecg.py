@@ -1,8 +1,8 @@
-"""What the ECG data sets share: twelve leads, the codes of diagnoses, and one observation per record.
+"""Shared parts of the ECG data sets: twelve leads, diagnosis codes, and one observation per record.
 
-The rule for records with several diagnoses: one is normal if it has the normal diagnosis and no other; it is abnormal
-if at least one of the paper's five types is among them, with those as its kinds; every other record is left out. An
-incomplete right bundle branch block is not RBBB, as the PhysioNet challenges score it apart."""
+A record is normal if it has the normal diagnosis and no other. It is abnormal if it has at least one of the paper's
+five types, which are then its kinds. Every other record is left out. In SNOMED codes an incomplete right bundle branch
+block is not RBBB, as the PhysioNet challenges score it separately; LUDB's remarks count it (see `ludb`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NORMAL = "normal"
 FIVE = ("AF", "I-AVB", "RBBB", "PVC", "STE")  # the paper's abnormal types
 RATE = 100.0
 
-# SNOMED CT codes as the PhysioNet challenges of 2020 and 2021 use them; those they score as one are one here.
+# SNOMED CT codes of the PhysioNet challenges 2020 and 2021; codes that they score as one share a name.
 SNOMED = {
     "426783006": NORMAL,
     "164889003": "AF",
@@ -48,14 +48,14 @@ MILLIVOLTS = {"mv": 1.0, "": 1.0, "uv": 1e-3, "µv": 1e-3, "μv": 1e-3, "v": 1e3
 
 
 def twelve_leads(recording: Recording) -> Floats:
-    """The leads (time, variable) in millivolts at 100 Hz, in the usual order however the file spells them."""
-    found: dict[str, Channel] = {}
+    """Return the leads (time, variable) in millivolts at 100 Hz in the usual order, however the file spells them."""
+    by_name: dict[str, Channel] = {}
     for channel in recording.channels:
-        found.setdefault(channel.name.strip().casefold().removeprefix("lead ").removeprefix("ecg "), channel)
-    missing = [lead for lead in LEADS if lead.casefold() not in found]
+        by_name.setdefault(channel.name.strip().casefold().removeprefix("lead ").removeprefix("ecg "), channel)
+    missing = [lead for lead in LEADS if lead.casefold() not in by_name]
     if missing:
         raise DataError(f"{recording.source} lacks lead {missing[0]}; it has {', '.join(recording.names) or 'none'}.")
-    picked = [found[lead.casefold()] for lead in LEADS]
+    picked = [by_name[lead.casefold()] for lead in LEADS]
     units = [MILLIVOLTS.get(channel.unit.strip().casefold()) for channel in picked]
     if None in units:
         unknown = picked[units.index(None)].unit
@@ -66,7 +66,7 @@ def twelve_leads(recording: Recording) -> Floats:
 
 
 def fit_length(values: Floats, length: int) -> Floats:
-    """Longer records are cut; shorter ones end in rows that were not observed."""
+    """Cut longer records to `length` rows; pad shorter ones with rows that were not observed."""
     out = np.full((length, values.shape[1]), np.nan, dtype=np.float32)
     kept = min(length, len(values))
     out[:kept] = values[:kept]
@@ -74,7 +74,7 @@ def fit_length(values: Floats, length: int) -> Floats:
 
 
 def judge(diagnoses: Iterable[str]) -> tuple[str, ...] | None:
-    """The kinds of a record: none for normal, None where it is to be left out."""
+    """Return the kinds of a record: empty if it is normal, None if it is to be left out."""
     named = set(diagnoses)
     if named == {NORMAL}:
         return ()
@@ -82,19 +82,19 @@ def judge(diagnoses: Iterable[str]) -> tuple[str, ...] | None:
 
 
 def extract(values: Floats, diagnoses: Iterable[str], length: int) -> Extract:
-    """One observation out of a record, unless its diagnoses leave it out."""
+    """Make one observation of a record, or none if its diagnoses leave it out."""
     named = set(diagnoses)
     kinds = judge(named)
     if kinds is None:
-        told = sorted({name if name in SNOMED.values() else "other findings" for name in named - {NORMAL}})
-        return Extract((), Counter({f"only {' and '.join(told) or 'no diagnosis'}": 1}))
+        others = sorted({name if name in SNOMED.values() else "other findings" for name in named - {NORMAL}})
+        return Extract((), Counter({f"only {' and '.join(others) or 'no diagnosis'}": 1}))
     stop = min(length, len(values))
     spans = tuple(Span(0, stop, kind) for kind in kinds)
     return Extract((Piece(fit_length(values, length), spans=spans),))
 
 
 def wfdb_records(raw: Path) -> list[Record]:
-    """Every WFDB header under `raw` with its signal file; each record is an entity, as patients are not told apart."""
+    """List the WFDB headers under `raw` with their signal files. A record is an entity, as patients are not known."""
     out = []
     for header in files_under(raw, "*.hea"):
         signals = [file for ending in (".mat", ".dat") if (file := header.with_suffix(ending)).is_file()]
@@ -104,7 +104,7 @@ def wfdb_records(raw: Path) -> list[Record]:
 
 @dataclass(frozen=True)
 class TenSeconds(DataSet):
-    """The first 10 seconds of each record, out of WFDB records or of the pack named `pack`."""
+    """A data set of the first 10 seconds of each record, read from WFDB records or from the pack named `pack`."""
 
     length: int = 1000
 
@@ -115,16 +115,16 @@ class TenSeconds(DataSet):
 
     @abstractmethod
     def packed(self, pack: Pack, index: int) -> tuple[Floats, list[str]]:
-        """The leads in microvolts and the diagnoses of one record in a pack."""
+        """Return the leads in microvolts and the diagnoses of one record in a pack."""
 
     @abstractmethod
     def diagnoses(self, recording: Recording) -> list[str]:
-        """The diagnoses of a WFDB record, by the names that `judge` knows."""
+        """Return the diagnoses of a WFDB record by the names of `judge`."""
 
     def records(self, raw: Path) -> Sequence[Record]:
         pack = open_pack(raw, self.pack)
         if pack is None:
-            return sorted(wfdb_records(raw), key=lambda one: (len(one.name), one.name))
+            return sorted(wfdb_records(raw), key=lambda record: (len(record.name), record.name))
         return [Record(str(name), str(name), (pack.file,)) for name in pack["record"]]
 
     def read(self, record: Record) -> Extract:
@@ -138,6 +138,6 @@ class TenSeconds(DataSet):
 
 
 def snomed_diagnoses(text: str) -> list[str]:
-    """Codes separated by commas; those without a name here stay codes, so that they are not taken for normal."""
+    """Return the names of codes separated by commas. Unknown codes stay codes, so that they do not count as normal."""
     codes = [code.strip() for code in text.replace(";", ",").split(",") if code.strip()]
     return [SNOMED.get(code, code) for code in codes]

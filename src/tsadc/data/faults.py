@@ -1,6 +1,6 @@
-"""The ways a sensor goes wrong, and when. A fault reads the clean signal of one variable and says what the sensor shows
-in rows [start, stop) instead; it touches no other row and no other variable. `schedule` decides when faults happen,
-`inject` puts them on the sensors."""
+"""Sensor faults of the simulated plant. A fault maps the clean signal of one variable to what the sensor shows in rows
+[start, stop); it changes no other row and no other variable. `schedule` decides when faults happen, `inject` applies
+them to the sensors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tsadc.series import Floats
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One variable of one entity, clean: `values` (time,), its robust standard deviation, and the rows that count as
-    slow, so that what is faster is fluctuation."""
+    """The clean signal of one variable of one entity: `values` (time,), their robust standard deviation, and the number
+    of rows of the moving mean that separates trend and fluctuation."""
 
     values: Floats
     spread: float
@@ -27,7 +27,7 @@ class Signal:
         return cls(values, float(high - low) / 1.349, length)
 
     def trend(self, start: int, stop: int) -> Floats:
-        """The centred moving mean over `length` rows (fewer at the ends of the signal), at rows [start, stop)."""
+        """Return the centred moving mean over `length` rows (fewer at the ends of the signal) at rows [start, stop)."""
         rows, half = np.arange(start, stop), self.length // 2
         low, high = np.maximum(rows - half, 0), np.minimum(rows + half + 1, len(self.values))
         sums = np.concatenate([[0.0], np.cumsum(self.values[low[0] : high[-1]])])
@@ -35,6 +35,7 @@ class Signal:
         return means
 
     def fluctuation(self, start: int, stop: int) -> Floats:
+        """Return the signal minus its trend at rows [start, stop)."""
         fast: Floats = self.values[start:stop] - self.trend(start, stop)
         return fast
 
@@ -43,26 +44,26 @@ Fault = Callable[[Signal, int, int, np.random.Generator], Floats]
 
 
 def spike(signal: Signal, start: int, stop: int, generator: np.random.Generator) -> Floats:
-    """A burst of outliers to one side."""
+    """Add a burst of outliers to one side."""
     heights = generator.uniform(5.0, 9.0) * generator.uniform(0.6, 1.0, stop - start)
     burst: Floats = signal.values[start:stop] + generator.choice([-1.0, 1.0]) * heights * signal.spread
     return burst
 
 
 def level_shift(signal: Signal, start: int, stop: int, generator: np.random.Generator) -> Floats:
-    """A constant offset: the sensor lost its calibration."""
+    """Add a constant offset, as if the sensor lost its calibration."""
     offset = generator.choice([-1.0, 1.0]) * generator.uniform(2.5, 5.0) * signal.spread
     shifted: Floats = signal.values[start:stop] + offset
     return shifted
 
 
 def stuck(signal: Signal, start: int, stop: int, generator: np.random.Generator) -> Floats:
-    """The last reading, again and again."""
+    """Repeat the last reading."""
     return np.full(stop - start, signal.values[max(start - 1, 0)])
 
 
 def decoupled(signal: Signal, start: int, stop: int, generator: np.random.Generator) -> Floats:
-    """The values of these rows in the order of another time: the distribution stays, the ties to other variables go."""
+    """Reorder the values as at another time: the distribution stays, the dependence on other variables is lost."""
     true = signal.values[start:stop]
     begins = generator.integers(0, len(signal.values) - len(true) + 1, 32)
     others = signal.values[begins[:, None] + np.arange(len(true))]
@@ -72,7 +73,7 @@ def decoupled(signal: Signal, start: int, stop: int, generator: np.random.Genera
 
 
 def waveform(signal: Signal, start: int, stop: int, generator: np.random.Generator) -> Floats:
-    """The fluctuation faster, slower or with flattened tops, at the standard deviation it has anyway."""
+    """Make the fluctuation faster, slower or flat-topped, at the same standard deviation."""
     true = signal.fluctuation(start, stop)
     form = generator.choice(["faster", "slower", "flat"])
     if form == "flat":
@@ -85,13 +86,13 @@ def waveform(signal: Signal, start: int, stop: int, generator: np.random.Generat
 
 
 def quiet(signal: Signal, start: int, stop: int, generator: np.random.Generator) -> Floats:
-    """The slow course stays; fluctuation and noise nearly vanish."""
+    """Keep the trend and nearly remove fluctuation and noise."""
     calm: Floats = signal.trend(start, stop) + generator.uniform(0.1, 0.25) * signal.fluctuation(start, stop)
     return calm
 
 
 def _replay(signal: Signal, start: int, stop: int, speed: float) -> Floats:
-    """The fluctuation from about `start` on, run at another speed over as many rows."""
+    """Replay the fluctuation from about `start` on at another speed, over the same number of rows."""
     source = min(max(round((stop - start) * speed), 2), len(signal.values))
     first = min(start, len(signal.values) - source)
     piece = signal.fluctuation(first, first + source)
@@ -99,7 +100,7 @@ def _replay(signal: Signal, start: int, stop: int, speed: float) -> Floats:
 
 
 def _join(true: Floats, false: Floats) -> Floats:
-    """Fade from the true course into the false one and back, so that no jump at the edges gives the fault away."""
+    """Fade from the true signal into the false one and back, so that no jump at the edges reveals the fault."""
     fade = 1 + min(4, len(true) // 4)
     from_edge = np.minimum(np.arange(1, len(true) + 1), np.arange(len(true), 0, -1))
     weight = np.minimum(from_edge / fade, 1.0)
@@ -109,7 +110,7 @@ def _join(true: Floats, false: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A fault and where it strikes: `brief` lasts up to 5 rows, `oscillating` needs a sensor that has a waveform."""
+    """A kind of fault: `brief` ones last up to 5 rows, `oscillating` ones need a sensor with a waveform."""
 
     fault: Fault
     brief: bool = False
@@ -128,7 +129,7 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Rows [start, stop) in which a fault of `kind` shall happen."""
+    """Rows [start, stop) of a fault of `kind`."""
 
     start: int
     stop: int
@@ -138,7 +139,7 @@ class Span:
 def schedule(
     windows: int, length: int, touched: int, kinds: Sequence[str], generator: np.random.Generator
 ) -> tuple[Span, ...]:
-    """Spans that touch exactly `touched` of `windows` windows of `length` rows, none of them twice, kinds in turn."""
+    """Draw spans that touch exactly `touched` of `windows` windows of `length` rows, each once; kinds take turns."""
     turns = _in_turn(kinds, generator)
     blocks: list[tuple[str, int, bool] | None] = []
     remaining = touched
@@ -146,7 +147,7 @@ def schedule(
         kind = next(turns)
         low, high = (1, min(5, length)) if KINDS[kind].brief else (max(2, length // 6), length)
         duration = int(generator.integers(low, high + 1))
-        # A span thrown anywhere on the clock crosses a border this often.
+        # The probability that a span at a random time crosses a border.
         crosses = remaining > 1 and generator.random() < (duration - 1) / length
         blocks.append((kind, duration, crosses))
         remaining -= 1 + crosses
@@ -170,7 +171,7 @@ def schedule(
 def inject(
     clean: Floats, spans: Sequence[Span], oscillating: Sequence[int], length: int, generator: np.random.Generator
 ) -> tuple[Floats, list[tuple[int, ...]]]:
-    """A copy of `clean` (time, variable) with a fault in every span, and the one to four columns each has hit."""
+    """Return a copy of `clean` (time, variable) with a fault in every span, and the one to four columns of each."""
     signals: dict[int, Signal] = {}
     faulty, hit = clean.copy(), []
     for span in spans:

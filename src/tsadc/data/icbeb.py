@@ -1,7 +1,7 @@
-"""ICBEB 2018, also known as CPSC2018: 6,877 twelve-lead ECGs of 6 to 60 seconds.
+"""Reader of ICBEB 2018, also known as CPSC2018: 6,877 twelve-lead ECGs of 6 to 60 seconds.
 
-It exists in three forms, all read here: MAT structs with a `REFERENCE.csv` (as first published), WFDB records whose
-headers name diagnoses in words (`#Dx: AF,RBBB`), and WFDB records with SNOMED codes (`#Dx: 164889003,59118001`)."""
+It reads all three forms: MAT structs with a `REFERENCE.csv` (as first published), WFDB records with diagnoses in words
+(`#Dx: AF,RBBB`), and WFDB records with SNOMED codes (`#Dx: 164889003,59118001`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = {name.casefold(): name for name in CLASSES} | {"iavb": "I-AVB", "nsr": e
 
 @dataclass(frozen=True)
 class ICBEB(DataSet):
-    """One observation of 60 seconds per record; each is an entity, as the archive does not tell patients apart."""
+    """One observation of 60 seconds per record. A record is an entity, as the archive does not identify patients."""
 
     length: int = 6000
 
@@ -58,8 +58,7 @@ class ICBEB(DataSet):
         if not structs:
             return headed
         reference = _reference(raw, structs[0])
-        plain = [Record(file.stem, file.stem, (file, reference)) for file in structs]
-        return headed + plain
+        return headed + [Record(file.stem, file.stem, (file, reference)) for file in structs]
 
     def read(self, record: Record) -> Extract:
         source, *others = record.files
@@ -69,22 +68,22 @@ class ICBEB(DataSet):
         elif "dx" in recording.fields:
             diagnoses = _named(recording.fields["dx"])
         else:
-            raise DataError(f"{source} has no line #Dx, which should name its diagnoses.")
+            raise DataError(f"{source} has no line #Dx with its diagnoses.")
         return ecg.extract(ecg.twelve_leads(recording), diagnoses, self.length)
 
 
 def _named(text: str) -> list[str]:
-    """Diagnoses in words or in codes."""
+    """Return the diagnoses of a line in words or codes."""
     return [WORDS.get(name.casefold(), name) for name in ecg.snomed_diagnoses(text)]
 
 
 def _reference(raw: Path, example: Path) -> Path:
-    found = files_under(raw, "REFERENCE*.csv", "reference*.csv")
-    if not found:
+    files = files_under(raw, "REFERENCE*.csv", "reference*.csv")
+    if not files:
         raise DataError(f"{example} needs the diagnoses in REFERENCE.csv, but there is no such file in {raw}.")
-    if len(found) > 1:
-        raise DataError(f"{raw} holds both {found[0].name} and {found[1].name}; keep the one with all diagnoses.")
-    return found[0]
+    if len(files) > 1:
+        raise DataError(f"{raw} holds both {files[0].name} and {files[1].name}; keep the one with all diagnoses.")
+    return files[0]
 
 
 def _referenced(reference: Path, name: str) -> list[str]:
@@ -96,7 +95,7 @@ def _referenced(reference: Path, name: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _read_reference(file: Path, changed: int) -> dict[str, list[str]]:
-    """Recording,First_label,Second_label,Third_label with classes 1 to 9."""
+    """Read lines of Recording,First_label,Second_label,Third_label with classes 1 to 9."""
     try:
         with open(file, newline="", encoding="utf-8-sig") as text:
             rows = [[cell.strip() for cell in row] for row in csv.reader(text)]

@@ -1,8 +1,8 @@
-"""Data of one's own with its labels as a prepared data set, for a benchmark: from files of rows, frames or arrays.
+"""Prepare your own labelled data for a benchmark: from files of rows, data frames or arrays.
 
-Labels are one per row. A number says whether the row is anomalous, of the kind `KIND`; a text is the kind itself, but
-for the words that say no more than a number does: those of `NORMAL` and of `YES`. On the way they are columns beside
-the variables, one for each kind, so that a grid in time moves both alike."""
+There is one label per row. A number other than 0 marks an anomaly of the kind `KIND`; a text is the kind itself, except
+for the words in `NORMAL` and `YES`. On the way, labels are columns beside the variables, one for each kind, so that
+resampling to a grid moves both alike."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from tsadc.variables import match, unnamed
 from tsadc.windows import runs
 
 KIND = "anomaly"
-MARK = "label: "  # before the kind, in the name of its column
-NORMAL = ("", "0", "false", "no", "none", "normal", "ok")  # in any case
+MARK = "label: "  # prefix of the column of a kind
+NORMAL = ("", "0", "false", "no", "none", "normal", "ok")  # in upper or lower case
 MOST = 6  # kinds in a message
-YES = ("1", "true", "yes")  # of the kind `KIND`
+YES = ("1", "true", "yes")  # anomalous, of the kind `KIND`
 AFTER = "rows after the last whole observation"
 
 
 @dataclass(frozen=True)
 class _Marked:
-    """A frame without its labels, and the kind of each row, empty where it is normal."""
+    """A data frame without its labels, and the kind of each row, empty if it is normal."""
 
     frame: pd.DataFrame
     kinds: NDArray[np.object_]
 
     def columns(self, kinds: Sequence[str]) -> pd.DataFrame:
-        """The frame with a column for each kind."""
+        """Return the frame with a column for each kind."""
         marks = {f"{MARK}{kind}": (self.kinds == kind).astype(float) for kind in kinds}
         return pd.concat([self.frame, pd.DataFrame(marks, index=self.frame.index)], axis=1)
 
@@ -62,36 +62,60 @@ def prepare_own(
     normal: str | Sequence[str] = (),
     blame: Mapping[str, Sequence[str]] | None = None,
 ) -> Prepared:
-    """Cut data with labels into observations of `length` rows, and write them to the new folder `out`.
+    """Cut your own labelled data into observations of `length` rows and write them to a new folder.
 
     Parameters
     ----------
     data
-        A file of rows (CSV, TSV, Parquet, Arrow) or several, each an entity; a pandas frame; or a dict of entities with
-        files, frames or arrays, (time, variable) or (observation, time, variable).
+        A file of rows (CSV, TSV, Parquet, Arrow) or several, each an entity; a pandas data frame; or a dict of entities
+        with files, data frames or arrays, (time, variable) or (observation, time, variable).
     labels
-        The column that holds them, or a dict of entities with one label per row, of observations one for each.
+        The name of the column with the labels, or a dict of entities with one label per row or, for arrays of
+        observations, per observation. A number other than 0 marks an anomaly; a text is the kind of anomaly.
+    out
+        Folder to write, which must not exist.
+    length
+        Rows of an observation, at least 8.
     name
-        Of the data set, which its manifests bear.
+        Name of the data set, which its manifests repeat.
     reading
-        How files and frames are read: the columns of time and entity, a grid, which variables.
+        How files and data frames are read: the columns of time and entity, a grid in time, which variables.
     normal
-        Further words for a normal row, besides those of `NORMAL`.
+        Further words for a normal row. Empty, 0, false, no, none, normal and ok always mean normal.
     blame
-        The variables to blame for each kind of anomaly (numbers are of the kind "anomaly"), where they are known.
+        The variables to blame for each kind of anomaly, if known. Numeric labels have the kind "anomaly".
+
+    Returns
+    -------
+    Prepared
+        The data set in `out`.
+
+    Raises
+    ------
+    DataError
+        If data and labels do not match, or there are no normal or no anomalous rows.
+    OutputError
+        If `out` exists or cannot be written.
+
+    Examples
+    --------
+    >>> from tsadc.data import prepare_own
+    >>> prepare_own("machines.csv", "fault", "prepared", length=60)  # doctest: +SKIP
     """
     _check(labels, length, reading)
     words = {word.strip().casefold() for word in (*NORMAL, *([normal] if isinstance(normal, str) else normal))}
-    marked = {entity: _marked(one, labels, entity, length, reading, words) for entity, one in _entities(data).items()}
+    marked = {
+        entity: _marked(source, labels, entity, length, reading, words) for entity, source in _entities(data).items()
+    }
     kinds = _every_kind(marked.values())
-    series = _series({entity: one.columns(kinds) for entity, one in marked.items()}, kinds, reading)
-    variables = series[0].names[: -len(kinds)]
+    every = _series({entity: rows.columns(kinds) for entity, rows in marked.items()}, kinds, reading)
+    variables = every[0].names[: -len(kinds)]
     to_blame = _blamed(blame or {}, kinds, variables)
     with new_folder(Path(out)) as folder:
         writer = Writer(folder, length, variables)
         left_out = {
-            "nothing measured": sum(_add(writer, one, to_blame, length) for one in series),
-            AFTER: sum(len(one) % length for one in series),
+            "nothing measured": sum(_add(writer, series, to_blame, length) for series in every),
+            AFTER: sum(len(series) % length for series in every),
         }
         if not writer.labels:
             raise DataError(f"No entity has {length} rows with values for an observation; use a smaller length.")
@@ -99,14 +123,14 @@ def prepare_own(
         left_out = {reason: count for reason, count in left_out.items() if count}
         writer.finish(about | {"left_out": left_out, "sources": {}, "tsadc": version("tsadc")})
     if AFTER in left_out:
-        _tell_after(left_out[AFTER], sum(map(len, series)), length)
+        _warn_of_rest(left_out[AFTER], sum(map(len, every)), length)
     return load(out)
 
 
-def _tell_after(rows: int, total: int, length: int) -> None:
+def _warn_of_rest(rows: int, total: int, length: int) -> None:
     warnings.warn(
-        f"{rows} of {total} rows come after the last whole observation of {length} rows of their entity and are left "
-        "out.",
+        f"{rows} of {total} rows are left out because they come after the last whole observation of {length} rows of "
+        "their entity.",
         TsadcNotice,
         stacklevel=3,
     )
@@ -126,15 +150,15 @@ def _check(labels: Any, length: Any, reading: Reading) -> None:
 
 
 def _every_kind(marked: Collection[_Marked]) -> list[str]:
-    kinds = sorted({kind for one in marked for kind in one.kinds if kind})
+    kinds = sorted({kind for rows in marked for kind in rows.kinds if kind})
     if not kinds:
         raise DataError(
-            "No row is labelled anomalous, but without anomalies nothing can be measured; check the labels."
+            "At least one row must be labelled anomalous to measure anything, but none is; check the labels."
         )
-    if all(kind for one in marked for kind in one.kinds):
+    if all(kind for rows in marked for kind in rows.kinds):
         named = ", ".join(map(repr, kinds[:MOST])) + (", ..." if len(kinds) > MOST else "")
         raise DataError(
-            f"Every row is labelled anomalous, as {named}, but some must be normal; name the word for normal rows by "
+            f"At least one row must be normal, but all are labelled {named}; name the word for normal rows by "
             "`normal`, or check the labels."
         )
     return kinds
@@ -143,23 +167,24 @@ def _every_kind(marked: Collection[_Marked]) -> list[str]:
 def _blamed(
     blame: Mapping[str, Sequence[str]], kinds: Sequence[str], variables: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
-    """The variables to blame for each kind, none where that is not known."""
+    """Return the variables to blame for each kind; none if unknown."""
     wanted = "a dict of kinds with lists of variables"
-    require(isinstance(blame, Mapping) and not any(isinstance(o, str) for o in blame.values()), "blame", wanted, blame)
+    lists = isinstance(blame, Mapping) and not any(isinstance(names, str) for names in blame.values())
+    require(lists, "blame", wanted, blame)
     for kind, names in blame.items():
         if kind not in kinds:
-            raise DataError(f"`blame` names the kind {kind!r}, which no row has{nearest(kind, kinds)}")
-        for one in names:
-            if one not in variables:
-                raise DataError(f"`blame` names the variable {one!r}, which is none{nearest(one, variables)}")
+            raise DataError(f"`blame` has the kind {kind!r}, but no row is labelled so{nearest(kind, kinds)}")
+        for name in names:
+            if name not in variables:
+                raise DataError(f"`blame` names {name!r}, which is not a variable{nearest(name, variables)}")
     return {kind: tuple(blame.get(kind, ())) for kind in kinds}
 
 
 def _entities(data: Any) -> dict[str, Any]:
     if isinstance(data, Mapping):
-        return {str(entity): one for entity, one in data.items()}
-    if isinstance(data, (list, tuple)) and data and all(isinstance(one, (str, Path)) for one in data):
-        files = [Path(one) for one in data]
+        return {str(entity): source for entity, source in data.items()}
+    if isinstance(data, (list, tuple)) and data and all(isinstance(file, (str, Path)) for file in data):
+        files = [Path(file) for file in data]
         return dict(zip(entity_names(files), files, strict=True))
     return {Path(data).stem if isinstance(data, (str, Path)) else "series": data}
 
@@ -189,11 +214,11 @@ def _marked(
 
 
 def _frame(data: Any, source: str, length: int, reading: Reading) -> tuple[pd.DataFrame, int]:
-    """Rows and columns, and how many rows one label is of."""
+    """Return the data as a frame, and how many rows share one label."""
     if isinstance(data, (str, Path)):
         return read_frame(Path(data), reading), 1
     if isinstance(data, pd.DataFrame):
-        # What is left of a larger frame keeps its row numbers, which are no clock.
+        # A part of a larger frame keeps its row numbers, which are not times.
         return data.reset_index(drop=True) if pd.api.types.is_integer_dtype(data.index) else data, 1
     values = np.asarray(data)
     if values.ndim == 3 and values.shape[1] == length:
@@ -209,9 +234,9 @@ def _frame(data: Any, source: str, length: int, reading: Reading) -> tuple[pd.Da
 def _kinds(labels: pd.Series, normal: Collection[str]) -> NDArray[np.object_]:
     if pd.api.types.is_numeric_dtype(labels):
         return np.where(labels.fillna(0).to_numpy(dtype=float) != 0, KIND, "").astype(object)
-    plain = ["" if pd.isna(one) else str(one).strip() for one in labels]
-    kinds = {one: "" if one.casefold() in normal else KIND if one.casefold() in YES else one for one in set(plain)}
-    return np.array([kinds[one] for one in plain], dtype=object)
+    words = ["" if pd.isna(label) else str(label).strip() for label in labels]
+    kinds = {word: "" if word.casefold() in normal else KIND if word.casefold() in YES else word for word in set(words)}
+    return np.array([kinds[word] for word in words], dtype=object)
 
 
 def _series(frames: Mapping[str, pd.DataFrame], kinds: Sequence[str], reading: Reading) -> tuple[Series, ...]:
@@ -225,7 +250,7 @@ def _series(frames: Mapping[str, pd.DataFrame], kinds: Sequence[str], reading: R
 
 
 def _add(writer: Writer, series: Series, kinds: Mapping[str, tuple[str, ...]], length: int) -> int:
-    """Write the observations, with what is to blame for each kind; how many have no value at all, and are left out."""
+    """Write the observations of a series; return how many have no value at all and are left out."""
     left_out = 0
     for start, rows in cut(np.asarray(series.values), length):
         values, marks = rows[:, : -len(kinds)], rows[:, -len(kinds) :]

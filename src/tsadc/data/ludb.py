@@ -1,5 +1,6 @@
-"""LUDB, an open stand-in for ICBEB: 200 twelve-lead ECGs of 10 seconds with diagnoses in words. Reads the WFDB records
-of the archive, or the pack `ecg_ludb_100hz.npz`."""
+"""Reader of LUDB, an open substitute for ICBEB: 200 twelve-lead ECGs of 10 seconds with diagnoses in words.
+
+It reads the WFDB records of the archive, or the pack `ecg_ludb_100hz.npz`."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ USUAL = re.compile(
 
 @dataclass(frozen=True)
 class LUDB(ecg.TenSeconds):
-    """One observation of 10 seconds per record, each of another patient."""
+    """One observation of 10 seconds per record. Every record is of another patient."""
 
     pack: ClassVar[str] = PACK
     card: ClassVar[Card] = Card(
@@ -58,7 +59,7 @@ class LUDB(ecg.TenSeconds):
 
 
 def diagnoses(remarks: Iterable[str]) -> list[str]:
-    """The names that `ecg.judge` knows; any other remark keeps a record from being normal."""
+    """Return the diagnoses in remarks by the names of `ecg.judge`; any other remark is an "other finding"."""
     out = []
     for remark in (remark.strip().rstrip(".").strip() for remark in remarks):
         named = [name for name, pattern in DIAGNOSES.items() if pattern.search(remark)]

@@ -1,4 +1,4 @@
-"""Packs: an open data set, resampled, in one `.npz` file."""
+"""Packs: an open data set, already resampled, in one `.npz` file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tsadc.errors import DataError
 
 @dataclass(frozen=True)
 class Pack:
-    """The arrays of a pack; each is read once."""
+    """The arrays of a pack. Each is read once, on first access."""
 
     file: Path
     _read: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -33,15 +33,15 @@ class Pack:
         return self._read[key]
 
     def find(self, key: str, name: str) -> int:
-        """The place of `name` in an array of names."""
-        found = np.flatnonzero(self[key].astype(str) == name)
-        if len(found) != 1:
-            raise DataError(f"{self.file} should name {name} once in {key!r}, but names it {len(found)} times.")
-        return int(found[0])
+        """Return the position of `name` in an array of names."""
+        positions = np.flatnonzero(self[key].astype(str) == name)
+        if len(positions) != 1:
+            raise DataError(f"{self.file} should name {name} once in {key!r}, but names it {len(positions)} times.")
+        return int(positions[0])
 
 
 def open_pack(raw: Path, name: str) -> Pack | None:
-    """The pack `name` that is `raw` or lies in it, if there is one."""
+    """Return the pack `name` if `raw` is that file or a folder that holds it, else None."""
     file = raw if raw.name == name else raw / name
     return _pack(file, file.stat().st_mtime_ns) if file.is_file() else None
 

@@ -1,8 +1,8 @@
-"""The data set that comes with the package: a simulated process plant. Load, weather and operating regime drive a few
-hidden causes; the causes drive the sensors through a known graph; faults of six kinds are put on top.
+"""The simulated process plant, the data set that comes with the package.
 
-Units are alike in structure and differ in offsets, gains and noise. The daily and weekly cycles follow the clock, all
-other dynamics are counted in rows."""
+Load, weather and operating regime drive a few hidden causes, the causes drive the sensors through a known graph, and
+faults of six kinds are added. Units have the same structure and differ in offsets, gains and noise. Daily and weekly
+cycles follow the clock; all other dynamics are counted in rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class _Cause:
-    """A hidden driver: a share of load and weather, a set-point per regime, and a wander of its own."""
+    """A hidden cause: a share of load and weather, a set-point per regime, and an AR(1) process `wander` of its own."""
 
     load: float
     weather: float
@@ -43,8 +43,8 @@ class _Cause:
 
 @dataclass(frozen=True, slots=True)
 class _Sensor:
-    """One instrument, in units of `swing` around `centre`. `wander` passes on to what it drives, `noise` does not;
-    `curve` bends its response; `phase` (in turns) makes it oscillate."""
+    """One sensor, in units of `swing` around `centre`. The AR(1) process `wander` is passed on to the sensors that it
+    drives, `noise` is not; `curve` bends its response; `phase` (in turns) makes it oscillate."""
 
     centre: float
     swing: float
@@ -62,7 +62,7 @@ _CAUSES = {
     "weather": _Cause(0.0, 1.0, (0.0, 0.0, 0.0), wander=0.6, memory=60, inertia=15),
 }
 
-# Causes come before effects, and two oscillating sensors are among the first four: every prefix is a plant.
+# Causes come before effects, and two of the first four oscillate, so that every prefix is a plant.
 _SENSORS = {
     "feed.flow": _Sensor(120.0, 12.0, inertia=2, wander=0.12, noise=0.12),
     "pump.speed": _Sensor(1480.0, 60.0, inertia=1, wander=0.12, noise=0.10),
@@ -102,19 +102,52 @@ _EDGES = (
     Edge("outlet.temperature", "supply.power", 0.5, 1),
 )
 
-_HARMONIC = (0.35, 1.0)  # size and phase of the second harmonic, which gives the waveform its shape
-_SIGNAL, _FAULTS, _MISSING = range(3)  # streams of random numbers, so that no setting of one disturbs another
+_HARMONIC = (0.35, 1.0)  # size and phase of the second harmonic, which shapes the waveform
+_SIGNAL, _FAULTS, _MISSING = range(3)  # separate streams of random numbers, so that no setting of one affects another
 _NEVER = int(pd.NaT.value)
 
 
 class Plant:
-    """`split()` gives the unlabelled, contaminated history of every unit and the labelled rows that follow it."""
+    """A simulated plant with known faults and a known causal graph.
+
+    `split()` returns the unlabelled, contaminated history of every unit and the labelled rows that follow it.
+
+    Parameters
+    ----------
+    config
+        Size, contamination and seed; None takes the defaults.
+
+    Examples
+    --------
+    >>> from tsadc.data.plant import Plant
+    >>> split = Plant(Plant.Config(entities=2, rows=600)).split()
+    >>> [series.values.shape for series in split.train]
+    [(600, 12), (600, 12)]
+    """
 
     @dataclass(frozen=True)
     class Config:
-        """`rows` are per unit and part. `contamination` and `test_contamination` are the shares of observations of
-        `length` rows, cut from row 0 on, that a fault touches. The history has faults of `kinds` kinds, which the seed
-        picks; the test part has faults of all kinds. `missing` is the share of cells that are NaN."""
+        """Settings of the plant.
+
+        Attributes
+        ----------
+        entities, variables
+            Number of units, and of sensors of each.
+        rows
+            Rows per unit in the history, and again in the test part.
+        length
+            Rows of an observation; observations are cut from row 0 on.
+        contamination, test_contamination
+            Share of the observations of the history and of the test part that a fault touches.
+        kinds
+            Number of kinds of fault in the history, chosen by the seed. The test part has all kinds.
+        missing
+            Share of cells that are NaN.
+        interval, start
+            Time between rows, and time of the first row.
+        seed
+            Seed of the simulation.
+        """
 
         entities: int = 6
         variables: int = 12
@@ -146,19 +179,20 @@ class Plant:
 
     @cached_property
     def _sensors(self) -> dict[str, _Sensor]:
-        """The instruments by name. After the first dozen, further lines of the same build follow."""
+        """The sensors by name. After the first dozen, further production lines of the same build follow."""
         every = list(_SENSORS.items())
         wanted = range(self.config.variables)
         return {_on_line(every[i % len(every)][0], i // len(every) + 1): every[i % len(every)][1] for i in wanted}
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the variables."""
         return tuple(self._sensors)
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:
-        """Who drives whom, hidden causes included; each line's feed also follows the feed of the line before. (What
-        oscillates on a line shares its rotation, which is a clock rather than a cause and has no edges.)"""
+        """The edges of the causal graph, including hidden causes. The feed of each line also follows the feed of the
+        line before. (Oscillating sensors of a line share its rotation, which is a clock and has no edges.)"""
         edges = []
         for line in range(1, (self.config.variables - 1) // len(_SENSORS) + 2):
             if line > 1:
@@ -168,7 +202,7 @@ class Plant:
 
     @cached_property
     def graph(self) -> Booleans:
-        """(cause, effect) among the variables: True where the row's variable drives the column's directly."""
+        """The causal graph (cause, effect) of the variables: True if the first drives the second directly."""
         graph = np.zeros((len(self.names), len(self.names)), dtype=bool)
         for edge in self.edges:
             if edge.cause in self._sensors:
@@ -176,15 +210,16 @@ class Plant:
         return graph
 
     def split(self) -> Split:
-        """The history without its labels, and the test part with them."""
+        """Return the history without labels, and the test part with them."""
         train, test = self._labelled()
         return Split(train.series, test)
 
     def train(self) -> Labelled:
-        """The history with the truth a detector never sees, for experiments."""
+        """Return the history with its truth, which no detector sees, for experiments."""
         return self._labelled()[0]
 
     def test(self) -> Labelled:
+        """Return the test part with its truth."""
         return self._labelled()[1]
 
     def _labelled(self) -> tuple[Labelled, Labelled]:
@@ -202,7 +237,7 @@ class Plant:
         return Labelled(tuple(series[0]), tuple(truth[0])), Labelled(tuple(series[1]), tuple(truth[1]))
 
     def _parts(self, entity: int) -> Iterator[tuple[Floats, Floats, list[Truth]]]:
-        """History, then test: the clean signals (time, variable), the same with faults, and what was done."""
+        """Yield, for history and test part, the clean signals (time, variable), those with faults, and the truth."""
         rows = self.config.rows
         signals = self._simulate(entity, 2 * rows)
         for part, clean in enumerate((signals[:rows], signals[rows:])):
@@ -213,7 +248,7 @@ class Plant:
         generator = self._generator(entity, _FAULTS, part)
         share = self.config.test_contamination if part else self.config.contamination
         windows = self.config.rows // self.config.length
-        # Rounding the running total lets the share come true over all units, however short they are.
+        # Rounding the running total makes the share exact over all units, however short they are.
         touched = round(share * windows * (entity + 1)) - round(share * windows * entity)
         spans = schedule(windows, self.config.length, touched, self._kinds(part), generator)
         oscillating = [i for i, sensor in enumerate(self._sensors.values()) if sensor.phase is not None]
@@ -225,7 +260,7 @@ class Plant:
         return faulty, truth
 
     def _kinds(self, part: int) -> tuple[str, ...]:
-        """The kinds of a part; those of a smaller setting are among those of a larger one."""
+        """Return the kinds of a part; those of a smaller setting are among those of a larger one."""
         every = tuple(KINDS)
         order = np.random.default_rng(self.config.seed).permutation(len(every))
         return every if part else tuple(every[i] for i in order[: self.config.kinds])
@@ -234,7 +269,7 @@ class Plant:
         return np.random.default_rng(np.random.SeedSequence(self.config.seed, spawn_key=key))
 
     def _simulate(self, entity: int, rows: int) -> Floats:
-        """The clean signals (time, variable) of a unit in engineering units."""
+        """Simulate the clean signals (time, variable) of a unit in engineering units."""
         generator = self._generator(entity, _SIGNAL)
         load, weather, regime = self._drivers(rows, generator)
         states: dict[str, Floats] = {}
@@ -246,7 +281,9 @@ class Plant:
                     states[f"{plain}_{line}"] = _cause(cause, load, weather, regime, generator)
                 phase = _rotation(rows, generator)
             drive = sum(_follow(edge, states, generator) for edge in self.edges if edge.effect == name)
-            state = _settle(np.asarray(drive), sensor.inertia) + _wander(rows, sensor.wander, 6, generator)
+            state = _first_order_lag(np.asarray(drive), sensor.inertia) + _autoregressive(
+                rows, sensor.wander, 6, generator
+            )
             if sensor.phase is None:
                 state += sensor.curve * (state**2 - 1)
             else:
@@ -259,15 +296,15 @@ class Plant:
         return out
 
     def _drivers(self, rows: int, generator: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Load, weather (time,) and the regime as memberships (time, 3)."""
+        """Simulate load and weather (time,) and the one-hot regime (time, 3)."""
         day = pd.Timedelta("1D").value
         ticks = np.arange(rows) * (_nanoseconds("interval", self.config.interval) / day)
         days = ticks + _nanoseconds("start", self.config.start) / day + generator.normal(0, 0.03)
         turn = 2 * np.pi * days
         load = 0.8 * np.sin(turn - 1.9) + 0.25 * np.sin(2 * turn) + 0.3 * np.sin(turn / 7)
-        load += _wander(rows, 0.4, 2000, generator)
-        weather = 0.9 * np.sin(turn - 2.4) + _wander(rows, 0.4, 4000, generator)
-        # A regime lasts at least 300 rows; the next one is always another one.
+        load += _autoregressive(rows, 0.4, 2000, generator)
+        weather = 0.9 * np.sin(turn - 2.4) + _autoregressive(rows, 0.4, 4000, generator)
+        # A regime lasts at least 300 rows and is always followed by a different one.
         dwell = 300 + generator.exponential(1200, rows // 300 + 1)
         regimes = (generator.integers(3) + np.cumsum(generator.integers(1, 3, len(dwell)))) % 3
         now = regimes[np.searchsorted(np.cumsum(dwell), np.arange(rows), side="right")]
@@ -276,20 +313,22 @@ class Plant:
 
 def _cause(cause: _Cause, load: Floats, weather: Floats, regime: Floats, generator: np.random.Generator) -> Floats:
     steady = cause.load * load + cause.weather * weather + regime @ np.asarray(cause.setpoints)
-    driven: Floats = _settle(steady, cause.inertia) + _wander(len(load), cause.wander, cause.memory, generator)
+    driven: Floats = _first_order_lag(steady, cause.inertia) + _autoregressive(
+        len(load), cause.wander, cause.memory, generator
+    )
     return driven
 
 
 def _follow(edge: Edge, states: dict[str, Floats], generator: np.random.Generator) -> Floats:
-    """The pull of one cause, delayed; every unit has a gain of its own."""
+    """Return the delayed effect of one cause; every unit has a gain of its own."""
     cause = states[edge.cause]
     late = np.concatenate([np.full(edge.lag, cause[0]), cause[: len(cause) - edge.lag]])
-    pull: Floats = edge.gain * np.exp(0.06 * generator.standard_normal()) * late
-    return pull
+    effect: Floats = edge.gain * np.exp(0.06 * generator.standard_normal()) * late
+    return effect
 
 
-def _settle(drive: Floats, inertia: float) -> Floats:
-    """First-order lag with a time constant of `inertia` rows, at rest in row 0."""
+def _first_order_lag(drive: Floats, inertia: float) -> Floats:
+    """Apply a first-order lag with a time constant of `inertia` rows, in equilibrium at row 0."""
     if inertia == 0:
         return drive
     keep = np.exp(-1 / inertia)
@@ -297,8 +336,8 @@ def _settle(drive: Floats, inertia: float) -> Floats:
     return settled
 
 
-def _wander(rows: int, size: float, memory: float, generator: np.random.Generator) -> Floats:
-    """A stationary AR(1) process of standard deviation `size` that forgets in `memory` rows."""
+def _autoregressive(rows: int, size: float, memory: float, generator: np.random.Generator) -> Floats:
+    """Draw a stationary AR(1) process of standard deviation `size` with a time constant of `memory` rows."""
     keep = np.exp(-1 / memory)
     shocks = size * np.sqrt(1 - keep**2) * generator.standard_normal(rows)
     wandering: Floats = lfilter([1], [1, -keep], shocks, zi=[keep * size * generator.standard_normal()])[0]
@@ -306,8 +345,8 @@ def _wander(rows: int, size: float, memory: float, generator: np.random.Generato
 
 
 def _rotation(rows: int, generator: np.random.Generator) -> Floats:
-    """The common phase of a line's oscillating sensors, in turns: about 11 rows per turn, nearly steady."""
-    speed = (1 + 0.03 * generator.standard_normal() + _wander(rows, 0.01, 200, generator)) / 11
+    """Return the common phase of the oscillating sensors of a line, in turns: about 11 rows per turn, nearly steady."""
+    speed = (1 + 0.03 * generator.standard_normal() + _autoregressive(rows, 0.01, 200, generator)) / 11
     turns: Floats = generator.random() + np.cumsum(speed)
     return turns
 
@@ -319,7 +358,7 @@ def _wave(turns: Floats) -> Floats:
 
 
 def _on_line(name: str, line: int) -> str:
-    """`pump.speed` of line 2 is `pump_2.speed`; a hidden cause `head` is `head_2`."""
+    """Add the line to a name: `pump.speed` of line 2 is `pump_2.speed`, the hidden cause `head` is `head_2`."""
     machine, *rest = name.split(".")
     return ".".join([f"{machine}_{line}", *rest])
 
@@ -329,7 +368,7 @@ def _unit(entity: int) -> str:
 
 
 def _nanoseconds(setting: str, text: str) -> int:
-    """An interval's length, or a start's time since 1970."""
+    """Return the length of an interval, or the time of a start since 1970, in nanoseconds."""
     try:
         value = int((pd.Timedelta if setting == "interval" else pd.Timestamp)(text).value)
     except ValueError:

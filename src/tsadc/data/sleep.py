@@ -1,4 +1,4 @@
-"""What the sleep data sets share: 30-second epochs, deep sleep as normal, REM and wakefulness as abnormal."""
+"""Shared parts of the sleep data sets: 30-second epochs; deep sleep is normal, REM and wakefulness are abnormal."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ KINDS = ("awake", "REM")
 
 
 def kept(stages: Sequence[str]) -> list[int]:
-    """The epochs that are normal or abnormal; light sleep is neither."""
+    """Return the indices of the epochs that are normal or abnormal; light sleep is neither."""
     return [i for i, stage in enumerate(stages) if stage == NORMAL or stage in KINDS]
 
 
 def extract(epochs: Floats, stages: Sequence[str], indices: Sequence[int]) -> Extract:
-    """Epochs (observation, time, variable), the `indices`-th of a night, as observations."""
+    """Make observations of `epochs` (observation, time, variable), which are those at `indices` of a night."""
     length = epochs.shape[1]
     pieces = []
     for values, i in zip(epochs, indices, strict=True):
@@ -33,7 +33,7 @@ def extract(epochs: Floats, stages: Sequence[str], indices: Sequence[int]) -> Ex
 
 
 def epochs_of(channel: Floats, indices: Sequence[int], length: int) -> Floats:
-    """The epochs of one channel (observation, time), NaN beyond its end."""
+    """Return the epochs of one channel (observation, time), NaN beyond its end."""
     rows = np.asarray(indices, dtype=int)[:, None] * length + np.arange(length)
     out: Floats = np.full(rows.shape, np.nan, dtype=np.float32)
     inside = rows < len(channel)

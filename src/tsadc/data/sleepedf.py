@@ -1,7 +1,7 @@
-"""Sleep-EDF, an open stand-in for DODH: nights as EDF with the stages in a second EDF+ file. Reads `*-PSG.edf` with
-`*-Hypnogram.edf`, or the pack `sleep_edf_night.npz`.
+"""Reader of Sleep-EDF, an open substitute for DODH: nights as EDF with the stages in a second EDF+ file.
 
-Recordings run for a day: of the wakefulness around the night, half an hour on either side is kept."""
+It reads `*-PSG.edf` with `*-Hypnogram.edf`, or the pack `sleep_edf_night.npz`. Recordings last a day; half an hour of
+wakefulness is kept before and after the night."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PREFIX = "Sleep stage "
 
 @dataclass(frozen=True)
 class SleepEDF(DataSet):
-    """`margin` is how many minutes of wakefulness are kept before and after the night."""
+    """`margin` is the number of minutes of wakefulness that are kept before and after the night."""
 
     margin: float = 30.0
 
@@ -84,13 +84,14 @@ class SleepEDF(DataSet):
 
 
 def asleep(stages: Sequence[str], margin: int) -> range:
-    """From the first epoch of sleep to the last, and `margin` epochs more on either side."""
-    found = [i for i, stage in enumerate(stages) if stage not in ("awake", UNSCORED)]
-    return range(found[0] - margin, found[-1] + margin + 1) if found else range(0)
+    """Return the epochs from the first of sleep to the last, with `margin` more on either side."""
+    epochs = [i for i, stage in enumerate(stages) if stage not in ("awake", UNSCORED)]
+    return range(epochs[0] - margin, epochs[-1] + margin + 1) if epochs else range(0)
 
 
 def stage_list(annotations: Sequence[Annotation], epochs: int, later: float = 0.0) -> list[str]:
-    """The stage of every epoch that is one throughout; `later` is how many seconds after the signals notes begin."""
+    """Return the stage of every epoch, "not scored" if it is not the same throughout; annotations start `later` seconds
+    after the signals."""
     out = [UNSCORED] * epochs
     for note in annotations:
         stage = _stage(note)
@@ -107,7 +108,7 @@ def _stage(note: Annotation) -> str | None:
 
 
 def _later(hypnogram: Recording, recording: Recording) -> float:
-    """How many seconds after the signals the hypnogram starts: none where a header does not tell its date."""
+    """Return how many seconds after the signals the hypnogram starts; 0 if a header has no date."""
     if hypnogram.start is None or recording.start is None:
         return 0.0
     if (hypnogram.start.date() == ANONYMOUS) != (recording.start.date() == ANONYMOUS):
@@ -122,7 +123,8 @@ def _later(hypnogram: Recording, recording: Recording) -> float:
 
 
 def _refuse_crop(recording: Recording, hypnogram: Recording, recorded: float) -> None:
-    """Signals cut out of a night whose header still has the night's start get the stages of another hour."""
+    """Raise if the signals look cut out of a night while the header still has the start of the night; they would get
+    the stages of another hour."""
     scored = max((note.onset + note.duration for note in hypnogram.annotations if _stage(note)), default=0.0)
     if _later(hypnogram, recording) == 0 and scored > 2 * recorded:
         raise DataError(

@@ -1,7 +1,8 @@
-"""The Server Machine Dataset: text folders `train`, `test`, `test_label`, `interpretation_label`, a file per machine.
+"""Reader of SMD, the Server Machine Dataset, and the shift between the train and test parts of its machines.
 
-Both parts of a machine are cut into observations; one is anomalous if any of its points is labelled. The train part
-carries no labels. `interpretation_label` names the variables to blame, counted from 1, as `start-stop:1,2,5`."""
+There are text folders `train`, `test`, `test_label` and `interpretation_label` with a file per machine. Both parts of a
+machine are cut into observations; an observation is anomalous if any of its points is labelled. The train part carries
+no labels. `interpretation_label` names the variables to blame, counted from 1, as `start-stop:1,2,5`."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ Blamed = list[tuple[int, int, set[int]]]  # rows [start, stop) and the variables
 
 @dataclass(frozen=True)
 class SMD(DataSet):
-    """`leave_out` names machines whose train and test parts differ too much; `shifts` measures how much."""
+    """`leave_out` names machines to skip, for instance those with a large shift (see `shifts`)."""
 
     leave_out: tuple[str, ...] = ()
     length: int = 600
@@ -86,7 +87,7 @@ class SMD(DataSet):
 
 
 def read_values(file: Path) -> Floats:
-    """A table of one machine (time, variable)."""
+    """Read the table of one machine (time, variable)."""
     values = _numbers(file)
     if values.shape[1] != VARIABLES:
         raise DataError(f"{file} should have {VARIABLES} columns, but has {values.shape[1]}.")
@@ -107,7 +108,7 @@ def _numbers(file: Path) -> Floats:
         raise DataError(f"There is no file {file}.") from None
     except (ValueError, OSError):
         raise DataError(
-            f"{file} should hold numbers separated by commas, every line as many, and nothing else."
+            f"{file} should hold only numbers separated by commas, the same number in every line."
         ) from None
     values: Floats = frame.to_numpy()
     if not np.isfinite(values).all():
@@ -128,7 +129,7 @@ def _read_blamed(file: Path, rows: int) -> Blamed:
 
 
 def parse_blamed(text: str, rows: int, file: str) -> Blamed:
-    """What `interpretation_label` says of a test part with so many rows."""
+    """Parse the text of `interpretation_label` for a test part with `rows` rows."""
     out = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
@@ -146,8 +147,8 @@ def parse_blamed(text: str, rows: int, file: str) -> Blamed:
 
 
 def spans_of(flags: Booleans, blamed: Blamed, names: Sequence[str]) -> list[Span]:
-    """One span for each run of labelled points. The two label files differ in a few lines, so a run blames what every
-    interval that touches it blames."""
+    """Return one span for each run of labelled points. The two label files differ in a few lines, so a run blames the
+    variables of every interval that touches it."""
     spans = []
     for start, stop in runs(flags):
         hit = set().union(*(variables for first, last, variables in blamed if first < stop and last > start))
@@ -164,14 +165,17 @@ def _within(spans: Sequence[Span], start: int, length: int) -> tuple[Span, ...]:
 
 
 def _number(name: str) -> tuple[int, ...]:
-    """machine-3-10 comes after machine-3-9."""
+    """Return the numbers of a name, so that machine-3-10 sorts after machine-3-9."""
     return tuple(int(part) for part in name.split("-")[1:] if part.isdigit())
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One machine: the median and the largest shift of the mean over its variables (in standard deviations), the
-    largest ratio of the standard deviations (either way), and the share of variables in which one exceeds `FAR`."""
+    """The shift of one machine between its train and test part.
+
+    `median_mean` and `largest_mean` are the median and the largest shift of the mean over its variables, in standard
+    deviations of the train part; `largest_spread` is the largest ratio of the standard deviations, either way;
+    `shifted` is the share of variables in which one of them exceeds `FAR`."""
 
     machine: str
     median_mean: float
@@ -181,7 +185,8 @@ class Shift:
 
 
 def shift(machine: str, train: Floats, test: Floats) -> Shift:
-    """Compare two tables (time, variable)."""
+    """Measure the shift between two tables (time, variable) of a machine. Standard deviations are at least `FLOOR`:
+    half of the variables hardly vary, and dividing by their spread would make up a shift."""
     before, after = np.maximum(train.std(0), FLOOR), np.maximum(test.std(0), FLOOR)
     mean = np.abs(test.mean(0) - train.mean(0)) / before
     ratio = np.exp(np.abs(np.log(after / before)))
@@ -190,7 +195,9 @@ def shift(machine: str, train: Floats, test: Floats) -> Shift:
 
 
 def shifts(prepared: Prepared) -> list[Shift]:
-    """Every prepared machine that has observations of both parts, the most shifted first."""
+    """Measure the shift of every prepared machine with observations of both parts, the most shifted first.
+
+    Wagner et al. (TimeSeAD, 2023) leave out machines whose mean and standard deviation change."""
     every = []
     for machine, labels in prepared.labels.items():
         values, part = prepared.values(machine), np.array([label.part for label in labels])
@@ -198,17 +205,17 @@ def shifts(prepared: Prepared) -> list[Shift]:
             values[part == name].reshape(-1, len(prepared.variables)).astype(np.float64) for name in ("train", "test")
         )
         every += [shift(machine, train, test)] if len(train) and len(test) else []
-    return sorted(every, key=lambda one: (-one.shifted, -one.largest_mean, one.machine))
+    return sorted(every, key=lambda moved: (-moved.shifted, -moved.largest_mean, moved.machine))
 
 
 def shift_table(every: list[Shift]) -> pd.DataFrame:
-    """For printing: one line per machine."""
+    """Return a table for printing, one line per machine."""
     return pd.DataFrame(
         {
-            "machine": [one.machine for one in every],
-            "variables shifted": [f"{one.shifted:.0%}" for one in every],
-            "mean, median": [round(one.median_mean, 2) for one in every],
-            "mean, largest": [round(one.largest_mean, 2) for one in every],
-            "spread, largest": [round(one.largest_spread, 2) for one in every],
+            "machine": [moved.machine for moved in every],
+            "variables shifted": [f"{moved.shifted:.0%}" for moved in every],
+            "mean, median": [round(moved.median_mean, 2) for moved in every],
+            "mean, largest": [round(moved.largest_mean, 2) for moved in every],
+            "spread, largest": [round(moved.largest_spread, 2) for moved in every],
         }
     )

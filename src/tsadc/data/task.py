@@ -1,4 +1,4 @@
-"""What a detector is given and what its scores are measured against. `train`, `history` and `test` carry no labels."""
+"""Benchmark tasks: the unlabelled data that a detector gets, and the answers that its scores are measured against."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Data = tuple[Series, ...] | Floats  # entities, or observations (observation, ti
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """Rows [start, stop) of all series, end to end, and which variables are to blame in them; none: not said."""
+    """A true anomaly: rows [start, stop) of all series laid end to end, and the variables to blame, if known."""
 
     start: int
     stop: int
@@ -25,9 +25,21 @@ class Event:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Of each test observation in the order of scores: the kinds of anomaly in it (none: normal) and its entity.
-    `parts` are named subsets that are reported beside the whole. `rows` says of each row of all series, end to end,
-    whether it is anomalous; None where only observations have labels. `events` are the true anomalies in them."""
+    """The truth about the test part, for measuring only.
+
+    Attributes
+    ----------
+    kinds
+        For each test observation, in the order of scores, the kinds of anomaly in it; none if it is normal.
+    entities
+        The entity of each test observation.
+    parts
+        Named subsets of the observations that are reported beside the whole.
+    rows
+        Whether each row is anomalous, for all series laid end to end; None if only observations have labels.
+    events
+        The true anomalies in these rows.
+    """
 
     kinds: tuple[tuple[str, ...], ...]
     entities: tuple[str, ...]
@@ -37,13 +49,16 @@ class Answers:
 
     @property
     def labels(self) -> Booleans:
+        """Whether each test observation is anomalous."""
         return np.array([bool(kinds) for kinds in self.kinds], dtype=bool)
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One draw of a protocol. `history` is what `adapt` gets before scoring, if anything; `validation` is set aside for
-    the threshold and for early stopping, None: by the detector."""
+    """One draw of a protocol. `train`, `test`, `history` and `validation` carry no labels.
+
+    A detector fits `train`, adapts to `history` if there is one, and scores `test`. `validation` is for the threshold
+    and early stopping; without it, the detector sets a part of `train` aside."""
 
     train: Data
     test: Data
@@ -53,12 +68,12 @@ class Task:
 
 
 def answers(test: Labelled, length: int, coverage: float = 0.5) -> Answers:
-    """The truth about the observations that a detector cuts from the series."""
+    """Return the truth about the observations that a detector cuts from the series."""
     observations = cut(test.series, length, coverage).observations
     touched = {kind: test.touched(observations, kind) for kind in sorted({truth.kind for truth in test.truth})}
     kinds = tuple(tuple(kind for kind in touched if touched[kind][i]) for i in range(len(observations)))
     entities = tuple(observations.entity(i) for i in range(len(observations)))
-    rows = np.concatenate([_anomalous(one, test) for one in test.series])
+    rows = np.concatenate([_anomalous(series, test) for series in test.series])
     return Answers(kinds, entities, rows=rows, events=tuple(_events(test)))
 
 
@@ -80,13 +95,13 @@ def _anomalous(series: Series, test: Labelled) -> Booleans:
     return flags
 
 
-def evenly(data: Data, length: int, count: int, coverage: float = 1.0) -> Data:
-    """About `count` observations of the data, evenly spread; all where it has no more. Of series only those count that
-    lie wholly in one and have at least `coverage` of their rows measured."""
+def subsample(data: Data, length: int, count: int, coverage: float = 1.0) -> Data:
+    """Return at most about `count` evenly spaced observations of the data. In series, only observations that lie wholly
+    in one series and have at least `coverage` of their rows measured are taken."""
     if isinstance(data, np.ndarray):
         return data[evenly_spaced(len(data), count)]
     pieces = cut(data, length, coverage).observations
-    whole = [i for i, at in enumerate(pieces.places) if 0 <= at.start <= len(data[at.series]) - length]
+    whole = [i for i, place in enumerate(pieces.places) if 0 <= place.start <= len(data[place.series]) - length]
     pieces = pieces.take(whole)
     kept: dict[int, list[Floats]] = {}
     for i in evenly_spaced(len(pieces), count):
@@ -98,5 +113,5 @@ def evenly(data: Data, length: int, count: int, coverage: float = 1.0) -> Data:
 
 
 def _joined(series: Series, rows: list[Floats], length: int) -> Series:
-    # Rows no longer follow each other, so their dates would be wrong; the time from row to row is still right.
+    # Rows no longer follow each other, so dates would be wrong; the interval between rows is still right.
     return replace(series, values=np.concatenate(rows), clock=Clock(pace=series.clock.every), observation=length)

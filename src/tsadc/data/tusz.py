@@ -1,5 +1,8 @@
-"""TUSZ, the Temple University Hospital seizure corpus: EDF with annotations beside it. An observation is 60 seconds; it
-is abnormal if a focal or generalised seizure touches it, and normal if nothing but background does."""
+"""Reader of TUSZ, the Temple University Hospital seizure corpus: EDF with annotations beside it.
+
+An observation is 60 seconds. It is abnormal if a focal or generalised seizure touches it, and normal if only background
+does. Annotations are `.csv` and `.csv_bi` (channel,start_time,stop_time,label,confidence) since version 2, `.tse` and
+`.tse_bi` (start stop label confidence) before it."""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ from tsadc.io.recording import Recording, read_recording
 
 SIDES = ("FP1", "FP2", "F3", "F4", "C3", "C4", "P3", "P4", "O1", "O2", "F7", "F8", "T3", "T4", "T5", "T6")
 ELECTRODES = (*SIDES, "FZ", "CZ", "PZ")
-NEWER = {"T7": "T3", "T8": "T4", "P7": "T5", "P8": "T6"}  # names of the 10-10 system for places of the 10-20 system
-# A reference, not a second electrode: FP1-F7 is a bipolar derivation, and none of these.
+NEWER = {"T7": "T3", "T8": "T4", "P7": "T5", "P8": "T6"}  # 10-10 names of positions in the 10-20 system
+# The part after the dash must be a reference: FP1-F7 is a bipolar derivation and does not match.
 LABEL = re.compile(r"^(?:EEG\s*)?([A-Z]+\d*)(?:\s*-\s*(?:REF|LE|AR|AVG|AV|A1|A2|A1A2|M1|M2|CAR)\d*)?$")
-LEAST_MEASURED = 0.5  # of the rows of a minute: what was not recorded is not background
+LEAST_MEASURED = 0.5  # share of the rows of a minute; a gap in the recording is not background
 PATIENT = re.compile(r"^([A-Za-z0-9]+)_s\d+_t\d+")
 ENDINGS = (".csv", ".tse", ".csv_bi", ".tse_bi")  # those with seizure types first
 BACKGROUND = "bckg"
@@ -37,12 +40,14 @@ TYPES = {
     "tcsz": "generalised",
     "atsz": "generalised",
     "mysz": "generalised",
-    "seiz": "seizure",  # of a type that was not annotated
+    "seiz": "seizure",  # type not annotated
 }
 
 
 @dataclass(frozen=True)
 class TUSZ(DataSet):
+    """One observation per whole minute of a recording."""
+
     card: ClassVar[Card] = Card(
         name="tusz",
         title="TUSZ: Temple University Hospital EEG seizure corpus",
@@ -83,33 +88,33 @@ class TUSZ(DataSet):
             if np.isfinite(values).any(axis=1).mean() < LEAST_MEASURED:
                 left_out["under half of the minute measured"] += 1
                 continue
-            touching = [one for one in events if self._rows(one, start)[0] < self._rows(one, start)[1]]
-            unknown = next((one.label for one in touching if one.kind is None), None)
+            touching = [event for event in events if self._rows(event, start)[0] < self._rows(event, start)[1]]
+            unknown = next((event.label for event in touching if event.kind is None), None)
             if unknown is not None:
                 left_out[f"label {unknown}"] += 1
                 continue
-            spans = tuple(_span(one, *self._rows(one, start)) for one in touching)
+            spans = tuple(_span(event, *self._rows(event, start)) for event in touching)
             pieces.append(Piece(values, start, spans))
         left_out["rows after the last whole observation"] += len(series) % self.card.length
         return Extract(pieces, left_out)
 
     def _rows(self, event: Event, start: int) -> tuple[int, int]:
-        """The rows of an event in the observation from row `start` on; empty where it does not touch it."""
+        """Return the rows of an event in the observation that begins at row `start`; empty if it does not touch it."""
         first, last = round(event.start * self.card.rate), round(event.stop * self.card.rate)
         return max(first - start, 0), min(last - start, self.card.length)
 
 
 def electrodes(recording: Recording) -> dict[str, str]:
-    """The channel of each of the 19 electrodes, whatever reference its label names."""
-    found: dict[str, str] = {}
+    """Return the channel of each of the 19 electrodes, whatever reference its label has."""
+    channels: dict[str, str] = {}
     for name in recording.names:
         label = LABEL.match(name.strip().upper())
         if label:
-            found.setdefault(NEWER.get(label.group(1), label.group(1)), name)
-    missing = [name for name in ELECTRODES if name not in found]
+            channels.setdefault(NEWER.get(label.group(1), label.group(1)), name)
+    missing = [name for name in ELECTRODES if name not in channels]
     if missing:
         raise DataError(f"{recording.source} lacks the electrode {missing[0]}; it has {', '.join(recording.names)}.")
-    return {name: found[name] for name in ELECTRODES}
+    return {name: channels[name] for name in ELECTRODES}
 
 
 def _span(event: Event, first: int, last: int) -> Span:
@@ -119,7 +124,7 @@ def _span(event: Event, first: int, last: int) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A seizure from `start` to `stop` seconds; `electrodes` of the channels that show it, none where all may."""
+    """A seizure from `start` to `stop` seconds; `electrodes` are those that show it, empty if unknown."""
 
     start: float
     stop: float
@@ -128,23 +133,23 @@ class Event:
 
     @property
     def kind(self) -> str | None:
-        """The paper's two types, or None for what is neither."""
+        """The paper's type of the seizure, or None for any other label."""
         return TYPES.get(self.label)
 
 
 def annotation_files(edf: Path) -> list[Path]:
-    """The annotations beside a recording, the most telling first."""
+    """Return the annotation files beside a recording, those with seizure types first."""
     return [file for ending in ENDINGS if (file := edf.with_suffix(ending)).is_file()]
 
 
 def read_events(file: Path) -> list[Event]:
-    """Everything but background, in the order of time. What overlaps and has the same label is one event."""
+    """Return all events except background, in the order of time. Overlapping events with the same label become one."""
     try:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError):
         raise DataError(f"{file} cannot be read as text.") from None
     comma = file.suffix.startswith(".csv")
-    events, known = [], False
+    events, empty = [], True
     for number, line in enumerate(lines, start=1):
         text = line.split("#")[0].strip()
         if not text or text.startswith(("version", "channel,")):
@@ -153,11 +158,11 @@ def read_events(file: Path) -> list[Event]:
             event = _event(text.split(",") if comma else ["TERM", *text.split()])
         except (ValueError, IndexError):
             raise DataError(f"{file} is not an annotation of TUSZ: line {number} is {line[:40]!r}.") from None
-        known = True
+        empty = False
         if event.label != BACKGROUND:
             events.append(event)
-    if not known:
-        raise DataError(f"{file} has no annotations in it; even a recording without seizures has background.")
+    if empty:
+        raise DataError(f"{file} has no annotations; a recording without seizures should have background.")
     return _merged(events)
 
 
@@ -171,10 +176,10 @@ def _event(fields: list[str]) -> Event:
 
 def _merged(events: list[Event]) -> list[Event]:
     out: list[Event] = []
-    for event in sorted(events, key=lambda one: (one.label, one.start, one.stop)):
+    for event in sorted(events, key=lambda event: (event.label, event.start, event.stop)):
         if out and out[-1].label == event.label and event.start <= out[-1].stop:
             last = out.pop()
             both = last.electrodes | event.electrodes
             event = Event(last.start, max(last.stop, event.stop), event.label, both)
         out.append(event)
-    return sorted(out, key=lambda one: (one.start, one.stop, one.label))
+    return sorted(out, key=lambda event: (event.start, event.stop, event.label))
