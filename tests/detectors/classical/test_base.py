@@ -24,25 +24,25 @@ def z() -> np.ndarray:
     return values
 
 
-def known(row: np.ndarray) -> list[float]:
+def measured_values(row: np.ndarray) -> list[float]:
     return [float(x) for x in row if not np.isnan(x)]
 
 
 def test_energy_is_the_log_of_the_standard_deviation(z):
-    expected = [np.log(0.01 + np.std(known(row))) for row in z[:3]]
+    expected = [np.log(0.01 + np.std(measured_values(row))) for row in z[:3]]
     np.testing.assert_allclose(Energy(5)(z), [*expected, np.log(0.01), np.nan], rtol=1e-6)
 
 
 def test_extent_against_a_slow_definition(z):
-    found = Extent(5)(z).reshape(5, 5)
+    actual = Extent(5)(z).reshape(5, 5)
     for k, row in enumerate(z[:4]):
-        values = known(row)
+        values = measured_values(row)
         changes = [float(b) - float(a) for a, b in itertools.pairwise(row) if not np.isnan(a + b)]
         size = np.sqrt(np.mean(np.square(changes)))
         levels = np.arcsinh([np.mean(values), min(values), max(values)])
         spreads = np.log([0.01 + np.std(values), 0.01 + size])
-        np.testing.assert_allclose(found[:, k], [*levels, *spreads], rtol=1e-5, atol=1e-6)
-    assert np.isnan(found[:, 4]).all()
+        np.testing.assert_allclose(actual[:, k], [*levels, *spreads], rtol=1e-5, atol=1e-6)
+    assert np.isnan(actual[:, 4]).all()
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def made(scale: float, seed: int, count: int = 20) -> np.ndarray:
 @pytest.mark.parametrize("name", ["bands", "convolutions", "log-energy", "isolation-forest"])
 def test_an_adapted_entity_is_measured_by_its_own_history(name: str) -> None:
     detector = find(name)(length=LENGTH).fit({f"unit-{i}": made(1.0, i) for i in range(4)})
-    # As if sampled three times as densely: other shapes and spectra, whatever the normalisation.
+    # As if sampled three times as densely: other shapes and spectra, even after normalisation.
     own = np.repeat(made(1.0, 9, 30), 3, axis=0)
     history, new = {"slow": own[: 60 * LENGTH]}, {"slow": own[60 * LENGTH :]}
     with pytest.warns(TsadcNotice, match="pooled statistics: slow"):
@@ -94,7 +94,7 @@ def test_an_adapted_entity_is_measured_by_its_own_history(name: str) -> None:
     assert np.median(detector.decision_function(new)) < np.median(before)
 
 
-def test_a_short_history_leaves_the_centre_of_all() -> None:
+def test_after_a_short_history_an_entity_keeps_the_common_centre() -> None:
     detector = find("bands")(length=LENGTH).fit({f"unit-{i}": made(1.0, i) for i in range(4)})
     detector.adapt({"new": made(1.0, 5, 7)})
     assert "new" not in detector.standardiser_.entities

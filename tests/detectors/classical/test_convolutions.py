@@ -50,8 +50,8 @@ def test_gaps_a_constant_variable_and_a_saved_model(tmp_path):
 
 
 def test_another_seed_draws_other_kernels():
-    one, two = (RandomConvolutions(length=LENGTH, seed=seed).fit(beats(10, 5)).features_ for seed in (0, 1))
-    assert not np.array_equal(one.weights, two.weights)
+    first, second = (RandomConvolutions(length=LENGTH, seed=seed).fit(beats(10, 5)).features_ for seed in (0, 1))
+    assert not np.array_equal(first.weights, second.weights)
 
 
 def test_settings_out_of_range():

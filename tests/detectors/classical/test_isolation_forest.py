@@ -38,7 +38,7 @@ def test_the_expected_path():
 
 
 @pytest.mark.parametrize("factor", [3.0, 0.1])
-def test_what_stands_apart_ranks_first(detector, factor):
+def test_an_unusual_observation_ranks_first(detector, factor):
     new = np.random.default_rng(1).normal(size=(15, 40, 3))
     new[6] *= factor
     result = detector.detect(new)
@@ -46,7 +46,7 @@ def test_what_stands_apart_ranks_first(detector, factor):
     assert result.observations["anomalous"][6]
 
 
-def test_the_variable_to_blame(detector):
+def test_the_anomalous_variable_contributes_most(detector):
     new = np.random.default_rng(2).normal(size=(10, 40, 3))
     before = detector.decision_function(new)
     new[4, 10:20, 2] += 6

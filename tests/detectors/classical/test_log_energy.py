@@ -17,7 +17,7 @@ def detector(history) -> LogEnergy:
 
 
 @pytest.mark.parametrize("factor", [4.0, 0.25])
-def test_too_loud_and_too_quiet(detector, factor):
+def test_a_variable_that_varies_more_or_less_ranks_first(detector, factor):
     new = np.random.default_rng(1).normal(size=(20, 50, 4))
     new[13, :, 1] *= factor
     result = detector.detect(new)
@@ -26,7 +26,7 @@ def test_too_loud_and_too_quiet(detector, factor):
     assert result.variables.to_numpy().reshape(20, 50, 4)[13, 0].argmax() == 1
 
 
-def test_a_variable_that_was_not_measured_is_not_quiet(detector, history):
+def test_a_variable_without_values_does_not_count(detector, history):
     new = history[:1].copy()
     before = detector.decision_function(new)[0]
     z = detector.features_(detector.scaler_("series", new[0]).T)

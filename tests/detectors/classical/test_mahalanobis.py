@@ -21,13 +21,13 @@ def detector() -> Mahalanobis:
 
 
 def test_distances_are_those_of_the_clean_part(detector):
-    """Up to the blur, and what a sample of steps can tell."""
+    """Up to the added noise and the sampling error."""
     clean = mixed(LENGTH, 1)
     precision = np.linalg.inv(MIXING.T @ MIXING)
     expected = np.sqrt(np.einsum("ti,ij,tj->t", clean, precision, clean))
-    found = detector.detect(clean).timeline["score"].to_numpy()
-    assert np.corrcoef(found, expected)[0, 1] > 0.97
-    assert np.median(found / expected) == pytest.approx(1, abs=0.15)
+    actual = detector.detect(clean).timeline["score"].to_numpy()
+    assert np.corrcoef(actual, expected)[0, 1] > 0.97
+    assert np.median(actual / expected) == pytest.approx(1, abs=0.15)
 
 
 def test_the_distance_is_that_of_the_stored_precision(detector):
@@ -36,13 +36,13 @@ def test_the_distance_is_that_of_the_stored_precision(detector):
     z = detector.scaler_("series", new)
     result = detector.detect(new)
     for t in (0, 4, 11):
-        apart = np.nan_to_num(z[t] - detector.center_)
-        assert result.timeline["score"][t] == pytest.approx(np.sqrt(apart @ detector.precision_ @ apart), rel=1e-4)
-    # Given the others, a variable is normal with variance 1 / precision_kk around what they say of it.
-    apart, precision, k = z[0] - detector.center_, detector.precision_, 1
+        centred = np.nan_to_num(z[t] - detector.center_)
+        assert result.timeline["score"][t] == pytest.approx(np.sqrt(centred @ detector.precision_ @ centred), rel=1e-4)
+    # Given the others, a variable is normal with variance 1 / precision_kk around the value they predict.
+    centred, precision, k = z[0] - detector.center_, detector.precision_, 1
     others = [0, 2, 3]
-    told = -precision[k, others] @ apart[others] / precision[k, k]
-    expected = abs(apart[k] - told) * np.sqrt(precision[k, k])
+    predicted = -precision[k, others] @ centred[others] / precision[k, k]
+    expected = abs(centred[k] - predicted) * np.sqrt(precision[k, k])
     assert result.variables.to_numpy()[0, k] == pytest.approx(expected, rel=1e-4)
 
 

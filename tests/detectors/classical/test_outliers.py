@@ -38,22 +38,20 @@ def test_an_outlier_detector_of_scikit_learn(wrapped: type[Outliers], tmp_path) 
     new = data(6, 1)
     new[3, 5:9, 2] += 9
     detector = wrapped(length=LENGTH).fit(data(60, 0))
-    found = detector.detect(new)
-    assert found.observations["score"].argmax() == 3
-    assert next(iter(found.worst(1).iloc[0]["variables"])) == "variable_2"
+    result = detector.detect(new)
+    assert result.observations["score"].argmax() == 3
+    assert next(iter(result.worst(1).iloc[0]["variables"])) == "variable_2"
     z = detector.scaler_("series", new[1]).T.astype(np.float32)
     row = detector.standardiser_("series", detector.features_(z))
     expected = -detector.estimator_.score_samples(row[None])[0]
-    assert found.observations["score"][1] == pytest.approx(expected, rel=1e-5)
+    assert result.observations["score"][1] == pytest.approx(expected, rel=1e-5)
     assert (wrapped(length=LENGTH).fit(data(60, 0)).decision_function(new) == detector.decision_function(new)).all()
     with pytest.raises(ConfigError, match="wraps an estimator of another library and cannot be saved"):
         detector.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_command_says_before_training_that_it_cannot_be_saved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_refuses_it_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint(name="lof", value=f"{__name__}:Density", group="tsadc.detectors")
     monkeypatch.setattr(tsadc.detectors, "entry_points", lambda group: [point])
     monkeypatch.setattr(Outliers, "_fit_features", lambda *_: pytest.fail("it was trained"))
@@ -75,7 +73,9 @@ def test_an_outlier_detector_of_pyod() -> None:
     new = data(6, 1)
     new[3, 5:9, 2] += 9
     detector = Distance(length=LENGTH).fit(data(60, 0))
-    found = detector.decision_function(new)
-    assert found.argmax() == 3
-    rows = [detector.standardiser_("series", detector.features_(detector.scaler_("series", one).T)) for one in new]
-    np.testing.assert_allclose(found, detector.estimator_.decision_function(np.stack(rows)), rtol=1e-4)
+    scores = detector.decision_function(new)
+    assert scores.argmax() == 3
+    rows = [
+        detector.standardiser_("series", detector.features_(detector.scaler_("series", values).T)) for values in new
+    ]
+    np.testing.assert_allclose(scores, detector.estimator_.decision_function(np.stack(rows)), rtol=1e-4)

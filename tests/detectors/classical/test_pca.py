@@ -35,7 +35,7 @@ def test_residuals_against_a_decomposition_of_all_steps(detector, history):
     center = z.mean(axis=0)
     _, values, directions = np.linalg.svd(z - center, full_matrices=False)
     share = np.cumsum(values**2) / np.sum(values**2)
-    count = next(i + 1 for i, one in enumerate(share) if one >= 0.9)
+    count = next(i + 1 for i, explained in enumerate(share) if explained >= 0.9)
     assert len(detector.components_) == count == 2
     new = mixed(LENGTH, 1)
     apart = detector.scaler_("series", new) - center
@@ -75,7 +75,7 @@ def test_gaps_a_constant_variable_and_a_saved_model(history, tmp_path):
     assert load(tmp_path / "model").decision_function(new).tobytes() == scores.tobytes()
 
 
-def test_what_is_missing_turns_no_direction(history, detector):
+def test_missing_values_do_not_turn_the_components(history, detector):
     gaps = np.where(np.random.default_rng(5).random(history.shape) < 0.3, np.nan, history)
     found = PrincipalComponents(length=LENGTH, contamination=0.05).fit(gaps)
     assert found.components_.shape == detector.components_.shape
@@ -84,7 +84,7 @@ def test_what_is_missing_turns_no_direction(history, detector):
     assert cosines.min() > 0.995
 
 
-def test_something_is_always_left_over():
+def test_one_direction_is_always_left_unexplained():
     values = np.random.default_rng(3).normal(size=(400, 1)) @ np.array([[1.0, 2.0]])
     detector = PrincipalComponents(length=LENGTH, config=PrincipalComponents.Config(explained=0.999999)).fit(values)
     assert detector.components_.shape == (1, 2)

@@ -17,7 +17,7 @@ def detector(history) -> Chance:
     return Chance(length=8, contamination=0.1).fit(history)
 
 
-def test_scores_are_uniform_and_tell_nothing(detector, history):
+def test_scores_are_uniform_and_independent_of_the_values(detector, history):
     scores = detector.decision_scores_
     assert kstest(scores, "uniform").pvalue > 0.001
     size = np.abs(history).reshape(1500, -1).max(axis=1)
@@ -30,18 +30,18 @@ def test_the_threshold_flags_as_many_as_are_expected(detector):
 
 
 def test_another_seed_draws_other_numbers(history):
-    one, two = (Chance(length=8, seed=seed).fit(history).decision_scores_ for seed in (0, 1))
-    assert abs(np.corrcoef(one, two)[0, 1]) < 0.1
+    first, second = (Chance(length=8, seed=seed).fit(history).decision_scores_ for seed in (0, 1))
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.1
 
 
-def test_a_score_hangs_on_every_value(detector, history):
+def test_a_score_depends_on_every_value(detector, history):
     scores = detector.decision_function(history[:800])
     changed = history[:800].copy()
     changed[::8, 1] += 0.01
     assert not np.isin(detector.decision_function(changed), scores).any()
 
 
-def test_all_steps_of_an_observation_score_alike(detector, history):
+def test_all_steps_of_an_observation_have_its_score(detector, history):
     result = detector.detect(history[:80])
     steps = result.timeline["score"].to_numpy().reshape(10, 8)
     np.testing.assert_array_equal(steps, np.repeat(result.observations["score"].to_numpy()[:, None], 8, axis=1))

@@ -25,7 +25,7 @@ def fitted(history) -> Ridge:
 
 
 def rows(values: np.ndarray, k: int) -> np.ndarray:
-    """What variable k is told from: the others now and before, zero before the start, and 1."""
+    """Predictors of variable k: the others now and before, zero before the start, and 1."""
     time = values.shape[1]
     out = []
     for t in range(time):
@@ -40,22 +40,22 @@ def test_weights_solve_the_penalised_problem(fitted, history):
     held = np.sort(np.random.default_rng(0).permutation(len(every))[: round(0.2 * len(every))])
     values = [every.read(i).astype(float) for i in range(len(every)) if i not in held]
     for k in range(3):
-        past = np.vstack([rows(one, k) for one in values])
-        target = np.concatenate([one[k] for one in values])
-        steps = sum(one.shape[1] for one in values)
+        past = np.vstack([rows(z, k) for z in values])
+        target = np.concatenate([z[k] for z in values])
+        steps = sum(z.shape[1] for z in values)
         system = np.vstack([past, np.sqrt(0.01 * steps) * np.eye(past.shape[1])])
         solution = np.linalg.lstsq(system, np.concatenate([target, np.zeros(past.shape[1])]), rcond=None)[0]
         weights = fitted.weights_[[j for j in range(3 * (LAGS + 1) + 1) if j == 3 * (LAGS + 1) or j % 3 != k], k]
         np.testing.assert_allclose(rows(values[0], k) @ weights, rows(values[0], k) @ solution, atol=1e-6)
 
 
-def test_a_variable_is_not_told_from_itself(fitted):
+def test_a_variable_is_not_predicted_from_itself(fitted):
     for lag in range(LAGS + 1):
         for k in range(3):
             assert fitted.weights_[lag * 3 + k, k] == 0
 
 
-def test_what_is_missing_weakens_no_dependence():
+def test_missing_values_do_not_weaken_dependencies():
     generator = np.random.default_rng(1)
     values = generator.normal(size=(4000, 1)).repeat(2, axis=1)
     complete = Ridge(length=LENGTH, config=Ridge.Config(lags=0)).fit(values)

@@ -43,7 +43,7 @@ def test_scores_against_a_slow_definition(detector, history):
     np.testing.assert_array_equal(result.observations["deviation_score"], result.observations["score"])
 
 
-def test_it_expects_the_median_wherever_something_was_measured(detector, history):
+def test_it_expects_the_median_where_something_was_measured(detector, history):
     new = history[:20].copy()
     new[3, 2] = np.nan
     expected = detector.detect(new).expected.to_numpy()
@@ -51,7 +51,7 @@ def test_it_expects_the_median_wherever_something_was_measured(detector, history
     np.testing.assert_allclose(expected, np.where(np.isnan(new), np.nan, middle), rtol=1e-6)
 
 
-def test_quiet_and_loud_are_alike(detector, history):
+def test_high_and_low_values_score_the_same(detector, history):
     middle = np.median(history, axis=0)
     up, down = np.tile(middle, (10, 1)), np.tile(middle, (10, 1))
     up[4], down[4] = middle + 8, middle - 8
@@ -72,13 +72,13 @@ def test_pooled_by_root_mean_square(history):
     np.testing.assert_allclose(steps[:10], expected[0], rtol=1e-5)
 
 
-def test_a_short_anomaly_drowns_in_a_root_mean_square_and_a_long_one_does_not(history):
+def test_root_mean_square_hides_short_anomalies_but_not_long_ones(history):
     rng = np.random.default_rng(2)
     history = rng.normal(size=(4000, 5))
-    spike, loud = rng.normal(size=(2, 2000, 5))
+    spike, wide = rng.normal(size=(2, 2000, 5))
     spike[250] += 8.0
-    loud[200:300] *= 1.5
+    wide[200:300] *= 1.5
     sharp, pooled = RobustZ(length=100).fit(history), RobustZRMSE(length=100).fit(history)
-    assert sharp.decision_function(spike).argmax() == pooled.decision_function(loud).argmax() == 2
-    contrast = [np.sort(one.decision_function(spike))[-1] / one.threshold_ for one in (sharp, pooled)]
+    assert sharp.decision_function(spike).argmax() == pooled.decision_function(wide).argmax() == 2
+    contrast = [np.sort(fitted.decision_function(spike))[-1] / fitted.threshold_ for fitted in (sharp, pooled)]
     assert contrast[0] > 1.5 * contrast[1]

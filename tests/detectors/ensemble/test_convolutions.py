@@ -45,7 +45,7 @@ def test_features_against_a_slow_definition(kernels, train):
     np.testing.assert_allclose(kernels(z), np.arcsin(np.sqrt(share)), atol=1e-12)
 
 
-def test_what_is_drawn(kernels):
+def test_channels_dilations_and_weights(kernels):
     assert kernels.dilations.tolist() == [1] * 20 + [2] * 20 + [4] * 20
     number = (kernels.channels >= 0).sum(axis=1)
     assert set(number) == {1, 2, 3}
@@ -62,14 +62,14 @@ def test_biases_are_quantiles_of_training_outputs(kernels, train):
     assert np.ptp(above) > 0.25
 
 
-def test_a_level_gives_no_answer_away_from_the_ends(kernels):
+def test_a_constant_level_gives_output_zero_away_from_the_ends(kernels):
     z = np.full((VARIABLES, LENGTH), 3.0, dtype=np.float32)
     for group, outputs in kernels._outputs(z):
         margin = 4 * int(kernels.dilations[group][0])
         np.testing.assert_allclose(outputs[:, margin:-margin], 0, atol=1e-4)
 
 
-def test_kernels_that_cannot_see_say_nothing(kernels, train):
+def test_kernels_on_an_unmeasured_variable_give_nan(kernels, train):
     z = train.read(0).copy()
     z[2] = np.nan
     blind = (kernels.channels == 2).any(axis=1)

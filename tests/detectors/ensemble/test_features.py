@@ -21,17 +21,17 @@ def z() -> np.ndarray:
 
 
 def test_correlations_against_a_slow_definition(z):
-    found = iter(Correlations(5)(z))
+    actual = iter(Correlations(5)(z))
     for i in range(5):
         for j in range(i + 1, 5):
             pairs = [(a, b) for a, b in zip(z[i], z[j], strict=True) if not np.isnan(a + b)]
             if 4 in (i, j):
-                assert np.isnan(next(found))
+                assert np.isnan(next(actual))
             elif 3 in (i, j):
-                assert next(found) == 0
+                assert next(actual) == 0
             else:
                 expected = np.arctanh(np.corrcoef(np.array(pairs, dtype=float).T)[0, 1])
-                assert next(found) == pytest.approx(expected, abs=1e-6)
+                assert next(actual) == pytest.approx(expected, abs=1e-6)
 
 
 def test_correlations_are_bounded_and_do_not_depend_on_size():

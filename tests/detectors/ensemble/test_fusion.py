@@ -7,15 +7,15 @@ from tsadc.detectors.ensemble.fusion import MAX_SKEW, Fusion
 
 def slow_weights(scores: np.ndarray) -> np.ndarray:
     """The tenth at either end, rounded up, against the median; redundancy with the views that agree."""
-    found = []
+    weights = []
     for column in scores.T:
         ordered, middle = sorted(column), np.median(column)
         number = -(-len(ordered) // 10)
         upper = np.mean(ordered[-number:]) - middle
         lower = middle - np.mean(ordered[:number])
         redundancy = sum(max(spearmanr(column, other).statistic, 0) ** 2 for other in scores.T)
-        found.append((upper / lower) ** 3 / redundancy)
-    return np.array(found) / np.mean(found)
+        weights.append((upper / lower) ** 3 / redundancy)
+    return np.array(weights) / np.mean(weights)
 
 
 def test_weights_against_a_slow_definition():
@@ -28,7 +28,7 @@ def test_weights_against_a_slow_definition():
     np.testing.assert_allclose(fusion(scores), ((scores - fusion.middle) * fusion.weight).sum(axis=1))
 
 
-def test_a_view_that_sees_what_hides_in_the_training_data_outweighs_noise():
+def test_a_view_that_detects_hidden_anomalies_outweighs_noise():
     rng = np.random.default_rng(1)
     scores = rng.normal(size=(200, 4))
     scores[:30, 2] += 4
@@ -37,18 +37,18 @@ def test_a_view_that_sees_what_hides_in_the_training_data_outweighs_noise():
     assert fusion.weight[2] > 5 * np.delete(fusion.weight, 2).max()
     new = rng.normal(size=(400, 4))
     new[:200, 2] += 2
-    found = fusion(new) > np.median(fusion(new))
+    flagged = fusion(new) > np.median(fusion(new))
     plain = new.sum(axis=1) > np.median(new.sum(axis=1))
     truth = np.arange(400) < 200
-    assert (found == truth).mean() > (plain == truth).mean() + 0.05
+    assert (flagged == truth).mean() > (plain == truth).mean() + 0.05
 
 
-def test_views_without_anything_hidden_weigh_about_the_same():
+def test_without_hidden_anomalies_the_weights_are_about_equal():
     fusion = Fusion.fit(np.random.default_rng(2).normal(size=(2000, 5)) * [0.1, 1, 1, 3, 0.5])
     assert np.abs(fusion.weight - 1).max() < 0.4
 
 
-def test_a_view_that_never_varies_adds_nothing_and_a_wild_one_is_bounded():
+def test_a_constant_view_adds_nothing_and_the_weight_of_a_wild_one_is_bounded():
     scores = np.random.default_rng(3).normal(size=(50, 3))
     scores[:, 1] = 7.0
     scores[:10, 2] = 1e6
@@ -67,14 +67,14 @@ def test_trust_multiplies_the_weight():
 
 def test_copies_of_a_view_count_as_one():
     scores = np.random.default_rng(6).normal(size=(300, 2))
-    one = Fusion.fit(scores)
+    single = Fusion.fit(scores)
     three = Fusion.fit(np.column_stack([scores[:, 0], scores, scores[:, 0]]))
     new = np.array([0.7, -0.4])
     # All weights are 1 on average, of two views or of four.
-    assert three(new[[0, 0, 1, 0]]) == pytest.approx(2 * one(new), rel=0.05)
+    assert three(new[[0, 0, 1, 0]]) == pytest.approx(2 * single(new), rel=0.05)
 
 
-def test_a_view_with_nothing_to_say_changes_nothing():
+def test_a_view_that_is_always_nan_changes_nothing():
     scores = np.random.default_rng(7).normal(size=(40, 3))
     scores[:, 1] = np.nan
     fusion = Fusion.fit(scores)
@@ -83,7 +83,7 @@ def test_a_view_with_nothing_to_say_changes_nothing():
     np.testing.assert_allclose(fusion(scores), expected)
 
 
-def test_what_was_never_seen_counts_whatever_the_weight():
+def test_far_above_the_training_scores_a_view_counts_in_full():
     fusion = Fusion(np.zeros(2), np.array([0.01, 1.5]), np.array([2.0, 2.0]))
     assert fusion(np.array([2.0 + np.log(3), 0.0])) == pytest.approx(0.01 * (2 + np.log(3)))
     assert fusion(np.array([7.0, 0.0])) == pytest.approx(0.07 + 0.99 * (5 - np.log(3)))
@@ -103,7 +103,7 @@ def test_steps_that_do_not_peak_together():
     np.testing.assert_array_equal(fused.causes[:3], [2, 0, 1])
 
 
-def test_a_step_that_one_view_cannot_judge_is_judged_by_the_others():
+def test_a_step_that_is_nan_in_one_view_is_scored_by_the_others():
     fusion = Fusion(np.zeros(2), np.ones(2), np.zeros(2))
     fused = fusion.fuse([np.array([np.nan, np.nan]), np.array([1.0, 3.0])], np.array([True, True]))
     assert fused.score == 3.0

@@ -28,7 +28,7 @@ def observations() -> list[np.ndarray]:
 
 
 def with_gaps(observations: list[np.ndarray]) -> list[np.ndarray]:
-    """A tenth of the cells was not measured, of some steps nothing at all."""
+    """A tenth of the cells is missing, and ten whole steps."""
     rng = np.random.default_rng(1)
     out = [np.where(rng.random(z.shape) < 0.1, np.nan, z) for z in observations]
     out[3][:, 20:30] = np.nan
@@ -71,7 +71,7 @@ def test_the_regression_against_one_system_for_each_variable(observations, made)
         assert np.abs(rest[2, 1:]).mean() < 0.1
 
 
-def test_what_is_missing_weakens_no_dependence():
+def test_missing_values_do_not_weaken_dependencies():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(20, 1, 100)).repeat(2, axis=1)
     complete = Linear.fit(z)
@@ -84,14 +84,14 @@ def test_what_is_missing_weakens_no_dependence():
     np.testing.assert_allclose(gaps.center, complete.center, atol=0.05)
 
 
-def test_steps_at_which_nothing_was_measured_are_none(observations):
+def test_steps_without_any_value_are_skipped(observations):
     longer = [np.concatenate([np.full((4, 30), np.nan), z], axis=1) for z in observations[3:]]
-    found = gram_matrix(longer, lags=0)
-    np.testing.assert_allclose(found, gram_matrix(observations[3:], lags=0), rtol=1e-12)
-    assert found[-1, -1] == 150
+    actual = gram_matrix(longer, lags=0)
+    np.testing.assert_allclose(actual, gram_matrix(observations[3:], lags=0), rtol=1e-12)
+    assert actual[-1, -1] == 150
 
 
-def test_sums_over_different_steps_are_made_to_fit_together():
+def test_negative_eigenvalues_are_removed():
     """Three variables, any two of which are never measured with the third: a = b, b = c and a = -c."""
     x = np.random.default_rng(0).normal(size=(3, 2000))
     z = np.full((3, 6000), np.nan)
@@ -107,7 +107,7 @@ def test_sums_over_different_steps_are_made_to_fit_together():
     assert np.abs(ridge_weights(gram, 3, PENALTY)).max() < 1.1  # a = b - c
 
 
-def test_variables_that_never_were_together_tell_nothing_of_each_other():
+def test_variables_never_measured_together_are_independent():
     rng = np.random.default_rng(2)
     z = rng.normal(size=(2, 400)) + 2
     z[0, :200], z[1, 200:] = np.nan, np.nan
@@ -118,10 +118,10 @@ def test_variables_that_never_were_together_tell_nothing_of_each_other():
     np.testing.assert_allclose(ridge_weights(gram, 2, 1e-9)[:, :2], 0, atol=1e-6)
 
 
-def test_what_was_not_measured_is_held_at_its_mean():
+def test_missing_values_are_taken_to_be_the_mean():
     components, center = np.array([[0.6, 0.8]]), np.array([2.0, -1.0])
-    found = project(np.array([[np.nan, 3.0], [4.0, 3.0]]), center, components)
-    np.testing.assert_allclose(found, [[2 + 0.6 * 4, 2 + 0.6 * 3.8], [-1 + 0.8 * 4, -1 + 0.8 * 3.8]])
+    actual = project(np.array([[np.nan, 3.0], [4.0, 3.0]]), center, components)
+    np.testing.assert_allclose(actual, [[2 + 0.6 * 4, 2 + 0.6 * 3.8], [-1 + 0.8 * 4, -1 + 0.8 * 3.8]])
 
 
 def test_components_against_a_singular_value_decomposition(observations):
@@ -139,7 +139,7 @@ def test_components_against_a_singular_value_decomposition(observations):
     np.testing.assert_allclose(linear.pca_residual(z), expected, atol=1e-9)
 
 
-def test_what_was_not_measured_has_no_residual(observations):
+def test_missing_values_have_no_residual(observations):
     linear = Linear.fit(iter(observations))
     for residual in (linear.pca_residual(observations[1]), linear.ridge_residual(observations[1])):
         np.testing.assert_array_equal(np.isnan(residual), np.isnan(observations[1]))

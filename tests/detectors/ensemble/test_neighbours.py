@@ -17,17 +17,17 @@ def everything(features: np.ndarray) -> np.ndarray:
 
 def slow(neighbours: Neighbours, entity: str, row: np.ndarray, *, own: bool) -> tuple[float, np.ndarray]:
     u = neighbours.standardiser(entity, row).astype(np.float32)
-    found = []
+    pairs = []
     for v, owner in zip(neighbours.pool, neighbours.entities, strict=True):
         if own or owner != entity:
-            found.append((float(np.sqrt(np.mean(np.square(u.astype(float) - v)))), np.abs(u - v)))
-    found.sort(key=lambda pair: pair[0])
-    if found[0][0] == 0:
-        found.pop(0)
-    return np.mean([d for d, _ in found[:5]]), np.mean([a for _, a in found[:5]], axis=0)
+            pairs.append((float(np.sqrt(np.mean(np.square(u.astype(float) - v)))), np.abs(u - v)))
+    pairs.sort(key=lambda pair: pair[0])
+    if pairs[0][0] == 0:
+        pairs.pop(0)
+    return np.mean([d for d, _ in pairs[:5]]), np.mean([a for _, a in pairs[:5]], axis=0)
 
 
-def test_one_entity_leaves_out_the_observation_itself_only(features):
+def test_with_one_entity_only_the_observation_itself_is_left_out(features):
     neighbours = Neighbours.fit(features, ["a"] * 90, everything(features), 5)
     for i in range(0, 90, 9):
         distance, deviation = neighbours.distance("a", features[i])
@@ -38,7 +38,7 @@ def test_one_entity_leaves_out_the_observation_itself_only(features):
     assert neighbours.distance("a", new)[0] == pytest.approx(slow(neighbours, "a", new, own=True)[0])
 
 
-def test_an_entity_is_judged_by_others_be_it_trained_on_or_new(features):
+def test_with_enough_others_an_entity_is_compared_with_others_only(features):
     owner = [name for name in "abc" for _ in range(30)]
     neighbours = Neighbours.fit(features, owner, everything(features), 5)
     for name, row in (("a", features[3]), ("b", features[45]), ("b", features[45] + 0.1), ("new", features[0] - 0.2)):
@@ -47,7 +47,7 @@ def test_an_entity_is_judged_by_others_be_it_trained_on_or_new(features):
 
 
 @pytest.mark.parametrize(("others", "own"), [(19, True), (20, False)])
-def test_few_others_are_no_company(features, others, own):
+def test_with_few_others_the_own_entity_counts_too(features, others, own):
     owner = ["a"] * (90 - others) + ["b"] * others
     neighbours = Neighbours.fit(features, owner, everything(features), 5)
     assert neighbours.distance("a", features[0])[0] == pytest.approx(slow(neighbours, "a", features[0], own=own)[0])
@@ -69,7 +69,7 @@ def test_a_pool_smaller_than_the_number_of_neighbours():
     assert single.distance("a", rows[0])[0] == 0
 
 
-def test_what_is_far_from_the_rest_is_no_neighbour(features):
+def test_trimming_drops_observations_far_from_the_rest(features):
     rows = features.copy()
     rows[:5] += 4.0
     neighbours = Neighbours.fit_trimmed(rows, ["a"] * 90, 0.9, 5)
@@ -79,7 +79,7 @@ def test_what_is_far_from_the_rest_is_no_neighbour(features):
     assert neighbours.distance("a", rows[0] + 0.1)[0] > 1.5 * everyone.distance("a", rows[0] + 0.1)[0]
 
 
-def test_lowest():
+def test_the_lowest_share_is_rounded_up():
     scores = np.array([5.0, 1.0, 3.0, 1.0, 9.0])
     assert lowest_share(scores, 0.4).tolist() == [False, True, False, True, False]
     assert lowest_share(scores, 0.5).sum() == 3
@@ -90,6 +90,6 @@ def test_state(features):
     neighbours = Neighbours.fit(features, ["a"] * 45 + ["b"] * 45, np.arange(90) % 3 > 0, 4)
     again = Neighbours.restore(neighbours.state("x"), "x", 4)
     for name in ("a", "b", "new"):
-        one, two = neighbours.distance(name, features[7]), again.distance(name, features[7])
-        assert one[0] == two[0]
-        assert one[1].tobytes() == two[1].tobytes()
+        before, after = neighbours.distance(name, features[7]), again.distance(name, features[7])
+        assert before[0] == after[0]
+        assert before[1].tobytes() == after[1].tobytes()

@@ -165,18 +165,18 @@ def test_residuals_of_a_model_are_views_of_their_own():
     z = history.read(3)
     z[2, 50] = 40.0
     (cells,) = next(halved([z]))
-    found = made.evidence("series", z, (cells,), expected=z / 2)
+    evidence = made.evidence("series", z, (cells,), expected=z / 2)
     largest = max(np.mean(np.sort(np.abs(z[1:, t]) / 2)[-3:]) for t in range(LENGTH))
     log = np.log(0.1 + largest) - made.views.peaks[2].entities["series"]
     fusion = made.fusion
     beyond = max(log - fusion.top[2] - np.log(3), 0) * max(1 - fusion.weight[2], 0)
-    assert found.view_scores["half"] == pytest.approx(fusion.weight[2] * (log - fusion.middle[2]) + beyond, abs=1e-5)
-    assert found.expected is not None
-    assert found.steps.argmax() == 50
+    assert evidence.view_scores["half"] == pytest.approx(fusion.weight[2] * (log - fusion.middle[2]) + beyond, abs=1e-5)
+    assert evidence.expected is not None
+    assert evidence.steps.argmax() == 50
     again = FusedScorer.restore(made.state(), FusedScorer.Config(kernels=16), VARIABLES, LENGTH, ("half",))
     same = again.evidence("series", z, (cells,))
-    assert same.score == found.score
-    assert same.contributions.tobytes() == found.contributions.tobytes()
+    assert same.score == evidence.score
+    assert same.contributions.tobytes() == evidence.contributions.tobytes()
 
 
 def test_adapting_uses_the_residuals_of_the_model():
@@ -187,7 +187,7 @@ def test_adapting_uses_the_residuals_of_the_model():
     assert made.views.peaks[2].usual("new") > 3 * made.views.peaks[2].usual("series")
 
 
-def test_shapes_are_trusted_where_training_observations_are_few():
+def test_shapes_get_more_weight_if_training_observations_are_few():
     history = cut((Series(plant(40, 7).reshape(-1, VARIABLES), tuple("abcde")),), LENGTH).observations
     made = FusedScorer.fit((history,), FusedScorer.Config(kernels=16), 0)
     features = [made.extractor(history.read(i), ()).features for i in range(40)]
@@ -212,7 +212,7 @@ def test_with_many_variables_a_saved_scorer_gives_the_same_numbers():
     assert made.views.correlations.pool.shape[1] == 4950  # 45 partners of each of 110, each pair counted once
     z = history.read(2)
     z[4] = z[9]
-    found = made.evidence("series", z)
+    evidence = made.evidence("series", z)
     again = FusedScorer.restore(made.state(), FusedScorer.Config(kernels=8), 110, 16).evidence("series", z)
-    assert again.score == found.score
-    assert again.contributions.tobytes() == found.contributions.tobytes()
+    assert again.score == evidence.score
+    assert again.contributions.tobytes() == evidence.contributions.tobytes()

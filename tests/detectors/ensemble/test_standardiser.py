@@ -59,15 +59,15 @@ def test_an_entity_that_was_dropped_keeps_its_history(features):
     np.testing.assert_allclose(standardiser.entities["a"], np.median(features[:10], axis=0) + rest)
 
 
-def test_what_is_constant_or_unknown(features):
+def test_constant_and_missing_features(features):
     features[:, 0] = 2.0
     features[:, 1] = np.nan
     features[:10, 2] = np.nan
     standardiser = Standardiser.fit(features, ["a"] * 15 + ["b"] * 15, everything(features))
-    found = standardiser("a", np.array([2.0, 5.0, np.nan, 7.0]))
-    assert found[0] == 0
-    assert found[2] == 0
-    assert np.isfinite(found).all()
+    actual = standardiser("a", np.array([2.0, 5.0, np.nan, 7.0]))
+    assert actual[0] == 0
+    assert actual[2] == 0
+    assert np.isfinite(actual).all()
     assert standardiser("a", np.array([2.05, 0, 0, 0]))[0] == pytest.approx(5)
     assert standardiser("a", np.array([3.0, 0, 0, 0]))[0] == FEATURE_CLIP
 
@@ -80,13 +80,13 @@ def test_state(features):
             assert again(name, features[4]).tobytes() == standardiser(name, features[4]).tobytes()
 
 
-def test_names_as_numbers():
+def test_names_are_encoded_as_bytes():
     names = ["a", "", "Ü\N{GREEK SMALL LETTER ALPHA}", '"quoted"\n']
     assert decode_names(encode_names(names)) == names
     assert decode_names(encode_names([])) == []
 
 
-def test_what_an_entity_needs_can_be_said(features):
+def test_the_rows_an_entity_needs_can_be_set(features):
     owner = ["a"] * 12 + ["b"] * 18
     assert list(Standardiser.fit(features, owner, everything(features), 13).entities) == ["b"]
 

@@ -24,33 +24,33 @@ def test_features_against_a_slow_definition():
     windows, z, rest = Windows(LENGTH), observation(0), observation(1)
     z[1, 20:24] = np.nan
     rest[1, 20:24] = np.nan
-    found = windows.features(z, rest)
-    assert found.shape == (len(KINDS), 4, len(windows))
+    actual = windows.features(z, rest)
+    assert actual.shape == (len(KINDS), 4, len(windows))
     for k in range(4):
         for i, start in enumerate(windows.starts):
             piece, other = z[k, start : start + 10], rest[k, start : start + 10]
             before = rest[k, start - 1] if start else np.nan
             change = np.diff(np.concatenate([[before], other]))
             expected = [np.nanstd(piece), np.sqrt(np.nanmean(other**2)), np.sqrt(np.nanmean(change**2))]
-            np.testing.assert_allclose(found[:, k, i], np.log(1e-3 + np.array(expected)))
+            np.testing.assert_allclose(actual[:, k, i], np.log(1e-3 + np.array(expected)))
 
 
-def test_a_window_that_was_hardly_measured_has_no_features():
+def test_a_window_with_less_than_half_of_its_values_has_no_features():
     windows, z = Windows(LENGTH), observation(2)
     z[0, 0:6] = np.nan
-    found = windows.features(z, z)
-    assert np.isnan(found[:, 0, 0]).all()
-    assert np.isfinite(found[:, 1:]).all()
-    assert np.isfinite(found[:, 0, 2:]).all()
+    actual = windows.features(z, z)
+    assert np.isnan(actual[:, 0, 0]).all()
+    assert np.isfinite(actual[:, 1:]).all()
+    assert np.isfinite(actual[:, 0, 2:]).all()
 
 
-def test_spread_gives_a_step_the_largest_of_its_windows():
+def test_a_step_gets_the_largest_value_of_its_windows():
     windows = Windows(LENGTH)
     values = np.random.default_rng(3).normal(size=(2, len(windows)))
-    found = windows.to_steps(values, LENGTH)
+    actual = windows.to_steps(values, LENGTH)
     for step in range(LENGTH):
         inside = (windows.starts <= step) & (step < windows.starts + windows.width)
-        np.testing.assert_array_equal(found[:, step], values[:, inside].max(axis=1))
+        np.testing.assert_array_equal(actual[:, step], values[:, inside].max(axis=1))
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def trained() -> tuple[Windows, WindowBaseline, np.ndarray]:
     return windows, WindowBaseline.fit(features, ["a"] * 25 + ["b"] * 5, np.arange(30) != 3), features
 
 
-def test_a_quiet_stretch_of_one_variable_stands_out(trained):
+def test_windows_in_which_a_variable_varies_less_stand_out(trained):
     windows, baseline, _ = trained
     z = observation(50)
     z[2, 40:60] *= 0.02
@@ -89,10 +89,10 @@ def test_an_entity_needs_observations_not_windows_for_a_centre(trained):
 def test_adapting_and_the_state(trained):
     windows, baseline, features = trained
     again = WindowBaseline.restore(baseline.state("x"), "x")
-    loud = features[:8] + 1.0
-    assert again("new", loud[0]).tobytes() == baseline("new", loud[0]).tobytes()
-    again.adapt("new", loud)
-    assert again("new", loud[0]).mean() < baseline("new", loud[0]).mean() / 2
+    shifted = features[:8] + 1.0
+    assert again("new", shifted[0]).tobytes() == baseline("new", shifted[0]).tobytes()
+    again.adapt("new", shifted)
+    assert again("new", shifted[0]).mean() < baseline("new", shifted[0]).mean() / 2
     centre = again.standardiser.entities["new"].reshape(3, 4)
-    np.testing.assert_allclose(centre, np.median(loud.transpose(1, 2, 0, 3).reshape(3, 4, -1), axis=2))
+    np.testing.assert_allclose(centre, np.median(shifted.transpose(1, 2, 0, 3).reshape(3, 4, -1), axis=2))
     assert len(windows) == features.shape[-1]

@@ -46,6 +46,19 @@ def whole_evidence(view: str, score: float, z: Floats, contributions: Floats) ->
     return Evidence(score, {view: score}, steps, cells, np.zeros_like(steps))
 
 
+class UnfittedDetector(Detector, ABC):
+    """Base of detectors that learn nothing beyond the normalisation and the threshold. A subclass writes `_score`."""
+
+    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
+        pass
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        pass
+
+
 class Extent:
     """Five features of each variable: mean, minimum, maximum, standard deviation, root mean square change.
 

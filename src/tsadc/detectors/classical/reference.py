@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import zlib
-from abc import ABC
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tsadc.detectors.base import Detector, FitOptions
-from tsadc.detectors.classical.base import whole_evidence
+from tsadc.detectors.classical.base import UnfittedDetector, whole_evidence
 from tsadc.detectors.result import Evidence
 from tsadc.series import Observations
 
 
-class Reference(Detector, ABC):
-    """A detector without a model."""
-
-    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
-        pass
-
-    def _state(self) -> dict[str, NDArray[Any]]:
-        return {}
-
-    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        pass
-
-
-class AllPositive(Reference):
+class AllPositive(UnfittedDetector):
     """Flags everything: every observation scores 1, and the threshold is 0.5. Its F1 is the least to expect."""
 
     name: ClassVar[str] = "all-positive"
@@ -44,7 +28,7 @@ class AllPositive(Reference):
             yield whole_evidence("always", 1.0, z, np.ones_like(z))
 
 
-class Chance(Reference):
+class Chance(UnfittedDetector):
     """Scores at random. The seed includes the values of the observation, so that its score does not depend on which
     others are scored."""
 

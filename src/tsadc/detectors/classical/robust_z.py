@@ -6,22 +6,20 @@ benchmark includes it, pooled in two ways.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tsadc.detectors.base import Detector, FitOptions
-from tsadc.detectors.classical.base import stepwise_evidence
+from tsadc.detectors.classical.base import UnfittedDetector, stepwise_evidence
 from tsadc.detectors.ensemble.features import TOP_VARIABLES
 from tsadc.detectors.pooling import root_mean_square, top_mean
 from tsadc.detectors.result import Evidence
 from tsadc.series import Floats, Observations
 
 
-class Deviation(Detector, ABC):
+class Deviation(UnfittedDetector):
     """Base of detectors that pool the |z| of an observation."""
 
     view_names: ClassVar[tuple[str, ...]] = ("deviation",)
@@ -31,19 +29,10 @@ class Deviation(Detector, ABC):
     def _pool(deviation: Floats) -> Floats:
         """Return scores (time,) from |z| (variable, time)."""
 
-    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
-        pass
-
     def _score(self, observations: Observations) -> Iterator[Evidence]:
         for i in range(len(observations)):
             deviation = np.abs(observations.read(i))
             yield stepwise_evidence("deviation", self._pool(deviation), deviation, expected=0 * deviation)
-
-    def _state(self) -> dict[str, NDArray[Any]]:
-        return {}
-
-    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        pass
 
 
 class RobustZ(Deviation):
