@@ -40,9 +40,8 @@ def draw(strategy: Strategy, shape: Shape, masked_length: int, generator: torch.
     """Draw `observed` (batch, variable, time) with the named strategy."""
     _check(strategy)
     if not 1 <= masked_length < shape[-1]:
-        raise ConfigError(
-            f"A mask must hide 1 to {shape[-1] - 1} of {shape[-1]} time steps, but hides {masked_length}."
-        )
+        most = shape[-1] - 1
+        raise ConfigError(f"A mask must hide 1 to {most} of {shape[-1]} time steps, but hides {masked_length}.")
     return {"RandM": rand, "RandBM": rand_block, "BoM": blackout}[strategy](shape, masked_length, generator)
 
 
@@ -75,9 +74,7 @@ def complementary(strategy: Strategy, variables: int, length: int, count: int, g
     """
     _check(strategy)
     if not 2 <= count <= length:
-        raise ConfigError(
-            f"The number of complementary masks of {length} time steps must be 2 to {length}, but is {count}."
-        )
+        raise ConfigError(f"The number of complementary masks must be from 2 to the length {length}, but is {count}.")
     time = torch.arange(length)
     rows = 1 if strategy == "BoM" else variables
     if strategy == "RandM":

@@ -124,7 +124,7 @@ class S4(nn.Module):
         dt_max: Largest initial time step.
         generator: Source of the initial weights; None is torch's global one.
 
-    In eval mode without gradients the spectrum of the filter is cached, for a few lengths, with a copy of its parameters.
+    In eval mode without gradients the filter's spectrum is cached, for a few lengths, with a copy of its parameters.
     They are compared at each use, so that no way of changing a parameter can leave a stale filter.
     """
 

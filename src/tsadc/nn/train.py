@@ -143,7 +143,8 @@ def train(
 ) -> History:
     """Train `network` in place.
 
-    It ends in eval mode with the weights of the epoch of the lowest validation loss; without `validation`, the last ones.
+    It ends in eval mode with the weights of the epoch with the lowest validation loss, or the last ones without
+    `validation`.
 
     Args:
         network: The network.
@@ -317,7 +318,7 @@ class _Run(Generic[B]):
             )
 
     def validate(self) -> float | None:
-        """Return the validation loss, of the averaged weights if there are any; keep them if they are the best so far."""
+        """Return the validation loss, of the averaged weights if there are any; keep the best weights so far."""
         if self.validation is None:
             return None
         config, world = self.config, self.world
