@@ -1,4 +1,4 @@
-"""Tiny data, and tiny networks, for the tests of the detectors that train one."""
+"""Tiny data and tiny networks for the tests of detectors with a network."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ TRAINED = [name for name in REGISTRY if issubclass(find(name), ResidualDetector)
 
 
 def coupled(count: int, seed: int, length: int = 40, variables: int = 4) -> np.ndarray:
-    """Observations (observation, time, variable) of waves at random phases that their variables share, and noise."""
+    """Return noisy sine waves (observation, time, variable) whose variables share a random phase per observation."""
     rng = np.random.default_rng(seed)
     phase = np.arange(length)[:, None] / 3 + np.arange(variables) + rng.uniform(0, 6, (count, 1, 1))
     return np.sin(phase) + 0.05 * rng.normal(size=(count, length, variables))
 
 
 def following(count: int, seed: int, length: int = 40, variables: int = 4) -> np.ndarray:
-    """The same of one long series: each observation goes on where the one before ended."""
+    """Return noisy sine waves (observation, time, variable); each observation continues the previous one."""
     rng = np.random.default_rng(seed)
     time = np.arange(count * length)[:, None] / 6 + np.arange(variables) / 3
     return (np.sin(time) + 0.05 * rng.normal(size=time.shape)).reshape(count, length, variables)
 
 
 def cells(count: int, length: int = 40, variables: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
-    """Normal noise (observation, variable, time) and which of it was measured; the rest is 0."""
+    """Return normal noise (observation, variable, time), 0 where missing, and True where measured."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(count, variables, length, generator=generator)
     observed = torch.rand(x.shape, generator=generator) < 0.8
@@ -35,6 +35,7 @@ def cells(count: int, length: int = 40, variables: int = 4) -> tuple[torch.Tenso
 
 
 def tiny(name: str, length: int = 40, **settings: object) -> ResidualDetector:
+    """Return an unfitted detector with its tiny preset and `settings`."""
     cls = find(name)
     assert issubclass(cls, ResidualDetector)
     return cls(length=length, contamination=0.1, config=update(cls.Config.tiny(), settings))

@@ -1,4 +1,4 @@
-"""What holds for every detector that trains a network, whatever the network is."""
+"""Properties that every detector with a network has."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ every = pytest.mark.parametrize("name", TRAINED)
 RECONSTRUCTING = ["lstm-ae", "s4-ae", "gae", "gru-gnn", "graphs4mer"]
 IN_Z = [*RECONSTRUCTING, "interfusion", "dvgcrn", "imdiffusion", "eeg-cgs"]  # whose last residual is |z - expected|
 
-# Of each published preset, what makes it that.
+# Characteristic settings of each published preset.
 PUBLISHED: dict[str, dict[str, Any]] = {
     "tsadc": {},
     "usad": {"window": 12, "latent": 40, "pace": 1},
@@ -35,7 +35,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "imdiffusion": {"channels": 64, "blocks": 4, "heads": 8, "stride": 3},
 }
 
-# Its training: epochs, batch, rate, decay, epochs of warm-up, patience, bound on the gradient. None is averaged.
+# Its training: epochs, batch, learning rate, decay, warm-up epochs, patience, gradient clipping. No weight averaging.
 GRAPHS4MER = (100, 4, 8e-4, 5e-3, 5, 20, 0)
 TRAINING: dict[str, tuple[float, ...]] = {
     "tsadc": (100, 4, 8e-4, 5e-3, 5, 20, 1),
@@ -53,7 +53,7 @@ TRAINING: dict[str, tuple[float, ...]] = {
     "imdiffusion": (100, 2, 1e-3, 1e-6, 0, 6, 0),
 }
 
-# What only scoring reads, other than the tiny preset has it.
+# Settings that only scoring reads, with values that differ from the tiny preset.
 LATER: dict[str, dict[str, Any]] = {
     "tsadc": {"inference": {"masks": 3}},
     "usad": {"alpha": 0.1},
@@ -63,7 +63,7 @@ LATER: dict[str, dict[str, Any]] = {
     "imdiffusion": {"chain": 3, "voting": 0.9, "stride": 2, "share": 0.2},
 }
 
-# Settings that are out of range, and what is said of them.
+# Settings out of range, and the message.
 WRONG: dict[str, list[tuple[str, Any, str]]] = {
     "tsadc": [("selected", 0.0, "above 0 and at most 1")],
     "usad": [
@@ -148,13 +148,13 @@ WRONG: dict[str, list[tuple[str, Any, str]]] = {
 }
 
 
-# Beside the tiny presets, so that what they leave out is there.
-MORE: dict[str, dict[str, Any]] = {"dcdetector": {"heads": 2}, "usad": {"pace": 1}, "lstm-ae": {"forcing": True}}
+# Added to the tiny presets, to cover what they leave out.
+EXTRA: dict[str, dict[str, Any]] = {"dcdetector": {"heads": 2}, "usad": {"pace": 1}, "lstm-ae": {"forcing": True}}
 
 
 def built(name: str) -> Any:
-    """A network of which no part is idle, as some are that start at zero, late in its training."""
-    network = tiny(name, **MORE.get(name, {}))._build(4).train()
+    """Return a network late in its training, without parameters that are zero."""
+    network = tiny(name, **EXTRA.get(name, {}))._build(4).train()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in network.parameters():
@@ -180,7 +180,7 @@ def test_losses_of_a_batch_are_those_of_its_observations(name: str) -> None:
 
 @every
 @pytest.mark.parametrize("fill", [50.0, -1e6])
-def test_what_is_stored_where_nothing_was_measured_reaches_no_loss(name: str, fill: float) -> None:
+def test_missing_cells_do_not_affect_the_losses(name: str, fill: float) -> None:
     network = built(name)
     x, observed = cells(2)
     with torch.no_grad():
@@ -193,8 +193,8 @@ def test_what_is_stored_where_nothing_was_measured_reaches_no_loss(name: str, fi
 
 
 @every
-def test_every_part_learns_something(name: str) -> None:
-    """A parameter that no loss reaches would be dead weight; what only pretraining teaches is asked for there."""
+def test_every_parameter_gets_a_gradient(name: str) -> None:
+    """Every parameter gets a gradient, some of them only in pretraining."""
     reached: set[str] = set()
     network = built(name)
     for epoch in (1, 5):
@@ -203,7 +203,9 @@ def test_every_part_learns_something(name: str) -> None:
         network.zero_grad()
         losses = network.losses(network.draw(*cells(3), torch.Generator().manual_seed(2)))
         sum(loss.sum() for loss in losses.values()).backward()
-        reached |= {key for key, one in network.named_parameters() if one.grad is not None and one.grad.any()}
+        reached |= {
+            key for key, parameter in network.named_parameters() if parameter.grad is not None and parameter.grad.any()
+        }
     assert {key for key, _ in network.named_parameters()} == reached
 
 
@@ -229,14 +231,21 @@ def test_presets(name: str) -> None:
     assert published.scoring == "own"
     for setting, value in PUBLISHED[name].items():
         assert getattr(published, setting) == value, setting
-    found = published.training
-    rates = (found.learning_rate, found.weight_decay)
-    assert (found.epochs, found.batch, *rates, found.warmup_epochs, found.patience, found.clip) == TRAINING[name]
-    assert found.ema == 0
+    training = published.training
+    rates = (training.learning_rate, training.weight_decay)
+    assert (
+        training.epochs,
+        training.batch,
+        *rates,
+        training.warmup_epochs,
+        training.patience,
+        training.clip,
+    ) == TRAINING[name]
+    assert training.ema == 0
 
 
 def unfitted(name: str, variables: int = 4) -> ResidualDetector:
-    """With a network as it begins, which some at zero do not."""
+    """Return a detector with an untrained network whose parameters are not zero."""
     detector = tiny(name, scoring="own")
     detector.variables_ = tuple("abcd"[:variables])
     detector.network_ = built(name).eval()
@@ -256,26 +265,26 @@ def observation(length: int = 40) -> np.ndarray:
 def test_a_residual_is_how_far_a_cell_is_from_its_reconstruction(name: str) -> None:
     detector, z = unfitted(name), observation()
     with torch.no_grad():
-        made = detector.network_(torch.from_numpy(np.arcsinh(np.nan_to_num(z)))[None])
-        found = detector._make_inference()(z)
-    expected = np.sinh((made if isinstance(made, torch.Tensor) else made[0])[0].numpy())
+        reconstruction = detector.network_(torch.from_numpy(np.arcsinh(np.nan_to_num(z)))[None])
+        output = detector._make_inference()(z)
+    expected = np.sinh((reconstruction if isinstance(reconstruction, torch.Tensor) else reconstruction[0])[0].numpy())
     assert np.abs(expected).max() > 0.01
-    np.testing.assert_allclose(found.expected, expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found.residuals[0], np.abs(z - expected), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(output.expected, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(output.residuals[0], np.abs(z - expected), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", IN_Z)
 def test_a_residual_is_missing_exactly_where_nothing_was_measured(name: str) -> None:
     detector, z = unfitted(name), observation()
     with torch.no_grad():
-        found = detector._make_inference()(z)
-    kind = 0 if name == "dvgcrn" else -1  # whose forecast has an expectation of its own
-    np.testing.assert_allclose(found.residuals[kind], np.abs(z - found.expected), rtol=1e-4, atol=1e-5)
-    assert np.isfinite(found.expected).all()
+        output = detector._make_inference()(z)
+    kind = 0 if name == "dvgcrn" else -1  # its second residual compares with the forecast
+    np.testing.assert_allclose(output.residuals[kind], np.abs(z - output.expected), rtol=1e-4, atol=1e-5)
+    assert np.isfinite(output.expected).all()
 
 
 @pytest.mark.parametrize("name", [name for name in TRAINED if find(name).inference_settings])
-def test_what_only_scoring_reads_leaves_a_finished_run_usable(name: str, tmp_path: Path) -> None:
+def test_settings_that_only_scoring_reads_do_not_retrain(name: str, tmp_path: Path) -> None:
     data, file = coupled(14, 0), tmp_path / "run"
     assert set(LATER[name]) == set(find(name).inference_settings)
     settings = {"scoring": "own", "training": {"epochs": 1}}

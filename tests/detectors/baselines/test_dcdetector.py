@@ -49,11 +49,11 @@ def test_the_divergence_is_that_of_the_upsampled_branches():
             N = attention(net, embedding.patch_wise(patches) + position[:count])
             P = attention(net, embedding.in_patch(patches.T) + position[:size])
             for i in range(24):
-                one = torch.stack([N[i // size, j // size] / size for j in range(24)])
-                two = torch.stack([P[i % size, j % size] / count for j in range(24)])
-                assert one.sum() == pytest.approx(1)
-                assert two.sum() == pytest.approx(1)
-                expected[i] += (one * (one / two).log()).sum() + (two * (two / one).log()).sum()
+                n_row = torch.stack([N[i // size, j // size] / size for j in range(24)])
+                p_row = torch.stack([P[i % size, j % size] / count for j in range(24)])
+                assert n_row.sum() == pytest.approx(1)
+                assert p_row.sum() == pytest.approx(1)
+                expected[i] += (n_row * (n_row / p_row).log()).sum() + (p_row * (p_row / n_row).log()).sum()
     torch.testing.assert_close((patch_wise + in_patch)[0, 1, 1], expected / 2)
 
 
@@ -125,8 +125,8 @@ def test_a_cell_is_its_divergence_over_the_typical_one():
     with torch.no_grad():
         seen = torch.isfinite(torch.from_numpy(z))[None]
         patch_wise, in_patch = detector.network_(torch.nan_to_num(torch.from_numpy(z))[None], seen)
-        found = detector._make_inference()(z)
+        output = detector._make_inference()(z)
     divergence = (patch_wise + in_patch)[0].flatten(1).numpy() / detector.typical_
-    np.testing.assert_allclose(found.residuals[0], np.where(np.isnan(z), np.nan, divergence), rtol=1e-5)
-    np.testing.assert_allclose(found.own_scores, np.nanmean(found.residuals[0], axis=0), rtol=1e-5)
-    assert found.expected is None
+    np.testing.assert_allclose(output.residuals[0], np.where(np.isnan(z), np.nan, divergence), rtol=1e-5)
+    np.testing.assert_allclose(output.own_scores, np.nanmean(output.residuals[0], axis=0), rtol=1e-5)
+    assert output.expected is None

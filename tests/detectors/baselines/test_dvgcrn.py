@@ -36,12 +36,12 @@ def test_the_graph_comes_from_embeddings_of_variables_and_latents():
         net.node_embeddings[0][3, 1] = 5.0
         net.node_embeddings[1].zero_()
         net.node_embeddings[1][:, 1] = 1.0
-        found = net.adjacency(0)
+        adjacency = net.adjacency(0)
     # Variables 0 and 1 point the same way, 2 the opposite one, 3 the way of all four latents.
     likes = [[0, 1], [0, 1], [2], [3, 4, 5, 6, 7], *[[3, 4, 5, 6, 7]] * 4]
     for i, same in enumerate(likes):
         row = np.where(np.isin(np.arange(8), same), np.e, 1.0)
-        np.testing.assert_allclose(found[i].numpy(), row / row.sum(), rtol=1e-5)
+        np.testing.assert_allclose(adjacency[i].numpy(), row / row.sum(), rtol=1e-5)
 
 
 def slow_pass(net: Network, x: torch.Tensor, noise: torch.Tensor):
@@ -52,11 +52,11 @@ def slow_pass(net: Network, x: torch.Tensor, noise: torch.Tensor):
     for now, draw in zip(x, noise, strict=True):
         low = torch.relu(net.upward[0](torch.cat([now, h[0]])))
         high = torch.relu(net.upward[1](torch.cat([low, h[1]])))
-        two = net.posterior[1](high)
-        z2 = two[:2] + two[2:].clamp(-5, 2).exp() * draw[4:]
-        one = net.posterior[0](torch.cat([low, z2]))
-        z1 = one[:4] + one[4:].clamp(-5, 2).exp() * draw[:4]
-        yield list(h), (z1, z2), (one, two)
+        q2 = net.posterior[1](high)
+        z2 = q2[:2] + q2[2:].clamp(-5, 2).exp() * draw[4:]
+        q1 = net.posterior[0](torch.cat([low, z2]))
+        z1 = q1[:4] + q1[4:].clamp(-5, 2).exp() * draw[:4]
+        yield list(h), (z1, z2), (q1, q2)
         mixed = torch.log1p(net.graph_proj[0](graphs[0] @ torch.cat([now, z1])).exp())
         h[0], c[0] = net.lstm_cells[0](mixed, (h[0], c[0]))
         mixed = torch.log1p(net.graph_proj[1](graphs[1] @ torch.cat([z1, z2])).exp())
@@ -77,11 +77,11 @@ def test_the_loss_is_the_bound_and_the_forecast_of_a_pass_step_by_step():
         net.gain.copy_(torch.tensor([1.0, 2.0, -1.0, 0.5]))
         net.offset.copy_(torch.tensor([0.1, 0.2, 0.3, 0.4]))
         given = drawn(net, 1)
-        found = net.losses(given)
-        expected = dict.fromkeys(found, 0.0)
+        losses = net.losses(given)
+        expected = dict.fromkeys(losses, 0.0)
         for w in range(3):  # from steps 0, 12 and 18
             x, there = given.x[0, w], given.observed[0, w]
-            for t, (h, (z1, z2), (one, two)) in enumerate(slow_pass(net, x, given.noise[0, w])):
+            for t, (h, (z1, z2), (q1, q2)) in enumerate(slow_pass(net, x, given.noise[0, w])):
                 mean2 = torch.softmax(net.node_embeddings[2] @ net.unit_embeddings[1].T, dim=1) @ h[1]
                 prior2 = Normal(torch.nn.functional.leaky_relu(mean2), net.log_std[2](h[1]).clamp(-5, 2).exp())
 
@@ -91,15 +91,15 @@ def test_the_loss_is_the_bound_and_the_forecast_of_a_pass_step_by_step():
                     std = net.log_std[1](torch.cat([h[0], above])).clamp(-5, 2).exp()
                     return Normal(torch.nn.functional.leaky_relu(mean), std)
 
-                kl = kl_divergence(Normal(two[:2], two[2:].clamp(-5, 2).exp()), prior2).sum()
-                kl += kl_divergence(Normal(one[:4], one[4:].clamp(-5, 2).exp()), prior1(z2)).sum()
+                kl = kl_divergence(Normal(q2[:2], q2[2:].clamp(-5, 2).exp()), prior2).sum()
+                kl += kl_divergence(Normal(q1[:4], q1[4:].clamp(-5, 2).exp()), prior1(z2)).sum()
                 expected["latents"] += kl
                 px = Normal(mean_of_x(net, h[0], z1), net.log_std[0](torch.cat([h[0], z1])).clamp(-5, 2).exp())
                 expected["reconstruction"] -= px.log_prob(x[t])[there[t]].sum()
                 forecast = mean_of_x(net, h[0], prior1(prior2.mean).mean)
                 expected["forecast"] += (x[t] - forecast)[there[t]].square().sum()
     for name, total in expected.items():
-        assert float(found[name]) == pytest.approx(float(total) / (3 * 12 * VARIABLES), rel=1e-4)
+        assert float(losses[name]) == pytest.approx(float(total) / (3 * 12 * VARIABLES), rel=1e-4)
 
 
 def test_a_forecast_knows_the_past_alone_and_a_reconstruction_the_step_itself():
@@ -108,11 +108,11 @@ def test_a_forecast_knows_the_past_alone_and_a_reconstruction_the_step_itself():
     other = x.clone()
     other[:, 7] += 1
     with torch.no_grad():
-        one, two = net.infer(x, noise), net.infer(other, noise)
-        torch.testing.assert_close(net.forecast(one)[:, :8], net.forecast(two)[:, :8])
-        assert not torch.allclose(net.forecast(one)[:, 8], net.forecast(two)[:, 8])
-        torch.testing.assert_close(net.likelihood(one).mean[:, :7], net.likelihood(two).mean[:, :7])
-        assert not torch.allclose(net.likelihood(one).mean[:, 7], net.likelihood(two).mean[:, 7])
+        before, after = net.infer(x, noise), net.infer(other, noise)
+        torch.testing.assert_close(net.forecast(before)[:, :8], net.forecast(after)[:, :8])
+        assert not torch.allclose(net.forecast(before)[:, 8], net.forecast(after)[:, 8])
+        torch.testing.assert_close(net.likelihood(before).mean[:, :7], net.likelihood(after).mean[:, :7])
+        assert not torch.allclose(net.likelihood(before).mean[:, 7], net.likelihood(after).mean[:, 7])
 
 
 def test_the_weight_of_the_latents_rises_in_training_and_is_one_in_validation():
@@ -151,25 +151,25 @@ def test_the_papers_score_weighs_reconstruction_and_forecast():
     z[:, 9] = np.nan
     net = detector.network_
     with torch.no_grad():
-        found = detector._make_inference()(z)
+        output = detector._make_inference()(z)
         x = torch.from_numpy(np.nan_to_num(np.arcsinh(z)))[:, :12].T
         inferred = net.infer(x[None], torch.zeros(1, 12, 6))
         nll = -net.likelihood(inferred).log_prob(x[None])[0]
         error = (x - net.forecast(inferred)[0]).square()
-    assert found.steps[5] == pytest.approx(float((nll[5] + 3 * error[5]).mean() / 4), rel=1e-4)
-    assert found.steps[7] == pytest.approx(float((nll[7, 0] + 3 * error[7, 0]) / 4), rel=1e-4)
-    assert found.steps[0] == pytest.approx(float(nll[0].mean()), rel=1e-4)  # it has no forecast
-    assert found.parts[0][5] == pytest.approx(float(nll[5].mean() / 4), rel=1e-4)
-    assert found.parts[1][5] == pytest.approx(float(3 * error[5].mean() / 4), rel=1e-4)
-    assert found.parts[1][0] == 0
-    np.testing.assert_allclose(found.parts[0] + found.parts[1], found.steps, rtol=1e-5)
-    evidence = detector._own_evidence(z, found)
-    views = {name: np.nanmean(part) for name, part in zip(("reconstruction", "forecast"), found.parts, strict=True)}
+    assert output.steps[5] == pytest.approx(float((nll[5] + 3 * error[5]).mean() / 4), rel=1e-4)
+    assert output.steps[7] == pytest.approx(float((nll[7, 0] + 3 * error[7, 0]) / 4), rel=1e-4)
+    assert output.steps[0] == pytest.approx(float(nll[0].mean()), rel=1e-4)  # it has no forecast
+    assert output.parts[0][5] == pytest.approx(float(nll[5].mean() / 4), rel=1e-4)
+    assert output.parts[1][5] == pytest.approx(float(3 * error[5].mean() / 4), rel=1e-4)
+    assert output.parts[1][0] == 0
+    np.testing.assert_allclose(output.parts[0] + output.parts[1], output.steps, rtol=1e-5)
+    evidence = detector._own_evidence(z, output)
+    views = {name: np.nanmean(part) for name, part in zip(("reconstruction", "forecast"), output.parts, strict=True)}
     assert evidence.view_scores == pytest.approx(views)
     assert evidence.score == pytest.approx(sum(views.values()), rel=1e-5)
     assert set(evidence.causes) == {int(views["forecast"] > views["reconstruction"])}
-    assert np.isnan(found.steps[9])
-    reconstruction, forecast = found.residuals
+    assert np.isnan(output.steps[9])
+    reconstruction, forecast = output.residuals
     assert np.isnan(forecast[:, 0]).all()
     np.testing.assert_array_equal(np.isnan(reconstruction), np.isnan(z))
     np.testing.assert_array_equal(np.isnan(forecast[:, 1:]), np.isnan(z[:, 1:]))

@@ -59,12 +59,12 @@ def test_the_graph_is_of_the_highest_correlations():
 def test_a_walk_moves_to_neighbours_and_returns():
     nearest = torch.tensor([[1, 2], [2, 3], [3, 0], [0, 1]])
     # From 0.5 up it moves: to the first neighbour below 0.75, to the second one above; below 0.5 it returns.
-    chance = torch.tensor([0.6, 0.9, 0.2, 0.8, 0.7, 0.99])
-    found = random_walk(nearest, chance.expand(4, -1), 0.5)
-    assert found[0].tolist() == [1, 3, -1, 2, 3, 1]
-    assert found[1].tolist() == [2, 0, -1, 3, 0, 2]
+    uniform = torch.tensor([0.6, 0.9, 0.2, 0.8, 0.7, 0.99])
+    visited = random_walk(nearest, uniform.expand(4, -1), 0.5)
+    assert visited[0].tolist() == [1, 3, -1, 2, 3, 1]
+    assert visited[1].tolist() == [2, 0, -1, 3, 0, 2]
     # Without restarts it never returns by itself: the whole of 0 .. 1 chooses between the neighbours.
-    assert random_walk(nearest, chance.expand(4, -1), 0.0)[0].tolist() == [2, -1, 1, 3, 1, 3]
+    assert random_walk(nearest, uniform.expand(4, -1), 0.0)[0].tolist() == [2, -1, 1, 3, 1, 3]
 
 
 def test_the_first_that_differ_make_the_subgraph():
@@ -76,83 +76,85 @@ def test_the_first_that_differ_make_the_subgraph():
 def test_a_subgraph_keeps_the_edges_of_its_members():
     adjacency = torch.tensor([[1.0, 0.5, 0.0], [0.5, 1.0, 0.25], [0.0, 0.25, 1.0]]).view(1, 1, 3, 3)
     inside = torch.tensor([[1, -1, 0], [2, 0, 1], [1, -1, 2]]).view(1, 1, 1, 3, 3)
-    found, present = induced_subgraphs(adjacency, inside)
+    induced, present = induced_subgraphs(adjacency, inside)
     assert present[0, 0, 0].tolist() == [[True, False, True], [True] * 3, [True, False, True]]
     expected = [[2 / 3, 0, 1 / 3], [0, 0, 0], [1 / 3, 0, 2 / 3]]
-    np.testing.assert_allclose(found[0, 0, 0, 0], expected, rtol=1e-6)
-    np.testing.assert_allclose(found[0, 0, 0, 1, 2], [1 / 7, 2 / 7, 4 / 7], rtol=1e-6)
+    np.testing.assert_allclose(induced[0, 0, 0, 0], expected, rtol=1e-6)
+    np.testing.assert_allclose(induced[0, 0, 0, 1, 2], [1 / 7, 2 / 7, 4 / 7], rtol=1e-6)
 
 
-def slowly(made: Network, drawn: SubgraphBatch, one: int, piece: int, i: int):
-    """Logits and reconstructions of one variable, written out; and its two subgraph summaries."""
-    x, adjacency = drawn.x[one, piece], drawn.adjacency[one, piece]
+def slow_output(net: Network, drawn: SubgraphBatch, observation: int, window: int, i: int):
+    """Compute the logits and the reconstructions of one variable without batching."""
+    x, adjacency = drawn.x[observation, window], drawn.adjacency[observation, window]
 
-    def subgraph(view: int, target: int) -> tuple[torch.Tensor, torch.Tensor]:
-        inside = [j for j in drawn.members[one, view, piece, target].tolist() if j >= 0] + [target]
-        turned = [torch.corrcoef(x[[target, j]])[0, 1].sign() if made.turned else 1.0 for j in inside]
-        encoded = [s * x[j] @ made.encoder.weight.T * (j != target) for s, j in zip(turned, inside, strict=True)]
+    def subgraph(sample: int, target: int) -> tuple[torch.Tensor, torch.Tensor]:
+        inside = [j for j in drawn.members[observation, sample, window, target].tolist() if j >= 0] + [target]
+        turned = [torch.corrcoef(x[[target, j]])[0, 1].sign() if net.turned else 1.0 for j in inside]
+        encoded = [s * x[j] @ net.encoder.weight.T * (j != target) for s, j in zip(turned, inside, strict=True)]
         embedded = []
         for j in inside:
             weights = adjacency[j, inside] / adjacency[j, inside].sum()
-            embedded.append(made.activate(sum(w * e for w, e in zip(weights, encoded, strict=True))))
+            embedded.append(net.activate(sum(w * e for w, e in zip(weights, encoded, strict=True))))
         weights = adjacency[target, inside] / adjacency[target, inside].sum()
-        generated = made.decoder(sum(w * e for w, e in zip(weights, embedded, strict=True)))
+        generated = net.decoder(sum(w * e for w, e in zip(weights, embedded, strict=True)))
         return torch.stack(embedded).mean(0), generated
 
-    alone = made.activate(x[i] @ made.encoder.weight.T)
-    others = [int(drawn.other[one, view, piece, i]) for view in range(2)]
+    alone = net.activate(x[i] @ net.encoder.weight.T)
+    others = [int(drawn.other[observation, sample, window, i]) for sample in range(2)]
     own, other = (
         sum(
-            alone @ made.discriminator[view] @ subgraph(view, j)[0] + made.discriminator_bias[view]
-            for view, j in enumerate(whose)
+            alone @ net.discriminator[sample] @ subgraph(sample, j)[0] + net.discriminator_bias[sample]
+            for sample, j in enumerate(whose)
         )
         / 2
         for whose in ((i, i), others)
     )
-    return own, other, [subgraph(view, i)[1] for view in range(2)]
+    return own, other, [subgraph(sample, i)[1] for sample in range(2)]
 
 
 @pytest.mark.parametrize("turned", [True, False])
 def test_logits_and_reconstructions_are_those_of_the_paper_variable_by_variable(turned):
-    made = network(neighbours=2, turned=turned)
+    net = network(neighbours=2, turned=turned)
     with torch.no_grad():
-        made.bias.normal_()
-        made.discriminator_bias.normal_()
+        net.bias.normal_()
+        net.discriminator_bias.normal_()
         x = torch.from_numpy(coupled(3, 1)).float().mT
-        drawn = made.draw(x, torch.ones_like(x, dtype=torch.bool), torch.Generator().manual_seed(3))
+        drawn = net.draw(x, torch.ones_like(x, dtype=torch.bool), torch.Generator().manual_seed(3))
         assert (drawn.members == -1).any()  # some walks meet too few
-        found = made(drawn)
-        for one, piece, i in [(0, 0, 0), (1, 1, 2), (2, 2, 4), (1, 0, 3)]:
-            own, other, generated = slowly(made, drawn, one, piece, i)
-            torch.testing.assert_close(found.own[one, piece, i], own, rtol=1e-4, atol=1e-5)
-            torch.testing.assert_close(found.other[one, piece, i], other, rtol=1e-4, atol=1e-5)
-            for view in range(2):
-                torch.testing.assert_close(found.generated[one, view, piece, i], generated[view], rtol=1e-4, atol=1e-5)
+        output = net(drawn)
+        for observation, window, i in [(0, 0, 0), (1, 1, 2), (2, 2, 4), (1, 0, 3)]:
+            own, other, generated = slow_output(net, drawn, observation, window, i)
+            torch.testing.assert_close(output.own[observation, window, i], own, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(output.other[observation, window, i], other, rtol=1e-4, atol=1e-5)
+            for sample in range(2):
+                torch.testing.assert_close(
+                    output.generated[observation, sample, window, i], generated[sample], rtol=1e-4, atol=1e-5
+                )
 
 
 def test_a_reconstruction_knows_nothing_of_the_variable_itself():
-    made = network()
-    drawn = made.draw(*batch(), torch.Generator().manual_seed(3))
+    net = network()
+    drawn = net.draw(*batch(), torch.Generator().manual_seed(3))
     x = drawn.x.clone()
     x[:, :, 2] += 3.0
     with torch.no_grad():
-        before, after = (made(replace(drawn, x=changed)).generated for changed in (drawn.x, x))
+        before, after = (net(replace(drawn, x=changed)).generated for changed in (drawn.x, x))
     torch.testing.assert_close(after[:, :, :, 2], before[:, :, :, 2])
     assert (after != before).any()
 
 
 def test_the_losses_are_cross_entropy_and_square_of_what_was_measured():
-    made, given = network(share=0.7), batch()
-    drawn = made.draw(*given, torch.Generator().manual_seed(0))
+    net, given = network(share=0.7), batch()
+    drawn = net.draw(*given, torch.Generator().manual_seed(0))
     assert (drawn.other != torch.arange(VARIABLES)).all()
-    together = made.losses(drawn)
+    together = net.losses(drawn)
     with torch.no_grad():
-        found = made(drawn)
+        output = net(drawn)
     seen, known = drawn.known[1].any(-1), drawn.known[1]
     assert not seen.all()
-    entropy = -(found.own[1].sigmoid().log() + (1 - found.other[1].sigmoid()).log())[seen].mean() / 2
+    entropy = -(output.own[1].sigmoid().log() + (1 - output.other[1].sigmoid()).log())[seen].mean() / 2
     torch.testing.assert_close(together["contrast"][1], 0.7 * entropy)
-    squares = [(one - drawn.x[1])[known].square().mean() for one in found.generated[1]]
+    squares = [(generated - drawn.x[1])[known].square().mean() for generated in output.generated[1]]
     torch.testing.assert_close(together["generation"][1], 0.3 * sum(squares) / 2)
 
 
@@ -176,7 +178,7 @@ def test_two_variables_are_each_others_only_neighbour():
     data = coupled(30, 0)[:, :, :2]
     detector = EEGCGS(length=LENGTH, contamination=0.1, config=Config.tiny()).fit(data)
     assert np.isfinite(detector.decision_function(data)).all()
-    drawn = detector.network_.draw(*(one[:, :2] for one in batch()), torch.Generator().manual_seed(0))
+    drawn = detector.network_.draw(*(cells[:, :2] for cells in batch()), torch.Generator().manual_seed(0))
     assert set(drawn.members[..., 0, :].flatten().tolist()) <= {1, -1}
     assert (drawn.other == torch.tensor([1, 0])).all()
 
@@ -187,17 +189,17 @@ def test_both_scores_are_scaled_by_the_training_data():
     z = detector.scaler_("series", coupled(1, 3)[0]).T
     with torch.no_grad():
         contrast, distance, expected = detector._scorer()(z)
-        found = detector._make_inference()(z)
-    piece = slice(16, 32)
-    rmse = np.sqrt(np.square(z - expected)[2, piece].mean())
-    np.testing.assert_allclose(distance[2, piece], rmse, rtol=1e-5)
+        output = detector._make_inference()(z)
+    window = slice(16, 32)
+    rmse = np.sqrt(np.square(z - expected)[2, window].mean())
+    np.testing.assert_allclose(distance[2, window], rmse, rtol=1e-5)
     assert (contrast >= 0).all()
     assert (contrast <= 2).all()
     (low_c, high_c), (low_d, high_d) = detector.scale_
     scaled = 0.25 * (contrast - low_c) / (high_c - low_c) + 0.75 * (distance - low_d) / (high_d - low_d)
-    np.testing.assert_allclose(found.own_scores, scaled.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(output.own_scores, scaled.mean(axis=0), rtol=1e-5)
     contrastive, generative = 0.25 * (contrast - low_c) / (high_c - low_c), 0.75 * (distance - low_d) / (high_d - low_d)
-    evidence = detector._own_evidence(z, found)
+    evidence = detector._own_evidence(z, output)
     assert evidence.view_scores == pytest.approx({"contrast": contrastive.mean(), "generation": generative.mean()})
     assert evidence.score == pytest.approx(sum(evidence.view_scores.values()), rel=1e-5)
     assert set(evidence.causes) == {int(generative.mean() > contrastive.mean())}

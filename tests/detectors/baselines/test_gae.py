@@ -38,40 +38,40 @@ def test_a_graph_convolution_by_hand():
 
 
 def test_the_learnt_graph_is_half_the_variable_itself():
-    made = network()
+    net = network()
     with torch.no_grad():
-        made.target_embedding.zero_()
-        made.target_embedding[0, 0] = 1.0
-        made.source_embedding.zero_()
-        made.source_embedding[2, 0] = np.log(7.0)  # exp: 7 for the pair (0, 2), 1 for all others
+        net.target_embedding.zero_()
+        net.target_embedding[0, 0] = 1.0
+        net.source_embedding.zero_()
+        net.source_embedding[2, 0] = np.log(7.0)  # exp: 7 for the pair (0, 2), 1 for all others
         expected = torch.full((4, 4), 0.125) + torch.eye(4) / 2
         expected[0] = torch.tensor([0.55, 0.05, 0.35, 0.05])
-        torch.testing.assert_close(made.adjacency(), expected)
+        torch.testing.assert_close(net.adjacency(), expected)
 
 
 def test_the_whole_network_is_a_loop_over_windows_and_layers():
-    made, x = network(), batch().x
+    net, x = network(), batch().x
     expected = torch.zeros_like(x)
     with torch.no_grad():
-        adjacency = made.adjacency()
+        adjacency = net.adjacency()
         for start in (0, 12, 24, 28):  # the last window ends with the observation
-            for one in range(len(x)):
-                hidden = x[one, :, start : start + 12]
-                for i, layer in enumerate(made.layers):
+            for observation in range(len(x)):
+                hidden = x[observation, :, start : start + 12]
+                for i, layer in enumerate(net.layers):
                     hidden = adjacency @ hidden @ layer.weight.T + layer.bias
                     hidden = hidden if i == 3 else torch.where(hidden > 0, hidden, 0.25 * hidden)
                 skip = 8 if start == 28 else 0
-                expected[one, :, start + skip : start + 12] = hidden[:, skip:]
-        torch.testing.assert_close(made(x), expected)
-    assert [tuple(layer.weight.shape) for layer in made.layers] == [(8, 12), (4, 8), (8, 4), (12, 8)]
+                expected[observation, :, start + skip : start + 12] = hidden[:, skip:]
+        torch.testing.assert_close(net(x), expected)
+    assert [tuple(layer.weight.shape) for layer in net.layers] == [(8, 12), (4, 8), (8, 4), (12, 8)]
 
 
 def test_the_loss_is_the_mean_square_over_what_was_measured():
-    made, given = network(), batch()
-    drawn = made.draw(given.x, given.observed, torch.Generator())
-    together = made.losses(drawn)["reconstruction"]
+    net, given = network(), batch()
+    drawn = net.draw(given.x, given.observed, torch.Generator())
+    together = net.losses(drawn)["reconstruction"]
     with torch.no_grad():
-        apart = (made(drawn.x) - drawn.x)[1][drawn.observed[1]]
+        apart = (net(drawn.x) - drawn.x)[1][drawn.observed[1]]
     torch.testing.assert_close(together[1], apart.square().mean())
 
 

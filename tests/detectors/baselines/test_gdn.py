@@ -25,35 +25,35 @@ def batch(count: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_the_graph_holds_the_nearest_embeddings_by_cosine():
-    made = network(top=1)
+    net = network(top=1)
     with torch.no_grad():
-        made.embedding.zero_()
+        net.embedding.zero_()
         # By angle: 0 and 1 are close, 3 lies between 1 and 2 but nearer to 2; lengths must not matter.
         for row, (angle, size) in enumerate([(0, 1.0), (20, 9.0), (80, 0.1), (60, 5.0)]):
-            made.embedding[row, :2] = size * torch.tensor([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
-    found = [sorted(np.flatnonzero(row).tolist()) for row in made.edges().numpy()]
-    assert found == [[0, 1], [0, 1], [2, 3], [2, 3]]
+            net.embedding[row, :2] = size * torch.tensor([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
+    neighbours = [sorted(np.flatnonzero(row).tolist()) for row in net.edges().numpy()]
+    assert neighbours == [[0, 1], [0, 1], [2, 3], [2, 3]]
     assert network(top=9).edges().all()
 
 
 def test_attention_and_forecast_are_those_of_the_paper_variable_by_variable():
-    made = network()
+    net = network()
     history = batch()[0][0, :, :5]
-    edges = made.edges().numpy()
+    edges = net.edges().numpy()
     with torch.no_grad():
-        a, projected = made.attention_vector.flatten(), history @ made.history_proj.weight.T
-        g = torch.cat([made.embedding, projected], dim=1)
+        a, projected = net.attention_vector.flatten(), history @ net.history_proj.weight.T
+        g = torch.cat([net.embedding, projected], dim=1)
         read = []
         for i in range(VARIABLES):
             allowed = np.flatnonzero(edges[i])
             scores = torch.stack([torch.cat([g[i], g[j]]) @ a for j in allowed])
             alpha = torch.softmax(torch.where(scores > 0, scores, 0.2 * scores), dim=0)
             z = sum(w * projected[j] for w, j in zip(alpha, allowed, strict=True)).relu()
-            read.append(made.embedding[i] * z)
-            torch.testing.assert_close(made.attention(projected)[i, allowed], alpha)
-        hidden = (made.output_mlp[1].weight @ torch.cat(read) + made.output_mlp[1].bias).relu()
-        torch.testing.assert_close(made(history), made.output_mlp[3].weight @ hidden + made.output_mlp[3].bias)
-        assert ((made.attention(projected) > 0).numpy() == edges).all()
+            read.append(net.embedding[i] * z)
+            torch.testing.assert_close(net.attention(projected)[i, allowed], alpha)
+        hidden = (net.output_mlp[1].weight @ torch.cat(read) + net.output_mlp[1].bias).relu()
+        torch.testing.assert_close(net(history), net.output_mlp[3].weight @ hidden + net.output_mlp[3].bias)
+        assert ((net.attention(projected) > 0).numpy() == edges).all()
 
 
 def test_the_score_is_the_smoothed_maximum_of_normalised_errors():
@@ -72,8 +72,8 @@ def test_a_missing_value_is_replaced_by_the_last_measured_one():
 
 
 def test_training_draws_every_fifth_step_with_its_past():
-    made, (x, observed) = network(), batch(40)
-    drawn = made.draw(x, observed, torch.Generator().manual_seed(0))
+    net, (x, observed) = network(), batch(40)
+    drawn = net.draw(x, observed, torch.Generator().manual_seed(0))
     filled = forward_fill(x.asinh(), observed)
     assert drawn.history.shape == (40, 7, VARIABLES, 5)
     begun = set()
@@ -89,11 +89,11 @@ def test_training_draws_every_fifth_step_with_its_past():
 
 
 def test_the_loss_is_the_mean_square_over_what_was_measured():
-    made, (x, observed) = network(), batch()
-    drawn = made.draw(x, observed, torch.Generator().manual_seed(0))
-    together = made.losses(drawn)["forecast"]
+    net, (x, observed) = network(), batch()
+    drawn = net.draw(x, observed, torch.Generator().manual_seed(0))
+    together = net.losses(drawn)["forecast"]
     with torch.no_grad():
-        apart = (made(drawn.history) - drawn.target)[1][drawn.known[1]]
+        apart = (net(drawn.history) - drawn.target)[1][drawn.known[1]]
     torch.testing.assert_close(together[1], apart.square().mean())
 
 
@@ -115,10 +115,10 @@ def test_it_learns_and_finds_what_the_past_did_not_announce(scoring):
 def test_errors_are_normalised_by_those_of_the_training_data():
     config = update(Config.tiny(), {"scoring": "own", "training": {"epochs": 2}})
     data = coupled(30, 0)
-    data[:, :, 2] += 2 * np.random.default_rng(1).normal(size=data.shape[:2])  # which nothing can forecast
+    data[:, :, 2] += 2 * np.random.default_rng(1).normal(size=data.shape[:2])  # pure noise, which nothing forecasts
     detector = GDN(length=LENGTH, contamination=0.1, config=config).fit(data)
     with torch.no_grad():
-        errors = np.stack([detector._errors(detector.scaler_("series", one).T)[0] for one in data])
+        errors = np.stack([detector._errors(detector.scaler_("series", values).T)[0] for values in data])
     assert np.isnan(errors[:, :, :5]).all()
     low, middle, high = np.quantile(errors[:, :, 5:], (0.25, 0.5, 0.75), axis=(0, 2))
     np.testing.assert_allclose(detector.median_, middle, rtol=1e-5)

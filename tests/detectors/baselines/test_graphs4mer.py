@@ -47,14 +47,14 @@ def test_each_window_has_a_graph_of_a_knn_prior_and_attention_without_weak_edges
     net = network(zeta=0.3, neighbours=2, prune=0.15)
     nodes = torch.randn(2, VARIABLES, 8, 3)
     with torch.no_grad():
-        found = net.adjacency(nodes)
+        adjacency = net.adjacency(nodes)
         query, key = net.graph.query.weight.numpy(), net.graph.key.weight.numpy()
-    assert found.shape == (2, 3, VARIABLES, VARIABLES)
+    assert adjacency.shape == (2, 3, VARIABLES, VARIABLES)
     for i in range(2):
         for m in range(3):
             expected = slow_adjacency(nodes[i, :, :, m].numpy(), query, key, 0.3, 2, 0.15)
-            np.testing.assert_allclose(found[i, m].numpy(), expected, atol=1e-5)
-    assert (found == 0).any()
+            np.testing.assert_allclose(adjacency[i, m].numpy(), expected, atol=1e-5)
+    assert (adjacency == 0).any()
 
 
 def test_nodes_are_means_of_windows_and_a_window_is_reconstructed_from_its_own_nodes():
@@ -70,8 +70,8 @@ def test_nodes_are_means_of_windows_and_a_window_is_reconstructed_from_its_own_n
         for parameter in net.gin.mlps[-1][-1].parameters():
             parameter.zero_()
         weight, bias = net.output_proj.weight.squeeze(-1), net.output_proj.bias
-        found = net(x)[0]
-        torch.testing.assert_close(found[1, 2, 16:23], (weight @ nodes[1, 2, :, 2] + bias)[:7])
+        decoded = net(x)[0]
+        torch.testing.assert_close(decoded[1, 2, 16:23], (weight @ nodes[1, 2, :, 2] + bias)[:7])
 
 
 def test_a_window_is_reconstructed_from_its_nodes_after_the_graph_network():
@@ -80,38 +80,38 @@ def test_a_window_is_reconstructed_from_its_nodes_after_the_graph_network():
     x = drawn(net).x
     with torch.no_grad():
         net.gin.eps.fill_(0.3)
-        found, nodes, adjacency = net(x)
+        reconstruction, nodes, adjacency = net(x)
         (mlp,) = net.gin.mlps
         into, out = mlp[0], mlp[-1]
-        for one, window, variable in [(0, 0, 0), (2, 3, 1), (1, 2, 3)]:
-            h, A = nodes[one, :, :, window], adjacency[one, window]
+        for observation, window, variable in [(0, 0, 0), (2, 3, 1), (1, 2, 3)]:
+            h, A = nodes[observation, :, :, window], adjacency[observation, window]
             aggregated = 1.3 * h[variable] + sum(A[variable, j] * h[j] for j in range(VARIABLES))
             hidden = (into.weight.squeeze(-1) @ aggregated + into.bias).clamp_min(0)
             output = out.weight.squeeze(-1) @ hidden + out.bias
             output = torch.where(output > 0, output, 0.01 * output) + h[variable]
             expected = net.output_proj.weight.squeeze(-1) @ output + net.output_proj.bias
-            torch.testing.assert_close(found[one, variable, 8 * window : 8 * window + 8], expected)
+            torch.testing.assert_close(reconstruction[observation, variable, 8 * window : 8 * window + 8], expected)
 
 
 def test_the_loss_is_the_error_of_what_was_measured_and_the_regulariser_of_the_graphs():
     net = network(window=8, weights={"smooth": 0.7, "sparse": 0.3, "connect": 0.2})
     given = drawn(net)
     with torch.no_grad():
-        found = net.losses(given)
+        losses = net.losses(given)
         reconstruction, nodes, adjacency = net(given.x)
-    for one in range(3):
-        there = given.observed[one]
-        error = (given.x[one] - reconstruction[one])[there].square().mean()
-        torch.testing.assert_close(found["reconstruction"][one], error)
+    for observation in range(3):
+        there = given.observed[observation]
+        error = (given.x[observation] - reconstruction[observation])[there].square().mean()
+        torch.testing.assert_close(losses["reconstruction"][observation], error)
         penalties = []
         for window in range(4):
-            A, h = adjacency[one, window].double().numpy(), nodes[one, :, :, window].double().numpy()
+            A, h = adjacency[observation, window].double().numpy(), nodes[observation, :, :, window].double().numpy()
             pairs = [(i, j) for i in range(VARIABLES) for j in range(VARIABLES)]
             smooth = sum(A[i, j] * np.square(h[i] - h[j]).sum() for i, j in pairs) / 2 / VARIABLES**2
             sparse = sum(A[i, j] ** 2 for i, j in pairs) / VARIABLES**2
             connect = -sum(np.log(A[i].sum()) for i in range(VARIABLES)) / VARIABLES
             penalties.append(0.7 * smooth + 0.3 * sparse + 0.2 * connect)
-        assert float(found["graph"][one]) == pytest.approx(np.mean(penalties), rel=1e-4)
+        assert float(losses["graph"][observation]) == pytest.approx(np.mean(penalties), rel=1e-4)
 
 
 def test_variables_interact_through_the_graph_only():

@@ -25,10 +25,10 @@ def batch(count: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_the_embedding_is_the_recurrence_of_a_gru_for_each_variable():
-    made, x = network(features=3, identity=False), batch()[0]
+    net, x = network(features=3, identity=False), batch()[0]
     with torch.no_grad():
-        found = made.embed(x)
-        gru = made.gru
+        embedding = net.embed(x)
+        gru = net.gru
         for variable in range(VARIABLES):
             h = torch.zeros(3)
             for t in range(LENGTH):
@@ -36,53 +36,55 @@ def test_the_embedding_is_the_recurrence_of_a_gru_for_each_variable():
                 reset_h, update_h, new_h = (gru.weight_hh_l0 @ h + gru.bias_hh_l0).chunk(3)
                 keep = torch.sigmoid(update_in + update_h)
                 h = (1 - keep) * torch.tanh(new_in + torch.sigmoid(reset_in + reset_h) * new_h) + keep * h
-                torch.testing.assert_close(found[1, variable, :, t], h)
+                torch.testing.assert_close(embedding[1, variable, :, t], h)
 
 
 def test_the_reconstruction_is_a_loop_over_windows_with_a_graph_each():
-    made, x = network(own=True, zeta=0.4), batch()[0]
+    net, x = network(own=True, zeta=0.4), batch()[0]
     with torch.no_grad():
-        embedding = made.embed(x)
-        reconstruction, penalty = made(x)
-        for one in range(3):
+        embedding = net.embed(x)
+        reconstruction, penalty = net(x)
+        for observation in range(3):
             terms = []
             for first in (0, 20):
-                part = embedding[one, :, :, first : first + 20]
+                part = embedding[observation, :, :, first : first + 20]
                 nodes = part.mean(-1)
-                scores = made.graph.query(nodes) @ made.graph.key(nodes).T / 8**0.5
+                scores = net.graph.query(nodes) @ net.graph.key(nodes).T / 8**0.5
                 mixed = 0.4 * knn_adjacency(nodes[None], 3)[0] + 0.6 * torch.softmax(scores, dim=-1)
                 adjacency = (mixed + mixed.T) / 2
-                terms.append(regulariser(nodes[None], adjacency[None], made.weights))
+                terms.append(regulariser(nodes[None], adjacency[None], net.weights))
                 for t in range(20):
-                    first_layer, _, _, second = made.gin.mlps[0]
-                    weighed = 3.0 * 2.0 * made.identity[:, :, 0] * part[:, :, t]  # 2 = sqrt(4 variables)
+                    first_layer, _, _, second = net.gin.mlps[0]
+                    weighed = 3.0 * 2.0 * net.identity[:, :, 0] * part[:, :, t]  # 2 = sqrt(4 variables)
                     h = weighed + adjacency @ weighed
                     h = (h @ first_layer.weight[:, :, 0].T + first_layer.bias).relu()
                     h = h @ second.weight[:, :, 0].T + second.bias
-                    expected = (h * made.output_weight).sum(1) + made.output_bias
-                    torch.testing.assert_close(reconstruction[one, :, first + t], expected, rtol=1e-4, atol=1e-4)
-            torch.testing.assert_close(penalty[one], torch.cat(terms).mean())
+                    expected = (h * net.output_weight).sum(1) + net.output_bias
+                    torch.testing.assert_close(
+                        reconstruction[observation, :, first + t], expected, rtol=1e-4, atol=1e-4
+                    )
+            torch.testing.assert_close(penalty[observation], torch.cat(terms).mean())
 
 
 def test_a_variable_is_reconstructed_from_its_neighbours_alone():
     """With fixed graph weights its own values do not reach its reconstruction."""
-    made, x = network(zeta=0.0, gin_layers=2), batch()[0]
+    net, x = network(zeta=0.0, gin_layers=2), batch()[0]
     with torch.no_grad():
-        made.graph.query.weight.zero_()  # every graph weighs all variables alike
-        before = made(x)[0]
+        net.graph.query.weight.zero_()  # every graph weighs all variables alike
+        before = net(x)[0]
         other = x.clone()
         other[:, 2] += 5.0
-        after = made(other)[0]
+        after = net(other)[0]
     torch.testing.assert_close(after[:, 2], before[:, 2])
     assert (after[:, [0, 1, 3]] != before[:, [0, 1, 3]]).all()
 
 
 def test_the_loss_is_the_mean_square_over_what_was_measured():
-    made, given = network(), batch()
-    drawn = made.draw(*given, torch.Generator())
-    together = made.losses(drawn)
+    net, given = network(), batch()
+    drawn = net.draw(*given, torch.Generator())
+    together = net.losses(drawn)
     with torch.no_grad():
-        apart = (made(drawn.x)[0] - drawn.x)[1][drawn.observed[1]]
+        apart = (net(drawn.x)[0] - drawn.x)[1][drawn.observed[1]]
     torch.testing.assert_close(together["reconstruction"][1], apart.square().mean())
 
 

@@ -62,7 +62,7 @@ def test_the_loss_is_the_error_of_what_is_hidden_and_measured(target):
     net = network(diffusion={"target": target})
     given = drawn(net, 2)
     with torch.no_grad():
-        found = net.losses(given)["imputation"]
+        losses = net.losses(given)["imputation"]
         for i in range(2):
             errors = []
             for w in range(3):
@@ -74,7 +74,7 @@ def test_the_loss_is_the_error_of_what_is_hidden_and_measured(target):
                 noisy = alpha_bar**0.5 * x + (1 - alpha_bar) ** 0.5 * noise
                 prediction = net(noisy[None], torch.tensor([step]), (observed & ~hidden)[None])[0]
                 errors.append((prediction - (noise if target == "noise" else x)).square()[hidden])
-            assert float(found[i]) == pytest.approx(float(torch.cat(errors).mean()), rel=1e-4)
+            assert float(losses[i]) == pytest.approx(float(torch.cat(errors).mean()), rel=1e-4)
 
 
 def test_attention_is_a_weighted_mean_head_by_head_and_then_dense_layers():
@@ -82,7 +82,7 @@ def test_attention_is_a_weighted_mean_head_by_head_and_then_dense_layers():
     layer = TransformerLayer(4, 2)
     x = torch.randn(3, 5, 4)
     with torch.no_grad():
-        found = layer(x)
+        output = layer(x)
         for sequence in range(3):
             query, key, value = layer.qkv(layer.attention_norm(x[sequence])).chunk(3, -1)
             heads = []
@@ -91,7 +91,7 @@ def test_attention_is_a_weighted_mean_head_by_head_and_then_dense_layers():
                 heads.append(weights @ value[:, part])
             hidden = x[sequence] + layer.out_proj(torch.cat(heads, -1))
             expected = hidden + layer.mlp(layer.mlp_norm(hidden))
-            torch.testing.assert_close(found[sequence], expected, rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(output[sequence], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_block_attends_time_layer_then_across_variables_and_splits():
@@ -111,10 +111,10 @@ def test_a_block_attends_time_layer_then_across_variables_and_splits():
 
 
 def test_a_position_is_encoded_by_sines_and_cosines_from_fast_to_slow():
-    found = sinusoidal(torch.tensor([0, 3]), 4)
-    assert found[0].tolist() == [0.0, 0.0, 1.0, 1.0]
+    encoding = sinusoidal(torch.tensor([0, 3]), 4)
+    assert encoding[0].tolist() == [0.0, 0.0, 1.0, 1.0]
     expected = [math.sin(3.0), math.sin(3e-4), math.cos(3.0), math.cos(3e-4)]
-    torch.testing.assert_close(found[1], torch.tensor(expected))
+    torch.testing.assert_close(encoding[1], torch.tensor(expected))
 
 
 def test_attention_reaches_along_time_and_across_variables():
@@ -149,8 +149,8 @@ def test_each_half_is_imputed_from_the_other_half_only():
     # What was not measured is never shown.
     measured[1, 3:6] = False
     gone = torch.where(measured, x, x + 1)
-    for one, two in zip(imputer(x, measured), imputer(gone, measured), strict=True):
-        assert torch.equal(one[measured], two[measured])
+    for before, after in zip(imputer(x, measured), imputer(gone, measured), strict=True):
+        assert torch.equal(before[measured], after[measured])
 
 
 @pytest.mark.parametrize(
@@ -167,17 +167,17 @@ def test_the_last_samples_of_the_denoising_vote_the_very_last_first(settings, st
     imputer = Imputer(net, config, VARIABLES, LENGTH)
     seen = []
     net.forward = lambda noisy, step, shown: seen.append(int(step[0])) or torch.zeros_like(noisy)
-    found = imputer(torch.zeros(VARIABLES, LENGTH), torch.ones(VARIABLES, LENGTH, dtype=torch.bool))
-    assert len(found) == len(steps)
+    samples = imputer(torch.zeros(VARIABLES, LENGTH), torch.ones(VARIABLES, LENGTH, dtype=torch.bool))
+    assert len(samples) == len(steps)
     assert seen == ([10, 8, 6, 4, 2] if settings["chain"] else list(range(10, 0, -1)))
     if settings["chain"]:
         # The network says that the clean window is 0, so that the sample at step t is the noise that is left.
         left = [float((1 - net.diffusion.alpha_bar[step]) ** 0.5) for step in steps]
-        spread = [float(one.std()) for one in found]
+        spread = [float(sample.std()) for sample in samples]
         first = float((1 - net.diffusion.alpha_bar[10]) ** 0.5)
         begin = torch.where(imputer.hidden[0], *imputer.initial_noise.view(imputer.hidden.shape))
         began = float(join_patches(begin, LENGTH).std())
-        np.testing.assert_allclose(spread, [one / first * began for one in left], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(spread, [std / first * began for std in left], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("scoring", ["fused", "own"])
@@ -209,11 +209,11 @@ def test_the_papers_score_is_the_share_of_votes():
     assert errors[0, 5] == pytest.approx(np.abs(samples[1].numpy()[:, 5] - values[:, 5]).mean(), rel=1e-5)
     detector.tau_ = np.median(errors[:, :7], axis=1)
     with torch.no_grad():
-        found = detector._make_inference()(z)
-    assert np.isnan(found.steps[9])
+        output = detector._make_inference()(z)
+    assert np.isnan(output.steps[9])
     for t in range(7):
-        assert found.steps[t] == sum(errors[v, t] > detector.tau_[v] for v in range(voters)) / voters
-    np.testing.assert_array_equal(np.isnan(found.residuals[0]), np.isnan(z))
+        assert output.steps[t] == sum(errors[v, t] > detector.tau_[v] for v in range(voters)) / voters
+    np.testing.assert_array_equal(np.isnan(output.residuals[0]), np.isnan(z))
 
 
 def test_the_linear_schedule_leaves_as_little_signal_as_the_published_quadratic_one():

@@ -124,8 +124,8 @@ def test_the_loss_is_minus_the_evidence_lower_bound_over_measured_cells():
         torch.nn.init.normal_(layer[-1].weight)
     given = drawn(net, 1)
     with torch.no_grad():
-        found = net.losses(given)
-        expected = dict.fromkeys(found, 0.0)
+        losses = net.losses(given)
+        expected = dict.fromkeys(losses, 0.0)
         for w in range(3):
             x, there = given.x[0, w][None], given.observed[0, w]
             q2 = net.temporal_autoencoder.encode(x)
@@ -137,7 +137,7 @@ def test_the_loss_is_minus_the_evidence_lower_bound_over_measured_cells():
             expected["metric"] += density.sum() - Normal(p1.mean, p1.log_std.exp()).log_prob(z1).sum()
             expected["reconstruction"] -= Normal(px.mean, px.log_std.exp()).log_prob(x)[0][there].sum()
     for name, total in expected.items():
-        assert float(found[name]) == pytest.approx(float(total) / 3 / (VARIABLES * 16), rel=1e-4)
+        assert float(losses[name]) == pytest.approx(float(total) / 3 / (VARIABLES * 16), rel=1e-4)
 
 
 def test_the_log_density_after_the_flow_is_that_before_it_minus_the_log_determinant():
@@ -182,9 +182,9 @@ def test_the_weight_of_the_latents_rises_in_training_and_is_one_in_validation():
         net.train()
         for number, weight in ((1, 0.0), (2, 0.25), (5, 1.0), (8, 1.0)):
             net.begin_epoch(number)
-            found = net.losses(given)
+            losses = net.losses(given)
             for name in ("temporal", "metric"):
-                torch.testing.assert_close(found[name], weight * full[name])
+                torch.testing.assert_close(losses[name], weight * full[name])
         net.begin_epoch(1)
         assert net.eval().losses(given)["metric"].tolist() == full["metric"].tolist()
 
@@ -203,7 +203,7 @@ def test_refinement_replaces_the_least_probable_cells_by_their_expectation():
     measured = torch.tensor([[[True, True, True, False, True]]])
     settings = update(Config(), {"refine": 2, "suspect": 0.2})
     nll, mean = refine_and_score(Halves(), x, measured, {}, settings)
-    assert [one.flatten().tolist() for one in seen] == [[1, 8, 2, 9, 3], [1, 4, 2, 4.5, 3], [1, 2, 2, 2.25, 3]]
+    assert [x.flatten().tolist() for x in seen] == [[1, 8, 2, 9, 3], [1, 4, 2, 4.5, 3], [1, 2, 2, 2.25, 3]]
     assert mean.flatten().tolist() == [0.5, 1, 1, 1.125, 1.5]
     assert nll.flatten().tolist() == x.flatten().tolist()
 
@@ -229,13 +229,13 @@ def test_the_papers_score_is_the_mean_improbability_of_the_steps():
     z[1:, 7] = np.nan
     z[:, 9] = np.nan
     with torch.no_grad():
-        found = detector._make_inference()(z)
-    assert np.isnan(found.steps[9])
-    assert np.isfinite(np.delete(found.steps, 9)).all()
-    np.testing.assert_array_equal(np.isnan(found.residuals[0]), np.isnan(z))
+        output = detector._make_inference()(z)
+    assert np.isnan(output.steps[9])
+    assert np.isfinite(np.delete(output.steps, 9)).all()
+    np.testing.assert_array_equal(np.isnan(output.residuals[0]), np.isnan(z))
     least = 0.5 * math.log(2 * math.pi) - 5  # of a standard deviation of exp(-5), at its mean
-    assert np.nanmin(found.steps) >= least
-    np.testing.assert_allclose(found.residuals[0], np.abs(z - found.expected), rtol=1e-5)
+    assert np.nanmin(output.steps) >= least
+    np.testing.assert_allclose(output.residuals[0], np.abs(z - output.expected), rtol=1e-5)
 
 
 @pytest.mark.parametrize("samples", [1, 3])
@@ -249,7 +249,7 @@ def test_a_cell_is_as_improbable_as_the_normal_distributions_of_the_samples_say(
     noise = net.noise((samples, 3, VARIABLES, 16), generator)
     cells, means = np.zeros(z.shape), np.zeros(z.shape)
     with torch.no_grad():
-        found = detector._make_inference()(z)
+        output = detector._make_inference()(z)
         for w, (first, new) in enumerate([(0, 0), (16, 0), (24, 8)]):  # the last window adds its last 8 steps
             window = x[None, :, first : first + 16]
             q2 = net.temporal_autoencoder.encode(window)
@@ -261,5 +261,5 @@ def test_a_cell_is_as_improbable_as_the_normal_distributions_of_the_samples_say(
                 cells[:, here] += nll[0, :, new:].numpy() / samples
                 means[:, here] += px.mean[0, :, new:].numpy() / samples
     cells[np.isnan(z)] = np.nan
-    np.testing.assert_allclose(found.steps, np.nanmean(cells, axis=0), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found.expected, np.sinh(means), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(output.steps, np.nanmean(cells, axis=0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(output.expected, np.sinh(means), rtol=1e-4, atol=1e-5)

@@ -31,16 +31,16 @@ def test_the_encoder_reads_forwards_and_the_decoder_reconstructs_backwards(forci
     net = network()
     encoder, decoder = list(net.encoder.parameters()), list(net.decoder.parameters())
     x = torch.randn(2, VARIABLES, 2, 12, dtype=torch.float64)
-    found = net.reconstruct(x, forcing=forcing)
-    assert found.shape == x.shape
-    for one, two in ((0, 0), (1, 1)):
-        window = x[one, :, two]
+    reconstruction = net.reconstruct(x, forcing=forcing)
+    assert reconstruction.shape == x.shape
+    for i, w in ((0, 0), (1, 1)):
+        window = x[i, :, w]
         h = c = torch.zeros(12, dtype=torch.float64)
         for step in range(12):
             h, c = cell(window[:, step], h, c, encoder)
         for step in reversed(range(12)):
             output = net.output.weight @ h + net.output.bias
-            torch.testing.assert_close(found[one, :, two, step], output)
+            torch.testing.assert_close(reconstruction[i, :, w, step], output)
             h, c = cell(window[:, step] if forcing else output, h, c, decoder)
 
 
@@ -60,12 +60,12 @@ def test_residuals_are_the_error_in_z_units():
     z = waves(1, 7)[0].T.astype(np.float32)
     z[1, 3:6] = np.nan
     with torch.no_grad():
-        found = detector._make_inference()(z)
+        output = detector._make_inference()(z)
         inside = torch.asinh(torch.from_numpy(np.nan_to_num(z))).reshape(1, VARIABLES, 2, 12)
         expected = torch.sinh(detector.network_.reconstruct(inside, forcing=False)).reshape(VARIABLES, LENGTH).numpy()
-    np.testing.assert_allclose(found.expected, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.residuals[0], np.abs(z - expected), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found.own_scores, np.nanmean(np.square(z - expected), axis=0), rtol=1e-4)
+    np.testing.assert_allclose(output.expected, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(output.residuals[0], np.abs(z - expected), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(output.own_scores, np.nanmean(np.square(z - expected), axis=0), rtol=1e-4)
 
 
 @pytest.mark.parametrize("scoring", ["own", "fused"])

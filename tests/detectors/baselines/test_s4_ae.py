@@ -59,7 +59,7 @@ def test_dynamics_do_not_decay():
     plain, slow = net.parameter_groups(Training(weight_decay=0.1))
     assert plain["weight_decay"] == 0.1
     assert slow["weight_decay"] == 0
-    assert {id(one) for one in slow["params"]} == {id(one) for one in ssm_parameters(net)}
+    assert {id(parameter) for parameter in slow["params"]} == {id(parameter) for parameter in ssm_parameters(net)}
     assert len(slow["params"]) == 4 * 4  # log dt, decay, frequency and B of four layers
 
 

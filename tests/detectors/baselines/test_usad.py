@@ -36,48 +36,52 @@ def autoencode(decoder: MLP, net: Network, vectors: torch.Tensor) -> torch.Tenso
 def definition(net: Network, drawn: ObservedBatch, n: int) -> tuple[torch.Tensor, torch.Tensor]:
     """L_AE1 and L_AE2 as the paper writes them, over all windows of all observations."""
     x = torch.where(drawn.observed, drawn.x, 0.0)
-    one, two = [], []
+    losses1, losses2 = [], []
     for z, seen in zip(x, drawn.observed, strict=True):
         terms = []
         for start in range(0, LENGTH - 7, 4):
             W = (torch.asinh(z[:, start : start + 8]) / RANGE).flatten()
             cells = seen[:, start : start + 8].flatten()
             first = autoencode(net.decoder1, net, W)
-            made = (first, autoencode(net.decoder2, net, W), autoencode(net.decoder2, net, first))
-            terms.append(torch.stack([(RANGE * (W - each))[cells].square().sum() for each in made] + [cells.sum()]))
-        first_error, second_error, again_error, count = torch.stack(terms).sum(0)
-        one.append((first_error / n + (1 - 1 / n) * again_error) / count)
-        two.append((second_error / n - (1 - 1 / n) * again_error) / count)
-    return torch.stack(one), torch.stack(two)
+            reconstructions = (first, autoencode(net.decoder2, net, W), autoencode(net.decoder2, net, first))
+            terms.append(
+                torch.stack([(RANGE * (W - each))[cells].square().sum() for each in reconstructions] + [cells.sum()])
+            )
+        first_error, second_error, ae2_of_ae1_error, count = torch.stack(terms).sum(0)
+        losses1.append((first_error / n + (1 - 1 / n) * ae2_of_ae1_error) / count)
+        losses2.append((second_error / n - (1 - 1 / n) * ae2_of_ae1_error) / count)
+    return torch.stack(losses1), torch.stack(losses2)
 
 
 @pytest.mark.parametrize(("epoch", "pace", "n"), [(1, 1, 1), (4, 1, 4), (10, 10, 1), (11, 10, 2), (70, 1, 70)])
 def test_the_losses_weigh_their_parts_by_the_epoch(epoch, pace, n):
     net, drawn = network(pace=pace), batch()
     net.begin_epoch(epoch)
-    found = net.losses(drawn)
+    losses = net.losses(drawn)
     first, second = definition(net, drawn, n)
-    torch.testing.assert_close(found["first"], first)
-    torch.testing.assert_close(found["second"], second)
+    torch.testing.assert_close(losses["first"], first)
+    torch.testing.assert_close(losses["second"], second)
 
 
 def test_each_loss_trains_its_own_decoder_and_both_train_the_encoder():
     net, drawn = network(pace=1), batch()
     net.begin_epoch(3)
     torch.stack(list(net.losses(drawn).values())).sum().backward()
-    found = {name: parameter.grad for name, parameter in net.named_parameters()}
+    gradients = {name: parameter.grad for name, parameter in net.named_parameters()}
     first, second = (loss.sum() for loss in definition(net, drawn, 3))
     names, weights = zip(*net.named_parameters(), strict=True)
-    of_first = torch.autograd.grad(first, weights, retain_graph=True, allow_unused=True)
-    of_second = torch.autograd.grad(second, weights, allow_unused=True)
-    for name, one, two in zip(names, of_first, of_second, strict=True):
+    gradients1 = torch.autograd.grad(first, weights, retain_graph=True, allow_unused=True)
+    gradients2 = torch.autograd.grad(second, weights, allow_unused=True)
+    for name, grad1, grad2 in zip(names, gradients1, gradients2, strict=True):
         expected = {
             "encoder": lambda one, two: one + two,
             "decoder1": lambda one, _: one,
             "decoder2": lambda _, two: two,
         }
-        torch.testing.assert_close(found[name], expected[name.partition(".")[0]](one, two), rtol=1e-4, atol=1e-6)
-        assert found[name].abs().sum() > 0
+        torch.testing.assert_close(
+            gradients[name], expected[name.partition(".")[0]](grad1, grad2), rtol=1e-4, atol=1e-6
+        )
+        assert gradients[name].abs().sum() > 0
 
 
 def test_the_score_mixes_both_errors():
@@ -85,25 +89,25 @@ def test_the_score_mixes_both_errors():
     detector = USAD(length=LENGTH, config=update(Config.tiny(), {"scoring": "own", "alpha": 0.3})).fit(waves(30, 0))
     net, z = detector.network_, waves(1, 7)[0].T.astype(np.float32)
     z[1, 3:6] = np.nan
-    total, made, count = np.zeros(z.shape), np.zeros(z.shape), np.zeros(LENGTH)
+    total, expected_sum, count = np.zeros(z.shape), np.zeros(z.shape), np.zeros(LENGTH)
     with torch.no_grad():
-        found = detector._make_inference()(z)
+        output = detector._make_inference()(z)
         for start in (0, 4, 8, 12, 16):
             here = slice(start, start + 8)
             W = torch.from_numpy(np.arcsinh(np.nan_to_num(z[:, here])) / RANGE).flatten()
-            one = autoencode(net.decoder1, net, W)
-            first, again = (
+            ae1 = autoencode(net.decoder1, net, W)
+            first, ae2_of_ae1 = (
                 np.sinh(RANGE * each.numpy()).reshape(VARIABLES, 8)
-                for each in (one, autoencode(net.decoder2, net, one))
+                for each in (ae1, autoencode(net.decoder2, net, ae1))
             )
-            total[:, here] += 0.3 * (z[:, here] - first) ** 2 + 0.7 * (z[:, here] - again) ** 2
-            made[:, here] += first
+            total[:, here] += 0.3 * (z[:, here] - first) ** 2 + 0.7 * (z[:, here] - ae2_of_ae1) ** 2
+            expected_sum[:, here] += first
             count[here] += 1
     expected = total / count
     assert set(count) == {1, 2}
-    np.testing.assert_allclose(np.square(found.residuals[0]), expected, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found.own_scores, np.nanmean(expected, axis=0), rtol=1e-4)
-    np.testing.assert_allclose(found.expected, made / count, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(np.square(output.residuals[0]), expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(output.own_scores, np.nanmean(expected, axis=0), rtol=1e-4)
+    np.testing.assert_allclose(output.expected, expected_sum / count, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("scoring", ["own", "fused"])
@@ -113,7 +117,7 @@ def test_it_learns_and_finds_a_planted_anomaly(scoring):
     detector.fit(waves(30, 0))
     history = detector.history_.epochs
     assert history[5].loss < 0.6 * history[0].loss
-    assert history[6].parts["second"] < 0.5 * history[5].parts["second"]  # from here on it has an opponent
+    assert history[6].parts["second"] < 0.5 * history[5].parts["second"]  # the adversarial terms start here
     new = waves(5, 5)
     new[3, 10:14, 2] += 6
     result = detector.detect(new)
