@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tsadc import scale as scale_module
 from tsadc import series as series_module
 from tsadc.errors import DataError, TsadcNotice
-from tsadc.scale import MOST_ROWS, Scaler
+from tsadc.scale import MAX_VALUES, Scaler
 from tsadc.series import Series
 
 NAMES = ("a", "b", "c")
@@ -154,7 +154,7 @@ def test_the_smallest_floats_have_a_scale_too():
 
 
 def test_a_slow_variable_is_not_missed_in_a_long_series():
-    rows = 2 * MOST_ROWS
+    rows = 2 * MAX_VALUES
     values = np.zeros((rows, 2), dtype=np.float32)
     values[::2, 1] = np.nan  # measured at every other row, which are those that sampling rows would skip
     values[1::2, 1] = np.arange(rows // 2) % 10
@@ -174,7 +174,7 @@ def test_an_absurd_value_is_refused():
 def test_statistics_do_not_depend_on_how_the_data_is_passed_over(seed, method, chunk, most, together):
     every = history(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scale_module, "MOST_ROWS", most)
+        patch.setattr(scale_module, "MAX_VALUES", most)
         whole = Scaler.fit(every, Scaler.Config(method=method)).to_mapping()
         pooled = np.concatenate([one.values for one in every])
         for k, column in enumerate(pooled.T):
@@ -182,8 +182,8 @@ def test_statistics_do_not_depend_on_how_the_data_is_passed_over(seed, method, c
             known = known[:: -(-len(known) // most)]
             center = np.median(known) if method == "robust" else np.mean(known)
             assert whole["pooled"]["center"][k] == pytest.approx(center, rel=1e-12)
-        patch.setattr(series_module, "CHUNK", chunk)
-        patch.setattr(scale_module, "VARIABLES_AT_ONCE", together)
+        patch.setattr(series_module, "CHUNK_CELLS", chunk)
+        patch.setattr(scale_module, "VARIABLES_PER_PASS", together)
         assert Scaler.fit(every, Scaler.Config(method=method)).to_mapping() == whole
 
 

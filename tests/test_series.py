@@ -118,7 +118,7 @@ def test_a_wild_value_does_not_overflow():
 def test_chunks_are_the_values_in_their_order(rows, chunk):
     one = series(rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(series_module, "CHUNK", chunk)
+        patch.setattr(series_module, "CHUNK_CELLS", chunk)
         chunks = list(one.chunks())
     assert all(0 < part.size <= max(chunk, 2) for part in chunks)
     np.testing.assert_array_equal(np.concatenate([np.empty((0, 2)), *chunks]), one.values)

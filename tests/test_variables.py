@@ -25,7 +25,7 @@ def test_variables_are_put_into_order_by_name(names):
 
 
 def test_extra_variables_are_left_out_with_a_notice():
-    with pytest.warns(TsadcNotice, match=r"'pump' has variables the others do not, which are left out: heat, load\."):
+    with pytest.warns(TsadcNotice, match=r"'pump' has extra variables, which were left out: heat, load\."):
         (found,) = match([series("heat", "b", "load", "a")], ("a", "b"))
     np.testing.assert_array_equal(found.values, series("a", "b").values)
 
@@ -33,7 +33,7 @@ def test_extra_variables_are_left_out_with_a_notice():
 def test_a_missing_variable_is_named_with_the_nearest_there_is():
     with pytest.raises(DataError) as caught:
         match([series("flow", "presure")], ("flow", "pressure"))
-    assert str(caught.value) == ("'pump' lacks 1 of the 2 expected variables: pressure; perhaps 'presure' is meant.")
+    assert str(caught.value) == ("'pump' lacks 1 of the 2 expected variables: pressure; did you mean 'presure'?")
 
 
 def test_many_missing_variables_are_counted_and_some_named():
@@ -49,17 +49,17 @@ def test_the_columns_of_a_bare_array_count_by_position():
         (found,) = match([bare], ("x", "y"))
     assert found.names == ("x", "y")
     assert found.values is bare.values
-    with pytest.raises(DataError, match="'m' has 2 variables, but 3 were expected"):
+    with pytest.raises(DataError, match="'m' has 2 variables, but 3 are expected"):
         match([bare], ("x", "y", "z"))
 
 
 def test_a_frame_for_a_model_of_a_bare_array_is_refused_with_the_fix():
-    with pytest.raises(DataError, match="columns of a bare array, so pass one here too"):
+    with pytest.raises(DataError, match="names for the columns of an array, so pass an array here too"):
         match([series("x", "y")], unnamed(2))
 
 
 def test_only_a_variable_that_is_left_over_can_be_meant():
-    with pytest.raises(DataError, match=r"expected variables: v2; perhaps 'V2' is meant\.$"):
+    with pytest.raises(DataError, match=r"expected variables: v2; did you mean 'V2'\?$"):
         match([series("v1", "V2", "v3")], ("v1", "v2", "v3"))
     with pytest.raises(DataError, match=r"expected variables: v2\.$"):
         match([series("v1", "v3")], ("v1", "v2", "v3"))

@@ -1,11 +1,13 @@
-"""Normalisation, per entity and per variable, from unlabelled history.
+"""Normalise values per entity and variable, with statistics of unlabelled history.
 
-Robust: `z = (x - median) / max(IQR / 1.349, 0.2 sd, floor)`. The floor keeps nearly constant variables from exploding;
-it is 1 % of the variable's range over all training entities, so that it does not depend on units."""
+    robust      z = (x - median) / max(IQR / 1.349, 0.2 sd, floor)
+    standard    z = (x - mean) / sd, or / floor if sd = 0
+
+The floor keeps the z of nearly constant variables small. It is 1 % of the variable's range over all training entities,
+so that it does not depend on units."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,28 +15,71 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.errors import DataError, TsadcNotice
+from tsadc.errors import DataError, notice
 from tsadc.series import Floats, Series
 
-NORMAL_IQR = 1.349
-MOST_ROWS = 100_000
-VARIABLES_AT_ONCE = 64  # times MOST_ROWS is what a pass may hold
-ABSURD = 1e100  # squares of it still add up
+NORMAL_IQR = 1.349  # interquartile range of the standard normal distribution
+MAX_VALUES = 100_000  # of a variable, from which its statistics are computed
+VARIABLES_PER_PASS = 64  # times MAX_VALUES is what a pass over the data holds in memory
+MAX_RAW_VALUE = 1e100  # sums of squares of larger values may overflow
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Centre and scale of every variable."""
+    """Centre and scale of every variable, both of shape (variable,)."""
 
     center: Floats
     scale: Floats
 
 
 class Scaler:
-    """Maps raw values to z units and back, each entity by its own statistics; one it has not met, by the pooled."""
+    """Map raw values to z units and back.
+
+    `Scaler.fit` computes the statistics. An entity that is not in `entities` is scaled with the pooled statistics.
+
+    Parameters
+    ----------
+    config : Scaler.Config
+        Settings.
+    pooled : Statistics
+        Centre and scale of each variable over all training entities.
+    floor : array of float, shape (variable,)
+        Smallest scale of each variable.
+    entities : mapping of str to Statistics, optional
+        Centre and scale by entity.
+
+    Attributes
+    ----------
+    constant : array of bool, shape (variable,)
+        Variables that never changed in the history on which the scaler was fitted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tsadc.scale import Scaler
+    >>> from tsadc.series import Series
+    >>> history = Series(np.array([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]), ("flow", "pressure"), entity="pump")
+    >>> scaler = Scaler.fit([history], Scaler.Config(method="standard"))
+    >>> z = scaler("pump", history.values)
+    >>> z.mean(axis=0).tolist(), z.std(axis=0).round(6).tolist()
+    ([0.0, 0.0], [1.0, 1.0])
+    >>> scaler.undo("pump", z).round(6).tolist()
+    [[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]
+    """
 
     @dataclass(frozen=True)
     class Config:
+        """Settings of the scaler.
+
+        Parameters
+        ----------
+        method : {"robust", "standard"}
+            Centre and scale: median and interquartile range, which anomalies in the history hardly change, or mean and
+            standard deviation.
+        scope : {"entity", "pooled"}
+            Whether each entity has its own statistics, or all share those of the whole history.
+        """
+
         method: Literal["robust", "standard"] = "robust"
         scope: Literal["entity", "pooled"] = "entity"
 
@@ -43,19 +88,25 @@ class Scaler:
     ) -> None:
         self.config, self.pooled, self.floor = config, pooled, floor
         self.entities = dict(entities or {})
-        self.constant = np.zeros(len(floor), dtype=bool)  # variables that never moved in the history fitted on
+        self.constant = np.zeros(len(floor), dtype=bool)
 
     @classmethod
     def fit(cls, series: Sequence[Series], config: Config) -> Scaler:
-        """Statistics of each entity in `series`, and pooled over all of them."""
-        extents = [_extent(one) for one in series]
+        """Compute the statistics of each entity in `series`, and pooled over all of them.
+
+        Raises
+        ------
+        DataError
+            If a variable has no value, or an impossibly large one.
+        """
+        extents = [_extent(item) for item in series]
         low = np.fmin.reduce([extent.low for extent in extents])
         high = np.fmax.reduce([extent.high for extent in extents])
         if np.isnan(low).any():
             name = series[0].names[int(np.flatnonzero(np.isnan(low))[0])]
             raise DataError(f"Variable {name!r} has no value at all in the history; leave it out.")
         largest = np.maximum(np.abs(low), np.abs(high))
-        if (largest > ABSURD).any():
+        if (largest > MAX_RAW_VALUE).any():
             k = int(largest.argmax())
             raise DataError(
                 f"Variable {series[0].names[k]!r} reaches {largest[k]:.3g} in the history, which no sensor measures; "
@@ -66,46 +117,42 @@ class Scaler:
         scaler = cls(config, _statistics(series, counts, floor, config.method), floor)
         scaler.constant = low == high
         if config.scope == "entity":
-            for one, extent in zip(series, extents, strict=True):
-                scaler._learn(one, extent)
+            for item, extent in zip(series, extents, strict=True):
+                scaler._learn(item, extent)
         return scaler
 
     def check_constant(self, names: Sequence[str]) -> None:
-        """Refuse a history in which nothing moves; name the variables that do not."""
+        """Raise an error if all variables are constant; issue a notice that lists those that are."""
         if self.constant.all():
             raise DataError("Every variable of the history is constant; there is nothing to learn from.")
         if self.constant.any():
-            still = [name for name, constant in zip(names, self.constant, strict=True) if constant]
-            warnings.warn(
-                f"Constant throughout the history: {', '.join(still)}; any change will count as unusual.",
-                TsadcNotice,
-                stacklevel=4,  # who called `fit`
-            )
+            constant = [name for name, is_constant in zip(names, self.constant, strict=True) if is_constant]
+            notice(f"Constant throughout the history: {', '.join(constant)}; any change will count as unusual.")
 
     def adapt(self, series: Iterable[Series]) -> None:
-        """Learn the statistics of further entities, or of known ones anew, from their own unlabelled history."""
-        for one in series:
-            self._learn(one, _extent(one))
+        """Compute the statistics of further entities, or of known ones again, from their own unlabelled history."""
+        for item in series:
+            self._learn(item, _extent(item))
 
-    def _learn(self, one: Series, extent: _Extent) -> None:
-        own = _statistics([one], extent.count, self.floor, self.config.method)
+    def _learn(self, series: Series, extent: _Extent) -> None:
+        own = _statistics([series], extent.count, self.floor, self.config.method)
         unseen = np.isnan(own.center)
-        self.entities[one.entity] = Statistics(
+        self.entities[series.entity] = Statistics(
             np.where(unseen, self.pooled.center, own.center), np.where(unseen, self.pooled.scale, own.scale)
         )
 
     def __call__(self, entity: str, values: Floats) -> Floats:
-        """Raw values (time, variable) in z units."""
+        """Return raw values (time, variable) in z units."""
         own = self.entities.get(entity, self.pooled)
         return (values - own.center) / own.scale
 
     def undo(self, entity: str, z: Floats) -> Floats:
-        """z units (time, variable) back to raw values."""
+        """Return values in z units (time, variable) as raw values."""
         own = self.entities.get(entity, self.pooled)
         return z * own.scale + own.center
 
     def to_mapping(self) -> dict[str, Any]:
-        """As plain data; floats survive JSON to the bit."""
+        """Return the statistics as plain data; floats survive JSON to the bit."""
         return {
             "floor": self.floor.tolist(),
             "pooled": _to_mapping(self.pooled),
@@ -114,13 +161,14 @@ class Scaler:
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any], config: Config) -> Scaler:
+        """Restore a scaler from what `to_mapping` returned."""
         entities = {name: _from_mapping(own) for name, own in mapping["entities"].items()}
         return cls(config, _from_mapping(mapping["pooled"]), np.asarray(mapping["floor"], dtype=np.float64), entities)
 
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """Smallest and largest value of every variable, NaN where nothing was ever measured, and how many there are."""
+    """Smallest and largest value of every variable, NaN if it was never measured, and the number of values."""
 
     low: Floats
     high: Floats
@@ -138,18 +186,18 @@ def _extent(series: Series) -> _Extent:
 
 
 def _floor(low: Floats, high: Floats) -> Floats:
-    # A variable that never moved has no range; 1 % of its size, or 1 around zero, is the next best unit.
+    # A constant variable has no range; 1 % of its value, or 1 if it is zero, is the next best unit.
     size = np.where(high > low, high - low, np.where(low != 0, np.abs(low), 100.0))
     return np.maximum(0.01 * size, np.finfo(np.float64).tiny)
 
 
 def _statistics(series: Sequence[Series], counts: NDArray[np.int64], floor: Floats, method: str) -> Statistics:
-    """Of each variable, pooled over `series`, which have `counts` values of it; NaN for one that was never measured."""
+    """Return the statistics of each variable over all `series`, which have `counts` values; NaN if never measured."""
     center, scale = np.full(len(floor), np.nan), np.full(len(floor), np.nan)
-    for k, known in _known(series, counts):
+    for k, known in _known_values(series, counts):
         if not len(known):
             continue
-        # The rounding of a mean can give a constant a deviation of its own, tiny and not zero.
+        # The rounding of the mean can give a constant a tiny standard deviation that is not zero.
         deviation = np.std(known) if known.min() < known.max() else 0.0
         if method == "robust":
             low, center[k], high = np.quantile(known, [0.25, 0.5, 0.75])
@@ -160,16 +208,16 @@ def _statistics(series: Sequence[Series], counts: NDArray[np.int64], floor: Floa
     return Statistics(center, scale)
 
 
-def _known(series: Sequence[Series], counts: NDArray[np.int64]) -> Iterator[tuple[int, Floats]]:
-    """The measured values of each variable, at most `MOST_ROWS` and evenly spread: quantiles need no more, and memory
-    stays bounded. What is missing goes first, or a slow variable could be missed by every row that is kept."""
-    every = -(-counts // MOST_ROWS)
-    # One pass over the data for as many variables as memory allows: series may be files.
-    for first in range(0, len(counts), VARIABLES_AT_ONCE):
-        together = range(first, min(first + VARIABLES_AT_ONCE, len(counts)))
+def _known_values(series: Sequence[Series], counts: NDArray[np.int64]) -> Iterator[tuple[int, Floats]]:
+    """Yield the measured values of each variable, at most `MAX_VALUES` and evenly spaced: quantiles need no more, and
+    memory stays bounded. Missing values are dropped first, or a rarely measured variable could have none left."""
+    every = -(-counts // MAX_VALUES)
+    # Each pass over the data, which may be in files, covers as many variables as memory allows.
+    for first in range(0, len(counts), VARIABLES_PER_PASS):
+        together = range(first, min(first + VARIABLES_PER_PASS, len(counts)))
         kept: dict[int, list[Floats]] = {k: [] for k in together}
         seen = dict.fromkeys(together, 0)
-        for chunk in (chunk for one in series for chunk in one.chunks()):
+        for chunk in (chunk for item in series for chunk in item.chunks()):
             for k in together:
                 column = chunk[:, k]
                 column = column[np.isfinite(column)]

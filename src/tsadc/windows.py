@@ -1,8 +1,7 @@
-"""Cut series into observations, and stitch what was found in them back onto the clock.
+"""Cut series into observations, and stitch scores of observations back onto the clock.
 
-With timestamps an observation begins at the first row from a multiple of `length * interval` since 1970, so that the
-same rows fall into the same observation whatever span a request covers. Without timestamps they count from the first
-row."""
+With timestamps, observations begin at multiples of `length * interval` since 1970, so that the same rows always fall
+into the same observation, regardless of which span is read. Without timestamps they are counted from the first row."""
 
 from __future__ import annotations
 
@@ -16,29 +15,30 @@ from tsadc.series import Booleans, Clock, Floats, Observations, Place, Series
 
 @dataclass(frozen=True)
 class Cut:
-    """Observations with enough rows to be scored, and how many were left out for having too few."""
+    """Observations with enough measured rows, and the number of those left out because they have too few."""
 
     observations: Observations
     left_out: int
 
 
 def first_start(clock: Clock, length: int) -> int:
-    """The row (0 or negative) at which the observation holding row 0 begins."""
+    """Return the row (0 or negative) at which the observation that contains row 0 begins."""
     if not clock.dated:
         return 0
-    # A tenth of slack, as much as readers let timestamps jitter: a clock meant to tick on the multiple may be early.
+    # A tolerance of a tenth, as for the jitter of timestamps: a clock that should tick on the multiple may be early.
     return -((clock.start + clock.interval // 10) // clock.interval % length)
 
 
 def cut(series: Iterable[Series], length: int, minimum: float = 0.5) -> Cut:
-    """Every observation that has at least `minimum` of its rows; those at the ends of a series may be partial."""
-    every = tuple(series)
+    """Cut the series into observations of `length` rows, and keep those with at least the share `minimum` of their rows
+    measured. Observations at the ends of a series may be partial."""
+    whole = tuple(series)
     places = [
         Place(number, start)
-        for number, one in enumerate(every)
-        for start in range(first_start(one.clock, length), len(one), length)
+        for number, item in enumerate(whole)
+        for start in range(first_start(item.clock, length), len(item), length)
     ]
-    observations = Observations(every, tuple(places), length)
+    observations = Observations(whole, tuple(places), length)
     kept = [i for i in range(len(observations)) if observations.coverage(i) >= minimum]
     return Cut(observations.take(kept), len(observations) - len(kept))
 
@@ -50,8 +50,9 @@ def stitch(
     fill: float = np.nan,
     lead: tuple[int, ...] = (),
 ) -> Floats:
-    """One array per row of series `number` out of `pieces`, one per observation, time axis last. Rows that no
-    observation covers get `fill`; without any piece `lead` are the axes before time."""
+    """Join `pieces`, one per observation with time as the last axis, to one array over the rows of series `number`.
+
+    Rows that no observation covers get `fill`. `lead` is the shape of the axes before time if there are no pieces."""
     rows = len(observations.series[number])
     shape = (*pieces[0].shape[:-1], rows) if len(pieces) else (*lead, rows)
     out = np.full(shape, fill, dtype=pieces[0].dtype if len(pieces) else np.float32)
@@ -63,7 +64,7 @@ def stitch(
 
 
 def section(observations: Observations, number: int, chosen: Sequence[int], first: int, stop: int) -> Observations:
-    """Rows [first, stop) of series `number` as a series of their own, with the observations `chosen` in it."""
+    """Return the observations `chosen` of series `number`, with rows [first, stop) of it as their only series."""
     whole = observations.series[number]
     clock = replace(whole.clock, start=whole.clock.start + first * whole.clock.interval)
     part = Series(whole.values[first:stop], whole.names, clock, whole.entity)
@@ -72,6 +73,6 @@ def section(observations: Observations, number: int, chosen: Sequence[int], firs
 
 
 def runs(flags: Booleans) -> list[tuple[int, int]]:
-    """The maximal runs [start, stop) of True."""
+    """Return the maximal runs [start, stop) of True."""
     edges = np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8))
     return list(zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True))

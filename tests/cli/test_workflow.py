@@ -307,7 +307,7 @@ def test_variables_the_model_does_not_know_are_left_out_with_a_note(
     for file, out in ((history[0], "plain"), (more, "extra")):
         answer = tsadc("detect", file, "--model", model, "--out", tmp_path / out)
         assert answer.code == 0
-    assert answer.err == "tsadc: note: 'left' has variables the others do not, which are left out: humidity.\n"
+    assert answer.err == "tsadc: note: 'left' has extra variables, which were left out: humidity.\n"
     assert (tmp_path / "extra" / "timeline.csv").read_text() == (tmp_path / "plain" / "timeline.csv").read_text()
 
 
