@@ -106,7 +106,7 @@ def test_fit_refuses_what_is_no_table(history: tuple[Path, Path], tmp_path: Path
         (tmp_path / "latin.csv",): "is not UTF-8 text",
         (tmp_path / "binary.parquet",): "is not a readable Parquet file",
         (tmp_path / "empty.parquet",): "is not a readable Parquet file",
-        (tmp_path / "data.xlsx",): "because the ending tells the format",
+        (tmp_path / "data.xlsx",): "because the ending determines the format",
         (history[0], history[0]): "was given twice",
         (history[0], other): "other.csv has other variables than",
         (history[0], slow): "'slow' is sampled every 5min",
@@ -195,7 +195,7 @@ def test_data_that_does_not_suit_the_model_is_refused(command: str, model: Path,
     often = data.assign(time=pd.date_range("2026-01-01", periods=len(data), freq="1s"))
     cases = {
         "lacking": (data.drop(columns="c"), "'lacking' lacks 1 of the 4 expected variables: c"),
-        "renamed": (data.rename(columns={"c": "cc"}), "c; perhaps 'cc' is meant"),
+        "renamed": (data.rename(columns={"c": "cc"}), "c; did you mean 'cc'?"),
         "lacking_most": (data[["time", "a", "b"]], "'lacking_most' lacks 2 of the 4 expected variables: c, d"),
         "often": (often, "sampled every 1s, but 1min was expected"),
         "infinite": (data.assign(b=np.inf), "column 'b' is infinite at row 0"),

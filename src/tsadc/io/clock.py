@@ -144,9 +144,9 @@ def _repeated_hour_row(times: pd.DatetimeIndex, steps: NDArray[np.int64]) -> int
     fits = (between >= 0) & (between <= min(longest, HOUR // 2))
     if usual <= HOUR:
         fits |= np.abs(between - usual) <= usual // 2
-    found = np.flatnonzero(fits & (steps < 0)) + 1
-    found = found[np.isin(times[found].hour, NIGHT)]
-    return next((int(row) for row in found[:MAX_JUMPS] if _covered_twice(steps, int(row), usual, longest)), None)
+    candidates = np.flatnonzero(fits & (steps < 0)) + 1
+    candidates = candidates[np.isin(times[candidates].hour, NIGHT)]
+    return next((int(row) for row in candidates[:MAX_JUMPS] if _covered_twice(steps, int(row), usual, longest)), None)
 
 
 def _covered_twice(steps: NDArray[np.int64], row: int, usual: int, longest: int) -> bool:

@@ -36,7 +36,7 @@ def entity_names(files: Sequence[Path]) -> list[str]:
 
 
 def ending(path: Path) -> str:
-    """Return the ending that tells the format, in lower case: `.csv`, or `.csv.gz` for a compressed file."""
+    """Return the ending that determines the format, in lower case: `.csv`, or `.csv.gz` for a compressed file."""
     last = path.suffix.lower()
     return Path(path.stem).suffix.lower() + last if last == COMPRESSED else last
 

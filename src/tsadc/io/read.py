@@ -40,8 +40,8 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT) -
     Parameters
     ----------
     paths : str, Path, or sequence of them
-        Files, folders (all readable files in them) or patterns such as ``"data/*.csv"``. The ending tells the format:
-        .csv, .tsv (also .gz), .parquet, .arrow, .feather, .npy, .npz, .hea (WFDB), .edf, .h5, .hdf5, .mat.
+        Files, folders (all readable files in them) or patterns such as ``"data/*.csv"``. The ending determines the
+        format: .csv, .tsv (also .gz), .parquet, .arrow, .feather, .npy, .npz, .hea (WFDB), .edf, .h5, .hdf5, .mat.
     reading : Reading, optional
         Options, such as the names of the time and entity columns. By default each file is one entity, named after the
         file, and its time column is found automatically.
@@ -122,7 +122,7 @@ def _check_file(path: Path, endings: Collection[str]) -> Iterator[None]:
     if not path.is_file():
         raise DataError(f"There is no file {path}; check the name.")
     if ending(path) not in endings:
-        raise DataError(f"{path} should end in {', '.join(endings)}, because the ending tells the format.")
+        raise DataError(f"{path} should end in {', '.join(endings)}, because the ending determines the format.")
     try:
         yield
     except PermissionError:
