@@ -64,12 +64,17 @@ MOST_OBSERVATIONS = 64  # of the training part, from which the typical divergenc
 
 
 class DCdetector(ResidualDetector["DCdetector.Config"]):
-    """Detect steps at which attention between patches and attention inside patches disagree."""
+    """Detect steps at which attention between patches and attention inside patches disagree.
+
+    Attributes
+    ----------
+    typical_
+        Median divergence of the training part; residuals are divided by it.
+    """
 
     name: ClassVar[str] = "dcdetector"
-    stops_early: ClassVar[bool] = (
-        False  # a lower divergence is not better in itself, and the published loss is always 0
-    )
+    # A lower divergence is not better in itself, and the published loss is always 0.
+    stops_early: ClassVar[bool] = False
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):

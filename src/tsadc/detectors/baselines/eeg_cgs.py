@@ -74,7 +74,13 @@ MOST_OBSERVATIONS = 128  # of each part of the training data, from which the sca
 
 
 class EEGCGS(ResidualDetector["EEGCGS.Config"]):
-    """Detect variables that do not fit the subgraphs of correlated variables they belong to."""
+    """Detect variables that do not fit the subgraphs of correlated variables they belong to.
+
+    Attributes
+    ----------
+    scale_
+        Quantiles 1 % and 99 % of the training data (score, quantile), for contrast + 1 and for the distance.
+    """
 
     name: ClassVar[str] = "eeg-cgs"
     inference_settings: ClassVar[tuple[str, ...]] = ("rounds",)

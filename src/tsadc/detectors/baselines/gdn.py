@@ -67,7 +67,15 @@ MOST_WEIGHTS = 2**20  # attention weights computed at a time
 
 
 class GDN(ResidualDetector["GDN.Config"]):
-    """Detect values that differ more than usual from the forecast by their own past and their neighbours."""
+    """Detect values that differ more than usual from the forecast by their own past and their neighbours.
+
+    Attributes
+    ----------
+    median_
+        Median of each variable's errors on the training data (variable,), in z units.
+    iqr_
+        Interquartile range of each variable's errors on the training data (variable,), in z units.
+    """
 
     name: ClassVar[str] = "gdn"
 

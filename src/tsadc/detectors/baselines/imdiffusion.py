@@ -64,7 +64,13 @@ MOST_OBSERVATIONS = 32  # of the training part, from which tau is computed
 
 
 class IMDiffusion(ResidualDetector["IMDiffusion.Config"]):
-    """Detect values that differ from their imputation by diffusion from the other half of their window."""
+    """Detect values that differ from their imputation by diffusion from the other half of their window.
+
+    Attributes
+    ----------
+    tau_
+        Error above which each voter votes for a step (voter,), from the training data.
+    """
 
     name: ClassVar[str] = "imdiffusion"
     inference_settings: ClassVar[tuple[str, ...]] = ("chain", "voting", "stride", "share")
