@@ -96,7 +96,7 @@ def test_the_guide_to_reading_runs(tmp_path, monkeypatch):
     (code,) = blocks("docs/guides/reading.md", "python")
     scope = {}
     exec(code, scope)
-    assert all(len(one) == 288 for one in scope["series"])
+    assert all(len(one) == 288 for one in scope["hosts"])
 
 
 def test_the_commands_of_the_guide_to_thresholds_run(tmp_path, monkeypatch, capsys):
