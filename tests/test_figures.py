@@ -1,10 +1,7 @@
 """Figures in the documents are those of the committed records."""
 
 import importlib.util
-import re
 from pathlib import Path
-
-from tsadc.cli.shown import Shown, table
 
 ROOT = Path(__file__).parents[1]
 
@@ -14,15 +11,6 @@ def benchmark(name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def test_the_readme_shows_what_the_records_say():
-    quoted = re.search(r"^QUOTED := (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE).group(1).split()
-    asked = Shown(ROOT / "benchmarks" / "results" / "quality", only=tuple(f"detector={name}" for name in quoted))
-    made = table(asked, "markdown", into=None, metric="auroc")
-    _, _, rest = (ROOT / "README.md").read_text().partition("<!-- quality: begin -->")
-    assert rest.partition("<!-- quality: end -->")[0].strip() == made, "run make results"
-    assert len(quoted) == 6
 
 
 def test_the_page_on_speed_is_made_from_the_records():
