@@ -97,7 +97,7 @@ def test_fit_says_what_it_did(folder: Path, fitted: Answer) -> None:
     assert re.fullmatch(r"epoch 1/1  loss \d\.\d{4}  validation \d\.\d{4}  0:00:00 left", first)
     assert trained == "Trained on 30 observations of 40 rows, 4 variables, 2 entities: 1 epoch, the best was 1."
     assert re.fullmatch(r"Contamination \d+\.\d % \(estimated; 90% interval \d.* to \d.* %\)\.", contamination)
-    lies = r"Threshold \d+\.\d{3} by tail; about \S+ % of normal observations lie above it, \S+ a day of one entity\. "
+    lies = r"Threshold \d+\.\d{3}, about \S+ false alarms a day expected per entity \(method tail\)\. "
     assert re.fullmatch(lies + r"\d+ training observations lie above it\.", threshold)
     assert where == f"The model is in {folder / 'model'}."
     assert {file.name for file in (folder / "model").iterdir()} == {"config.json", "model.safetensors"}
@@ -117,7 +117,7 @@ def test_a_model_says_everything_needed_to_rebuild_it(folder: Path, fitted: Answ
 
 def test_detect_finds_the_fault(folder: Path, detected: Answer) -> None:
     assert detected.code == 0
-    assert "New to the model" in detected.err
+    assert "Entities that the model does not know" in detected.err
     verdict = detected.out.splitlines()
     assert re.match(r"\d+ unusual intervals? in 1 of 1 entity\. The worst:", verdict[0])
     assert re.search(

@@ -113,12 +113,14 @@ def test_a_partial_observation_at_the_end(name):
     found = fitted(name).detect({"one": frame.iloc[: 2 * LENGTH + 24]})
     assert found.observations["coverage"].tolist() == [1.0, 1.0, 0.5]
     assert np.isfinite(found.timeline["score"]).all()
-    with pytest.warns(TsadcNotice, match=r"1 observation\(s\) with under half of their rows were left out"):
+    with pytest.warns(
+        TsadcNotice, match="1 observation with values in less than half of the rows was left out: 'one' from "
+    ):
         less = fitted(name).detect({"one": frame.iloc[: 2 * LENGTH + 23]})
     assert (len(less.observations), less.left_out) == (2, 1)
     assert np.isnan(less.timeline["score"].iloc[2 * LENGTH :]).all()
     assert not less.timeline["anomalous"].iloc[2 * LENGTH :].any()
-    with pytest.raises(DataError, match="at least half of its 48 rows are there, but 'one' has 23 rows"):
+    with pytest.raises(DataError, match="at least half of its 48 rows have values, but 'one' has 23 rows"):
         fitted(name).detect({"one": frame.iloc[:23]})
 
 

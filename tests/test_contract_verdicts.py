@@ -49,7 +49,7 @@ def test_every_way_to_hand_over_data_gives_the_same_scores(name):
 def test_an_entity_it_has_not_met(name):
     frame = waves(4 * LENGTH, 12, offset=500.0)
     detector = copy.deepcopy(fitted(name))
-    with pytest.warns(TsadcNotice, match="New to the model, and so normalised by the pooled statistics: three"):
+    with pytest.warns(TsadcNotice, match=r"Entities that the model does not know .*: three; "):
         pooled = detector.decision_function({"three": frame})
     assert detector.adapt({"three": frame}) is detector
     own = detector.decision_function({"three": frame})

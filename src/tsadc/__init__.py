@@ -1,8 +1,15 @@
-"""Anomalies in multivariate sensor data when the training data itself is contaminated.
+"""Anomaly detection in multivariate sensor data when the training data itself contains anomalies.
 
-import tsadc
-detector = tsadc.TSADC(length=600, seed=0).fit(history)
-result = detector.detect(new)
+>>> import numpy as np
+>>> import tsadc
+>>> history = np.random.default_rng(0).normal(size=(3000, 3))  # (time, variable)
+>>> detector = tsadc.Ensemble(length=60).fit(history)
+>>> result = detector.detect(history[:600])
+>>> result.observations.shape[0]
+10
+
+`TSADC` is the paper's method, `Ensemble` its scores without a network; both are used in the same way. `read` reads
+files, `load` a saved model.
 """
 
 from __future__ import annotations
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# Imported when first used: `import tsadc` must not cost a second of torch.
+# Imported when first used, as importing torch takes a second.
 _HOMES = {
     "TSADC": "tsadc.detectors.tsadc.detector",
     "Ensemble": "tsadc.detectors.ensemble.detector",

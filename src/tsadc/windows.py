@@ -15,10 +15,10 @@ from tsadc.series import Booleans, Clock, Floats, Observations, Place, Series
 
 @dataclass(frozen=True)
 class Cut:
-    """Observations with enough measured rows, and the number of those left out because they have too few."""
+    """Observations with enough measured rows, and those left out because they have too few."""
 
     observations: Observations
-    left_out: int
+    left_out: Observations
 
 
 def first_start(clock: Clock, length: int) -> int:
@@ -40,7 +40,7 @@ def cut(series: Iterable[Series], length: int, minimum: float = 0.5) -> Cut:
     ]
     observations = Observations(whole, tuple(places), length)
     kept = [i for i in range(len(observations)) if observations.coverage(i) >= minimum]
-    return Cut(observations.take(kept), len(observations) - len(kept))
+    return Cut(observations.take(kept), observations.take(np.setdiff1d(np.arange(len(observations)), kept)))
 
 
 def stitch(

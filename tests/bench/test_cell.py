@@ -34,7 +34,7 @@ def test_only_the_length_is_set_for_the_data() -> None:
     assert config == find("ridge").Config(length=60, seed=3, lags=1)
     with pytest.raises(ConfigError, match="`length` comes with the data set"):
         Cell("tiny", "ridge", 0, overrides={"length": 30}).config()
-    with pytest.raises(ConfigError, match="A preset is default, the only one here, but got 'paper'"):
+    with pytest.raises(ConfigError, match="A preset must be default, as there is no other, but got 'paper'"):
         Cell("tiny", "ridge", 0, "paper").config()
     with pytest.raises(ConfigError, match="There is no setting `lag`; did you mean `lags`"):
         Cell("tiny", "ridge", 0, overrides={"lag": 1}).config()

@@ -44,8 +44,7 @@ def test_a_model_in_words(model: Path) -> None:
     scores = load_file(model / "model.safetensors")["decision_scores"]
     above = Normal(scores, found["share"]).above(config["threshold"])
     assert about["threshold"] == (
-        f"{config['threshold']:.4f} by tail; about {100 * above:.2g} % of normal observations lie above it, "
-        f"{36 * above:.2g} a day of one entity"
+        f"{config['threshold']:.4f}, about {36 * above:.2g} false alarms a day expected per entity (method tail)"
     )
     assert about["scores"].splitlines() == histogram(scores, config["threshold"])
     assert about["entities"] == "2: left, right"

@@ -125,9 +125,9 @@ SETTINGS = {
     "--set threshold.method=best": "`threshold.method` must be one of 'auto', 'quantile', 'tail', 'alarms'",
     "--set threshold=3": "`threshold` is a section with settings of its own",
     "--set threshold.method=alarms --set threshold.per_day=99": "`threshold.per_day` must be below",
-    "--set threshold.per_day=2": "`threshold.per_day` is heeded by the method alarms alone, but the method is tail",
-    "--contamination 0.1 --set threshold.share=0.01": "`threshold.share` is heeded by the method tail alone",
-    "--config idle.toml": "`threshold.per_day` is heeded by the method alarms alone",
+    "--set threshold.per_day=2": "only applies to `threshold.method=alarms`, but the method is tail",
+    "--contamination 0.1 --set threshold.share=0.01": "`threshold.share` only applies to `threshold.method=tail`",
+    "--config idle.toml": "`threshold.per_day` only applies to `threshold.method=alarms`",
     "--length 4": "`length` must be at least 8",
     "--epochs 0": "`training.epochs` must be at least 1",
     "--seed -1": "`seed` must be",
@@ -212,7 +212,7 @@ def test_too_little_to_detect_in_is_refused(model: Path, tmp_path: Path) -> None
     frame(19).to_csv(tmp_path / "short.csv", index=False)
     with untouched(tmp_path):
         answer = tsadc("detect", tmp_path / "short.csv", "--model", model, "--out", tmp_path / "found")
-    assert "at least half of its 40 rows are there, but 'short' has 19 rows" in answer.err.splitlines()[-1]
+    assert "at least half of its 40 rows have values, but 'short' has 19 rows" in answer.err.splitlines()[-1]
 
 
 @pytest.fixture

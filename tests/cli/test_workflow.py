@@ -82,7 +82,7 @@ def test_any_detector_can_be_fitted_by_name(history: tuple[Path, Path], tmp_path
     ("words", "complaint"),
     [
         ("--detector gdnn", "There is no detector 'gdnn'; did you mean `gdn`"),
-        ("--detector ridge --preset paper", "A preset is default, the only one here, but got 'paper'."),
+        ("--detector ridge --preset paper", "A preset must be default, as there is no other, but got 'paper'."),
         (
             "--detector ridge --epochs 3",
             "ridge has no network to train; leave out --epochs and the settings of `training`.",
@@ -110,7 +110,7 @@ def test_a_contamination_is_stated_or_estimated(history: tuple[Path, Path], tmp_
     scores = load_file(out / "model.safetensors")
     # A fifth of the six that were set aside says too little: all training scores count, each once.
     assert made["threshold"] == np.quantile(scores["decision_scores"], 0.8)
-    assert "by quantile; about" in answer.out
+    assert "(method quantile)" in answer.out
 
 
 def test_an_estimate_that_says_nothing_is_doubted_where_it_is_printed(
@@ -194,11 +194,10 @@ def test_a_report_is_told_how_the_threshold_was_chosen() -> None:
     detector = find("robust-z")(length=40, contamination=0.2).fit(frame())
     told = facts(detector)
     assert told["contamination"] == "20 % (stated)"
-    assert told["threshold"] == f"{number(detector.threshold_)} {explain_threshold(detector)}"
+    assert told["threshold"] == f"{number(detector.threshold_)}, {explain_threshold(detector)}"
     above = detector.normal_.above(detector.threshold_)
     assert explain_threshold(detector) == (
-        f"by quantile; about {100 * above:.2g} % of normal observations lie above it, {36 * above:.2g} a day of one "
-        "entity"
+        f"about {36 * above:.2g} false alarms a day expected per entity (method quantile)"
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tsadc.detectors.base import Detector, ScoringProgress, _set_aside
+from tsadc.detectors.base import Detector, ScoringProgress, hold_out
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Contamination, Normal, Threshold, choose
@@ -53,15 +53,15 @@ def test_the_parts_are_disjoint_and_together_are_everything():
 
 
 @pytest.mark.parametrize(("count", "share", "expected"), [(5, 0.2, 1), (5, 0.01, 1), (5, 0.5, 2), (40, 0.25, 10)])
-def test_how_many_are_set_aside(count, share, expected):
-    chosen = _set_aside(count, share, seed=1)
+def test_how_many_arehold_out(count, share, expected):
+    chosen = hold_out(count, share, seed=1)
     assert len(set(chosen.tolist())) == expected
     assert chosen.tolist() == sorted(chosen.tolist())
     assert 0 <= chosen.min() <= chosen.max() < count
 
 
-def test_every_observation_is_set_aside_as_often():
-    counts = sum(np.bincount(_set_aside(10, 0.3, seed), minlength=10) for seed in range(500))
+def test_every_observation_ishold_out_as_often():
+    counts = sum(np.bincount(hold_out(10, 0.3, seed), minlength=10) for seed in range(500))
     np.testing.assert_allclose(counts / 500, 0.3, atol=0.08)
 
 
@@ -133,8 +133,8 @@ def test_a_threshold_that_cannot_be_changes_nothing():
         ({"shere": 0.1}, "no setting `threshold.shere`; did you mean `threshold.share`"),
         ({"share": 2.0}, "`threshold.share` must be between 0 and 1"),
         ({"contamination": 0.7}, "`contamination` must be between"),
-        ({"per_day": 1.0}, "`threshold.per_day` is heeded by the method alarms alone, but the method is tail"),
-        ({"share": 0.1, "contamination": 0.1}, "`threshold.share` is heeded by the method tail alone"),
+        ({"per_day": 1.0}, "`threshold.per_day` only applies to `threshold.method=alarms`, but the method is tail"),
+        ({"share": 0.1, "contamination": 0.1}, "`threshold.share` only applies to `threshold.method=tail`"),
     ):
         with pytest.raises(ConfigError, match=expected):
             detector.set_threshold(**settings)
@@ -153,7 +153,7 @@ def test_what_an_earlier_choice_left_is_in_nobodys_way():
 
 def test_a_setting_that_nothing_comes_of_is_told():
     config = Common(threshold=Threshold.Config(per_day=2.0))
-    with pytest.warns(TsadcNotice, match=r"`threshold\.per_day` is heeded by the method alarms alone"):
+    with pytest.warns(TsadcNotice, match=r"`threshold\.per_day` only applies to `threshold\.method=alarms`"):
         Largest(length=8, config=config).fit(noise(160))
 
 
@@ -178,7 +178,7 @@ class Number(Largest):
             yield Evidence(number, {"size": number}, found.steps, found.contributions, found.causes)
 
 
-def test_what_is_set_aside_counts_once_in_the_threshold():
+def test_what_ishold_out_counts_once_in_the_threshold():
     detector = Number(length=8, contamination=0.1).fit(noise(160))
     assert len(detector.validation_scores_) == 4
     assert sorted(detector.decision_scores_) == list(range(20))
@@ -203,7 +203,7 @@ def test_validation_data_of_ones_own():
     pooled = Common(scaler=Scaler.Config(scope="pooled"))
     detector = Largest(length=8, config=pooled).fit({"a": history}, validation={"b": other})
     assert detector.scaler_.entities == {}
-    with pytest.raises(DataError, match="The validation data holds no observation of 8 rows"):
+    with pytest.raises(DataError, match="The validation data has no observation of 8 rows"):
         Largest(length=8).fit(history, validation=noise(3))
 
 
@@ -302,9 +302,47 @@ def test_notices_point_at_the_callers_line():
     with pytest.warns(TsadcNotice) as caught:
         detector.detect({"c": noise(17)})
     assert [one.filename for one in caught] == [__file__] * 2
-    with pytest.warns(TsadcNotice, match="New to the model") as caught:
-        detector.decision_function(noise(16))
+    for score in (detector.decision_function, detector.predict):
+        with pytest.warns(TsadcNotice, match="the model does not know") as caught:
+            score(noise(16))
+        assert caught[0].filename == __file__
+
+
+def test_observations_left_out_are_named():
+    detector = Largest(length=8).fit({"a": noise(80), "b": noise(80, 1)})
+    index = pd.date_range("2024-01-01", periods=60, freq="1min")
+    frame = pd.DataFrame(noise(60), index=index, columns=[f"variable_{i}" for i in range(3)])
+    frame.iloc[8:16] = np.nan
+    with pytest.warns(TsadcNotice) as caught:
+        assert detector.detect({"a": noise(17), "b": frame}).left_out == 2
+    assert str(caught[0].message) == (
+        "2 observations with values in less than half of the rows were left out: 'a' from row 16, 'b' from "
+        "2024-01-01 00:08:00."
+    )
     assert caught[0].filename == __file__
+    frame.iloc[8:40] = np.nan
+    with pytest.warns(TsadcNotice, match=r"^4 observations .*: 'b' from .*:08:00, .*:16:00, .*:24:00 and 1 more\.$"):
+        detector.predict({"b": frame})
+
+
+def test_an_unknown_argument_is_refused_with_the_nearest_name():
+    with pytest.raises(ConfigError, match=r"^Largest has no parameter `lenght`; did you mean `length`"):
+        Largest(lenght=60)
+    with pytest.raises(ConfigError, match=r"it is a setting, so pass config=Largest\.Config\(coverage=\.\.\.\)"):
+        Largest(coverage=0.3)
+
+
+def test_whether_validation_was_held_out_is_kept():
+    assert Largest(length=8).fit(noise(160)).held_out_
+    history = noise(160)
+    chosen = hold_out(20, 0.2, 0)
+    same = np.concatenate([history[8 * i : 8 * i + 8] for i in chosen])
+    given = Number(length=8, contamination=0.1).fit(history, validation=same)
+    assert not given.held_out_
+    # Even if their scores equal those that would have been held out, they count besides the history.
+    given.validation_scores_ = given.decision_scores_[chosen]
+    given.set_threshold(contamination=0.1)
+    assert given.threshold_ == np.quantile([*given.validation_scores_, *given.decision_scores_], 0.9)
 
 
 def test_a_model_of_a_single_entity_takes_others_without_a_notice():

@@ -183,11 +183,11 @@ def test_progress_ends_with_the_observations_that_the_head_looks_at(monkeypatch)
 def test_presets_and_settings():
     assert Config.preset("published").training.epochs == 7
     assert Config.preset("default") == Config()
-    with pytest.raises(ConfigError, match="A preset is one of default, published, but got 'large'"):
+    with pytest.raises(ConfigError, match="A preset must be one of default, published, but got 'large'"):
         Config.preset("large")
     with pytest.raises(ConfigError, match="`selected` must be above 0 and at most 1"):
         update(Config(), {"selected": 0})
-    with pytest.raises(ConfigError, match="A preset is default, the only one here, but got 'published'"):
+    with pytest.raises(ConfigError, match="A preset must be default, as there is no other, but got 'published'"):
         ResidualConfig.preset("published")
 
 

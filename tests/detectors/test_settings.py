@@ -20,9 +20,9 @@ def test_presets_by_name() -> None:
     assert Config.preset("default") == Config()
     made = Config.preset("long")
     assert (made.length, made.scaler.scope, made.seed) == (9000, "pooled", 0)
-    with pytest.raises(ConfigError, match="A preset is one of default, long, but got 'short'"):
+    with pytest.raises(ConfigError, match="A preset must be one of default, long, but got 'short'"):
         Config.preset("short")
-    with pytest.raises(ConfigError, match="A preset is default, the only one here, but got 'long'"):
+    with pytest.raises(ConfigError, match="A preset must be default, as there is no other, but got 'long'"):
         Common.preset("long")
 
 

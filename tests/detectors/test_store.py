@@ -84,7 +84,7 @@ def test_what_is_no_model_folder(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"nonsense"])
 def test_settings_that_are_not_json(folder, content):
     (folder / SETTINGS).write_bytes(content)
-    assert "is truncated or not JSON; save the model anew" in refusal(folder)
+    assert "is truncated or not JSON; save the model again" in refusal(folder)
 
 
 @pytest.mark.parametrize("content", ["[]", "3", "{}", '{"format": 1}', '{"format": "1", "detector": "robust-z"}'])
@@ -167,7 +167,7 @@ def test_values_that_would_give_nonsense_are_refused(folder, name, value):
     settings = json.loads((folder / SETTINGS).read_text())
     settings[name] = value
     (folder / SETTINGS).write_text(json.dumps(settings))
-    with pytest.raises(ModelFileError, match=f"`{name}` is not what was saved; save the model anew"):
+    with pytest.raises(ModelFileError, match=f"`{name}` is not what was saved; save the model again"):
         load(folder)
 
 

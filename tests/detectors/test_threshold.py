@@ -17,14 +17,14 @@ from tsadc.detectors.threshold import (
     Normal,
     Threshold,
     _allowed,
-    _standing_out,
+    _excess,
     calibrate,
     check,
     choose,
-    daily,
     explain,
-    idle,
-    refuse_idle,
+    observations_per_day,
+    refuse_unused,
+    unused_setting,
 )
 from tsadc.errors import ConfigError
 from tsadc.series import Clock
@@ -145,14 +145,14 @@ def test_scores_that_are_all_alike(value):
 
 def test_what_stands_out_by_hand():
     even = np.linspace(-1, 1, 101)
-    assert _standing_out(even) == 0
-    assert _standing_out(np.sort(np.append(even, [50.0] * 10))) == 10 / 111
+    assert _excess(even) == 0
+    assert _excess(np.sort(np.append(even, [50.0] * 10))) == 10 / 111
     # As many as lie as far below are what normal scores do, too.
-    assert _standing_out(np.sort(np.concatenate([even, [50.0] * 10, [-50.0] * 4]))) == 6 / 115
-    assert _standing_out(np.sort(np.concatenate([even, [-50.0] * 4]))) == 0
+    assert _excess(np.sort(np.concatenate([even, [50.0] * 10, [-50.0] * 4]))) == 6 / 115
+    assert _excess(np.sort(np.concatenate([even, [-50.0] * 4]))) == 0
     # With the 30 farthest, the fence is at 3.3; without them, at 2.4.
-    assert _standing_out(np.sort(np.concatenate([even, [50.0] * 30, [3.0] * 10]))) == 40 / 141
-    assert _standing_out(np.sort(np.append(even, [50.0] * 99))) <= 0.5
+    assert _excess(np.sort(np.concatenate([even, [50.0] * 30, [3.0] * 10]))) == 40 / 141
+    assert _excess(np.sort(np.append(even, [50.0] * 99))) <= 0.5
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2])
@@ -216,9 +216,9 @@ def test_tail_by_hand():
 
 def test_alarms_by_hand():
     # Observations of 60 minutes: 24 a day, of which 2.4 are a tenth.
-    assert daily(MINUTES, 60) == 24
-    assert daily(Clock(pace=10**9), 60) == 1440
-    assert daily(Clock(), 60) is None
+    assert observations_per_day(MINUTES, 60) == 24
+    assert observations_per_day(Clock(pace=10**9), 60) == 1440
+    assert observations_per_day(Clock(), 60) is None
     assert pick(Config(method="alarms", per_day=2.4)) == pytest.approx(5 + 1.5 * math.log(2.5))
     assert pick(Config(method="alarms", per_day=12)) == pytest.approx(3)
 
@@ -277,9 +277,11 @@ def test_settings_that_are_wrong(settings, expected):
 def test_alarms_need_days_with_enough_observations():
     check(Config(method="alarms", per_day=23), MINUTES, 60)
     check(Config(method="tail"), Clock(), 60)
-    with pytest.raises(ConfigError, match=r"are counted per day, but the data has no timestamps"):
+    with pytest.raises(ConfigError, match=r"counts alarms per day, but the data has no timestamps"):
         check(Config(method="alarms"), Clock(), 60)
-    with pytest.raises(ConfigError, match=r"must be below 24, the observations of 60 rows in a day, but got 24\."):
+    with pytest.raises(
+        ConfigError, match=r"must be below 24, the number of observations of 60 rows in a day, but got 24\."
+    ):
         check(Config(method="alarms", per_day=24), MINUTES, 60)
 
 
@@ -293,33 +295,37 @@ def test_alarms_need_days_with_enough_observations():
         ({"per_day": 2.0, "method": "tail"}, False, "alarms", "tail"),
     ],
 )
-def test_a_setting_that_the_method_does_not_heed_is_refused(given, stated, needed, came):
-    with pytest.raises(ConfigError, match=f"heeded by the method {needed} alone, but the method is {came}; set "):
-        refuse_idle(build(Config, given), stated, given)
+def test_a_setting_that_does_not_apply_to_the_method_is_refused(given, stated, needed, came):
+    with pytest.raises(
+        ConfigError, match=f"only applies to `threshold.method={needed}`, but the method is {came}; set "
+    ):
+        refuse_unused(build(Config, given), stated, given)
 
 
-def test_what_is_heeded_or_left_from_before_is_not_refused():
+def test_a_setting_that_applies_or_is_left_from_before_is_not_refused():
     left = Config(method="tail", share=0.01, per_day=2.0)
-    refuse_idle(left, False, {"method": "tail", "share": 0.01})
-    refuse_idle(left, True, {})
-    refuse_idle(Config(method="alarms"), True, {"per_day": 1.0})
-    refuse_idle(Config(method="alarms", share="auto"), False, {"share": "auto"})
-    assert idle(Config(), True) == idle(Config(share=0.1), False) == ""
-    assert idle(left, False).startswith("`threshold.per_day` is heeded by the method alarms alone")
+    refuse_unused(left, False, {"method": "tail", "share": 0.01})
+    refuse_unused(left, True, {})
+    refuse_unused(Config(method="alarms"), True, {"per_day": 1.0})
+    refuse_unused(Config(method="alarms", share="auto"), False, {"share": "auto"})
+    assert unused_setting(Config(), True) == unused_setting(Config(share=0.1), False) == ""
+    assert unused_setting(left, False).startswith("`threshold.per_day` only applies to `threshold.method=alarms`")
 
 
 def test_an_estimate_at_its_ceiling_is_doubted():
     half = np.concatenate([np.zeros(49), np.linspace(5, 50, 51)])
     found = Contamination.find(half + np.linspace(-1, 0, 100), "auto", 0)
     assert found.share == 0.5
-    assert found.doubt.startswith("An estimate of 50% is the most there can be and says nothing")
+    assert found.doubt.startswith("An estimate of 50% is the upper limit and says nothing")
     assert Contamination(0.49, 0.4, 0.5, False).doubt == ""
     assert Contamination(0.5, 0.5, 0.5, True).doubt == ""
 
 
 def test_a_threshold_in_words():
-    assert explain(Config(), NONE, QUARTER, None) == "by tail; about 25 % of normal observations lie above it"
+    assert explain(Config(), NONE, QUARTER, None) == "about 25 % of normal observations expected above it (method tail)"
     stated = Contamination(0.1, 0.1, 0.1, True)
     assert explain(Config(), stated, 0.0123, 24) == (
-        "by quantile; about 1.2 % of normal observations lie above it, 0.3 a day of one entity"
+        "about 0.3 false alarms a day expected per entity (method quantile)"
     )
+    assert explain(Config(), NONE, QUARTER, 1440).startswith("about 360 false alarms a day")
+    assert explain(Config(), NONE, QUARTER, 86_400).startswith("about 22,000 false alarms a day")

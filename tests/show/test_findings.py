@@ -1,9 +1,5 @@
-from dataclasses import replace
-
 import numpy as np
-import pytest
 
-from tsadc.errors import DataError
 from tsadc.show.findings import read
 
 
@@ -49,8 +45,3 @@ def test_summaries(result):
     assert findings.affected == result.intervals["entity"].nunique()
     causes = [next(iter(shares)) for shares in result.intervals["variables"]]
     assert findings.main_variables() == {name: causes.count(name) for name in causes}
-
-
-def test_a_result_that_lost_rows_is_refused(result):
-    with pytest.raises(DataError, match="timeline and variables of all 2000 rows"):
-        read(replace(result, timeline=result.timeline.iloc[:10]), ())

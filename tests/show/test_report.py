@@ -97,13 +97,15 @@ def test_undated_series(undated):
 
 
 def test_a_detector_without_expectation(result):
-    read_page = Page(render(replace(result, expected=None), title="x"))
+    read_page = Page(
+        render(replace(result, parts=tuple(replace(part, expected=None) for part in result.parts)), title="x")
+    )
     assert not read_page.of("path", "expected")
     assert read_page.of("path", "measured")
 
 
 def test_without_scores_nothing_is_claimed(calm):
-    blank = replace(calm, timeline=calm.timeline.assign(score=np.nan))
+    blank = replace(calm, parts=tuple(replace(part, scores=np.full_like(part.scores, np.nan)) for part in calm.parts))
     assert "Nothing could be scored" in Page(render(blank, title="x")).text
 
 

@@ -27,8 +27,13 @@ def test_the_file_holds_every_interval_to_the_bit(result):
 
 
 def test_the_file_contains_no_formulas(result):
-    hostile = result.intervals.assign(variables=[{"=1+1": 1.0}] * len(result.intervals), evidence="@x")
-    rows = download(replace(result, intervals=hostile))
+    hostile = [
+        replace(
+            part, intervals=tuple(replace(found, variables={"=1+1": 1.0}, evidence="@x") for found in part.intervals)
+        )
+        for part in result.parts
+    ]
+    rows = download(replace(result, parts=tuple(hostile)))
     assert {row["variables"] for row in rows} == {"'=1+1:1"}
     assert {row["evidence"] for row in rows} == {"'@x"}
 

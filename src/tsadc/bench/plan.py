@@ -31,7 +31,7 @@ from tsadc.data.protocols import Protocol
 from tsadc.detectors import find
 from tsadc.detectors.residual import ResidualDetector
 from tsadc.detectors.settings import Common
-from tsadc.detectors.threshold import refuse_idle
+from tsadc.detectors.threshold import refuse_unused
 from tsadc.errors import ConfigError
 
 TABLES = ("split", "set", "grid")  # of an entry, with names of their own
@@ -119,7 +119,7 @@ class Entry:
                 settings = merge(settings, nested(name, value))
             if not {"threshold.method", "contamination"} & set(varied):
                 config = update(base, settings)
-                refuse_idle(config.threshold, config.contamination != "auto", settings.get("threshold", {}))
+                refuse_unused(config.threshold, config.contamination != "auto", settings.get("threshold", {}))
             words = [self.label, *(f"{name}={chosen[name]}" for name in varied)]
             plain = Cell("", self.name, 0, self.preset, differing(base, settings)).row
             out.append((differing(base, merge(shorter, settings)), " ".join(words) if self.label else plain))

@@ -18,7 +18,7 @@ from safetensors.numpy import load as load_arrays
 from tsadc.cli.histogram import histogram
 from tsadc.config import build
 from tsadc.detectors.store import ARRAYS, SETTINGS, read_arrays, read_settings
-from tsadc.detectors.threshold import Contamination, Normal, Threshold, daily, explain
+from tsadc.detectors.threshold import Contamination, Normal, Threshold, explain, observations_per_day
 from tsadc.errors import DataError, ModelFileError, TsadcNotice
 from tsadc.io.memory import check_length
 from tsadc.io.reading import spell
@@ -54,7 +54,7 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
     data, training, clock = origin["data"], origin.get("training"), Clock(**model["clock"])
     contamination, threshold = Contamination(**model["contamination"]), float(model["threshold"])
     above = Normal(scores, contamination.share).above(threshold)
-    per_day = daily(clock, settings["length"])
+    per_day = observations_per_day(clock, settings["length"])
     how = explain(build(Threshold.Config, settings["threshold"]), contamination, above, per_day)
     rows = [
         ("model", f"{model['detector']}, format {model['format']}, made by tsadc {origin['versions']['tsadc']}"),
@@ -62,7 +62,7 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
         ("sampling", _sampling(clock)),
         ("observation", f"{settings['length']} rows"),
         ("contamination", f"{contamination}. {contamination.doubt}".removesuffix(". ")),
-        ("threshold", f"{threshold:.4f} {how}"),
+        ("threshold", f"{threshold:.4f}, {how}"),
         ("entities", f"{len(model['scaler']['entities'])}: {_first(list(model['scaler']['entities']))}"),
         ("trained on", f"{data['rows']} rows, {data['observations']} observations, data digest {data['digest']}"),
         ("seed", str(settings["seed"])),

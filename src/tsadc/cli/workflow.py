@@ -16,7 +16,7 @@ from tsadc.detectors import find
 from tsadc.detectors.base import Detector
 from tsadc.detectors.result import Result, worst
 from tsadc.detectors.settings import Common
-from tsadc.detectors.threshold import Contamination, daily, explain, refuse_idle
+from tsadc.detectors.threshold import Contamination, explain, observations_per_day, refuse_unused
 from tsadc.errors import ConfigError, OutputError
 from tsadc.series import Series
 from tsadc.show import write as write_report
@@ -37,7 +37,7 @@ def requested_settings(
     if "scoring" in changes and not hasattr(base, "scoring"):
         raise ConfigError(f"`scoring` does not apply to {detector}, which has no network; leave it out.")
     config: Common = update(base, changes)
-    refuse_idle(config.threshold, config.contamination != "auto", changes.get("threshold", {}))
+    refuse_unused(config.threshold, config.contamination != "auto", changes.get("threshold", {}))
     return config
 
 
@@ -73,7 +73,7 @@ def fit_model(
         f"Trained on {data['observations']} observations of {data['length']} rows, {data['variables']} variables, "
         f"{count(data['entities'], 'entity', 'entities')}{_epochs(training) if training else ''}.\n"
         f"Contamination {_with_doubt(detector.contamination_)}\n"
-        f"Threshold {detector.threshold_:.3f} {explain_threshold(detector)}. "
+        f"Threshold {detector.threshold_:.3f}, {explain_threshold(detector)}. "
         f"{int(detector.labels_.sum())} training observations lie above it.\n"
         f"The model is in {out}."
     )
@@ -129,7 +129,7 @@ def facts(detector: Detector) -> dict[str, str]:
         "detector": detector.name,
         "observation length": f"{settings.length} rows",
         "contamination": _with_doubt(detector.contamination_).rstrip("."),
-        "threshold": f"{number(detector.threshold_)} {explain_threshold(detector)}",
+        "threshold": f"{number(detector.threshold_)}, {explain_threshold(detector)}",
         "seed": str(settings.seed),
         "trained on": f"{data['rows']} rows of {count(data['entities'], 'entity', 'entities')}",
     }
@@ -138,7 +138,7 @@ def facts(detector: Detector) -> dict[str, str]:
 def explain_threshold(detector: Detector) -> str:
     """Say how the threshold was chosen and how many false alarms to expect."""
     settings, above = detector.settings, detector.normal_.above(detector.threshold_)
-    per_day = daily(detector.clock_, settings.length)
+    per_day = observations_per_day(detector.clock_, settings.length)
     return explain(settings.threshold, detector.contamination_, above, per_day)
 
 

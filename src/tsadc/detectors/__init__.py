@@ -1,14 +1,13 @@
-"""The detectors, by name. A class is imported when it is asked for."""
+"""The registry of detectors. A class is imported when it is first used."""
 
 from __future__ import annotations
 
 import importlib
-import warnings
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from tsadc.config import nearest
-from tsadc.errors import ConfigError, TsadcNotice
+from tsadc.errors import ConfigError, notice
 
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
@@ -47,7 +46,7 @@ GROUP = "tsadc.detectors"  # the entry point group under which other packages ad
 
 
 def names() -> list[str]:
-    """Of all detectors, those of other packages included."""
+    """Return the names of all detectors, including those of other packages."""
     return [*REGISTRY, *(name for name in _others() if name not in REGISTRY)]
 
 
@@ -56,7 +55,7 @@ def find(name: str) -> type[Detector]:
     from tsadc.detectors.base import Detector
 
     if name in RENAMED:
-        warnings.warn(f"The detector `{name}` is now called `{RENAMED[name]}`.", TsadcNotice, stacklevel=2)
+        notice(f"The detector `{name}` is now called `{RENAMED[name]}`.")
         name = RENAMED[name]
     places = [REGISTRY[name]] if name in REGISTRY else _others().get(name, [])
     if not places:
@@ -65,27 +64,26 @@ def find(name: str) -> type[Detector]:
         raise ConfigError(f"Several packages have a detector {name!r}, {' and '.join(places)}; remove all but one.")
     (place,) = places
     try:
-        found = EntryPoint(name, place, GROUP).load()
-    except (Exception, SystemExit) as error:  # a module of others may raise anything
+        cls = EntryPoint(name, place, GROUP).load()
+    except (Exception, SystemExit) as error:  # the module of another package may raise anything
         why = next(iter(str(error).splitlines()), "").rstrip(".") or type(error).__name__
         raise ConfigError(f"The detector {name!r} is {place}, which cannot be loaded: {why}.") from error
-    if not (isinstance(found, type) and issubclass(found, Detector)) or getattr(found, "name", None) != name:
+    if not (isinstance(cls, type) and issubclass(cls, Detector)) or getattr(cls, "name", None) != name:
         raise ConfigError(f"{place} must be a Detector called {name!r}; see docs/guides/add-a-detector.md.")
-    return found
+    return cls
 
 
 def _others() -> dict[str, list[str]]:
-    """Of each name the places, of which there should be one."""
-    found: dict[str, list[str]] = {}
-    for one in entry_points(group=GROUP):
-        places = found.setdefault(one.name, [])
-        if one.value not in places:
-            places.append(one.value)
-    return found
+    """Return where other packages define detectors, by name; there should be one place per name."""
+    places: dict[str, list[str]] = {}
+    for entry in entry_points(group=GROUP):
+        if entry.value not in places.setdefault(entry.name, []):
+            places[entry.name].append(entry.value)
+    return places
 
 
 def __getattr__(name: str) -> Any:
-    """`tsadc.detectors.GDN` and all the others, each loaded when it is first asked for."""
+    """Import `tsadc.detectors.GDN` and all others when they are first used."""
     for place in REGISTRY.values():
         module, _, cls = place.partition(":")
         if cls == name:

@@ -1,14 +1,15 @@
-"""The contract. `Detector` validates, normalises, cuts, thresholds and stitches, the same way for every method; an
-author writes `_fit` and `_score` (and `_state`/`_restore` to be saved). A detector never sees a label."""
+"""The contract of every detector.
+
+`Detector` validates, normalises, cuts, thresholds and stitches in the same way for every method. An author writes
+`_fit` and `_score`, and `_state` and `_restore` for saving. A detector never sees a label."""
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Self, cast, final
+from typing import Any, ClassVar, Generic, Literal, Never, Self, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,17 @@ from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, assemble
 from tsadc.detectors.settings import Common
-from tsadc.detectors.threshold import Threshold, calibrate, check, choose, idle, refuse_idle
-from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
+from tsadc.detectors.threshold import (
+    Contamination,
+    Normal,
+    Threshold,
+    calibrate,
+    check,
+    choose,
+    refuse_unused,
+    unused_setting,
+)
+from tsadc.errors import ConfigError, DataError, NotFittedError, notice
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading, how_to_resample, spell
 from tsadc.nn.runtime.blas import each_within, single_threaded_blas
@@ -30,13 +40,15 @@ from tsadc.variables import match
 from tsadc.windows import Cut, cut, section
 
 LEAST_OBSERVATIONS = 5
+MOST_CELLS = 2**22  # of one part in `detect_parts`: about 100 MB of values, scores and expected values
+MOST_NAMED = 3  # observations named in a notice
 ConfigT = TypeVar("ConfigT", bound=Common, covariant=True, default=Common)
-MOST_CELLS = 2**22  # of a part of a large request: some 100 MB of values, scores and expectations
+Progress = Callable[[Any], None]
 
 
 @dataclass(frozen=True)
 class ScoringProgress:
-    """Progress while observations are scored."""
+    """Progress of scoring: `done` of `total` observations."""
 
     done: int
     total: int
@@ -44,29 +56,71 @@ class ScoringProgress:
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What a training run needs besides data: who is told of progress, and where it may be resumed from."""
+    """What a training run needs besides data: a progress callback, a checkpoint file and what identifies the run."""
 
-    progress: Callable[[Any], None] | None = None
+    progress: Progress | None = None
     checkpoint: Path | None = None
     resume: bool = False
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Detector(Parameters, ABC, Generic[ConfigT]):
-    """Learns from unlabelled, contaminated series what is normal; says when, which variable and how sure.
+    """Base class of all detectors: learns from unlabelled, contaminated series and finds anomalies in new ones.
 
     Parameters
     ----------
-    length, contamination, seed
-        Steps per observation, share of anomalous data or "auto", seed of all randomness. None: as `config` says.
-    config
-        The rest of the settings, a `Config` of the class. None: its defaults.
+    length : int, optional
+        Rows of an observation, at least 8. None: as in `config`.
+    contamination : float or "auto", optional
+        Share of anomalous training data, between 0 and 0.5, both excluded; "auto" estimates it. None: as in `config`.
+    seed : int, optional
+        Seed of all randomness. None: as in `config`.
+    config : Config, optional
+        All other settings, an instance of the class's own `Config`. None: its defaults.
+
+    Attributes
+    ----------
+    settings_ : Config
+        The settings in force, with the constructor's arguments applied.
+    variables_ : tuple of str
+        Names of the variables, in the order of the history.
+    clock_ : Clock
+        Sampling interval of the history.
+    scaler_ : Scaler
+        Statistics for normalisation, by entity.
+    decision_scores_ : array of shape (observation,)
+        Score of each training observation, including those held out for validation.
+    validation_scores_ : array of shape (observation,)
+        Score of each validation observation.
+    held_out_ : bool
+        Whether the validation observations were held out of the history; False if they were passed to `fit`.
+    contamination_ : Contamination
+        Share of anomalous training observations, with its 90 % interval if estimated.
+    normal_ : Normal
+        Distribution of normal training scores.
+    threshold_ : float
+        Observations that score higher are anomalous.
+    labels_ : array of shape (observation,)
+        1 for each training observation above the threshold, 0 for the others.
+    provenance_ : dict
+        Description and digest of the training data, and the versions of the software.
     """
 
     name: ClassVar[str]
-    savable: ClassVar[bool] = True  # False where what was learnt cannot be told as arrays
+    savable: ClassVar[bool] = True  # False if what was learnt cannot be stored as arrays
     Config: ClassVar[type[Common]] = Common
+
     settings_: ConfigT
+    variables_: tuple[str, ...]
+    clock_: Clock
+    scaler_: Scaler
+    decision_scores_: Floats
+    validation_scores_: Floats
+    held_out_: bool
+    contamination_: Contamination
+    normal_: Normal
+    threshold_: float
+    provenance_: dict[str, Any]
 
     def __init__(
         self,
@@ -74,7 +128,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         contamination: float | Literal["auto"] | None = None,
         seed: int | None = None,
         config: ConfigT | None = None,
+        **unknown: Never,
     ) -> None:
+        self._refuse_unknown(unknown)
         self.length = length
         self.contamination = contamination
         self.seed = seed
@@ -82,19 +138,19 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     @abstractmethod
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
-        """Learn from normalised observations. `validation` is unlabelled too, and contaminated alike."""
+        """Learn from normalised observations. `validation` is unlabelled and contaminated, too."""
 
     @abstractmethod
     def _score(self, observations: Observations) -> Iterator[Evidence]:
-        """The evidence of each normalised observation, one by one, none depending on another."""
+        """Yield the evidence of each normalised observation; none may depend on another."""
 
     @abstractmethod
     def _state(self) -> dict[str, NDArray[Any]]:
-        """Everything learnt, as named arrays."""
+        """Return everything learnt, as named arrays."""
 
     @abstractmethod
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """The inverse of `_state`."""
+        """Restore what `_state` returned."""
 
     @property
     def view_names(self) -> tuple[str, ...]:
@@ -102,20 +158,20 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         return ()
 
     def _adapt(self, history: Observations) -> None:
-        """Learn what else belongs to an entity, from its normalised history. Most detectors keep nothing of it."""
+        """Learn the statistics of an entity from its normalised history; most detectors have none of their own."""
 
     def _place_threshold(self, threshold: float) -> float:
-        """Where the threshold lies, if not where the training scores put it."""
+        """Return the threshold to use instead of the one chosen from the training scores."""
         return threshold
 
     @property
     @final
     def settings(self) -> ConfigT:
-        """The settings in force: those it was fitted with, whatever was set since; before that, those asked for."""
+        """The settings in force: those of the last `fit`, or before it those of the constructor."""
         return self.__dict__.get("settings_") or self._requested_settings()
 
     def _requested_settings(self) -> ConfigT:
-        """`config` with the constructor's own arguments on top, types and ranges checked."""
+        """Return `config` with the constructor's own arguments applied, types and ranges checked."""
         config = cast(ConfigT, self.Config()) if self.config is None else self.config
         if type(config) is not self.Config:
             came = f"{type(config).__module__}.{type(config).__qualname__}"
@@ -130,146 +186,274 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         y: None = None,
         *,
         validation: Any = None,
-        progress: Callable[[Any], None] | None = None,
+        progress: Progress | None = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
     ) -> Self:
-        """Learn from history `X`: a data frame, an array (time, variable) or (observation, time, variable), or a dict
-        of entities. `y` is ignored. `validation` is unlabelled data for early stopping and the threshold; without it
-        a share of the observations is set aside. `checkpoint` names a file from which `resume=True` goes on."""
+        """Learn from unlabelled history.
+
+        Parameters
+        ----------
+        X : DataFrame, array of shape (time, variable) or (observation, time, variable), Series, or dict of these
+            The history, in any units; NaN where nothing was measured. A dict maps entities to their histories. It must
+            give at least 5 observations of `length` rows.
+        y : ignored
+            For compatibility with scikit-learn.
+        validation : like `X`, optional
+            Unlabelled data for early stopping and the threshold. None: a share `validation` of the settings of the
+            observations of `X` is held out at random.
+        progress : callable, optional
+            Called with a `tsadc.nn.train.Trained` or a `ScoringProgress` after each step.
+        checkpoint : path, optional
+            File in which an interrupted training is kept.
+        resume : bool, default False
+            Continue from `checkpoint`, which must come from the same data and settings.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            If the data cannot be used: too few rows, no values, unequal sampling intervals.
+        ConfigError
+            If a setting is unknown or out of range.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import tsadc
+        >>> generator = np.random.default_rng(0)
+        >>> history = generator.normal(size=(3000, 3))
+        >>> detector = tsadc.Ensemble(length=60, contamination=0.1).fit(history)
+        >>> detector.decision_scores_.shape
+        (50,)
+        >>> int(detector.labels_.sum())
+        5
+        """
         settings = self._requested_settings()
-        every, clock, scaler = self.prepare(X)
+        history, clock, scaler = self.prepare(X)
         check(settings.threshold, clock, settings.length)
-        if unheeded := idle(settings.threshold, settings.contamination != "auto"):
-            warnings.warn(unheeded, TsadcNotice, stacklevel=2)
-        series, train, chosen = every.series, every, None
+        if message := unused_setting(settings.threshold, settings.contamination != "auto"):
+            notice(message)
+        series, train, chosen = history.series, history, None
         if validation is None:
-            chosen = _set_aside(len(train), settings.validation, settings.seed)
-            held = train.take(chosen)
-            train = train.take(np.setdiff1d(np.arange(len(every)), chosen))
+            chosen = hold_out(len(history), settings.validation, settings.seed)
+            held = history.take(chosen)
+            train = history.take(np.setdiff1d(np.arange(len(history)), chosen))
         else:
             held = self._validation(validation, settings, replace(series[0], clock=clock), scaler)
-        self.__dict__.pop("threshold_", None)  # from here on, and until it is done, this detector is not fitted
+        self.__dict__.pop("threshold_", None)  # not fitted until the end of this method
         self.settings_ = settings
         self.variables_ = series[0].names
         self.clock_ = replace(clock, start=0)
         self.scaler_ = scaler
-        self.provenance_ = provenance(self.name, every)
+        self.provenance_ = provenance(self.name, history)
         fingerprint = {"history": self.provenance_["data"], "validation": describe(held)}
         options = FitOptions(progress, Path(checkpoint) if checkpoint is not None else None, resume, fingerprint)
         with single_threaded_blas():
             self._fit(train.scaled(scaler), held.scaled(scaler), options)
-        self.decision_scores_ = self._scores(every, progress)
+        self.held_out_ = chosen is not None
+        self.decision_scores_ = self._scores(history, progress)
         self.validation_scores_ = self._scores(held, progress) if chosen is None else self.decision_scores_[chosen]
         self._calibrate()
         return self
 
     @final
     def prepare(self, X: Any) -> tuple[Observations, Clock, Scaler]:
-        """The observations that `fit` would learn from, their clock and their scale; refused what it would refuse."""
+        """Return the observations that `fit` would learn from, their clock and their scaler, with the same checks."""
         settings = self._requested_settings()
         series = as_series(X, settings.length, Reading(coverage=settings.coverage))
         series = match(series, series[0].names)
-        clock = next((one.clock for one in series if one.clock.every), series[0].clock)
-        self._check_intervals(series, clock)
+        clock = next((entity.clock for entity in series if entity.clock.every), series[0].clock)
+        _check_intervals(series, clock)
         scaler = Scaler.fit(series, settings.scaler)
         scaler.check_constant(series[0].names)
         observations = cut(series, settings.length, settings.coverage).observations
-        self._check_amount(observations, series)
+        if len(observations) < LEAST_OBSERVATIONS:
+            rows = sum(map(len, series))
+            raise DataError(
+                f"Training needs at least {LEAST_OBSERVATIONS} observations of {settings.length} rows with enough "
+                f"values, but the history of {rows} rows in {len(series)} series gives {len(observations)}; use a "
+                "smaller length or more data."
+            )
         return observations, clock, scaler
 
     def _validation(self, data: Any, settings: Common, first: Series, scaler: Scaler) -> Observations:
-        """Unlabelled data that the user has set aside, as observations."""
-        other = match(as_series(data, settings.length, Reading(coverage=settings.coverage)), first.names)
-        self._check_intervals(other, first.clock)
+        """Return validation data given by the user as observations."""
+        series = match(as_series(data, settings.length, Reading(coverage=settings.coverage)), first.names)
+        _check_intervals(series, first.clock)
         if settings.scaler.scope == "entity":
-            scaler.adapt(one for one in other if one.entity not in scaler.entities)
-        held = cut(other, settings.length, settings.coverage).observations
-        if not len(held):
-            raise DataError(f"The validation data holds no observation of {settings.length} rows; give more of it.")
-        return held
+            scaler.adapt(entity for entity in series if entity.entity not in scaler.entities)
+        observations = cut(series, settings.length, settings.coverage).observations
+        if not len(observations):
+            raise DataError(f"The validation data has no observation of {settings.length} rows; give more of it.")
+        return observations
 
     @final
     def set_threshold(self, *, contamination: float | Literal["auto"] | None = None, **threshold: Any) -> Self:
-        """Choose the threshold anew, as in `set_threshold(method="alarms", per_day=2)`. Nothing is retrained."""
+        """Choose the threshold again, without training.
+
+        Parameters
+        ----------
+        contamination : float or "auto", optional
+            Share of anomalous training data. None: unchanged.
+        **threshold
+            Settings of `Threshold.Config`: `method`, `share`, `per_day`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NotFittedError
+            If the detector is not fitted.
+        ConfigError
+            If a setting is unknown, out of range or does not apply to the method.
+
+        Examples
+        --------
+        With `detector` from the example of `fit`:
+
+        >>> lower = detector.set_threshold(method="tail", share=0.2).threshold_
+        >>> lower < detector.set_threshold(method="tail", share=0.01).threshold_
+        True
+        """
         self._require_fitted()
-        stated = {} if contamination is None else {"contamination": contamination}
-        settings = update(self.settings_, {"threshold": threshold, **stated})
-        refuse_idle(settings.threshold, settings.contamination != "auto", threshold)
+        changes = {} if contamination is None else {"contamination": contamination}
+        settings = update(self.settings_, {"threshold": threshold, **changes})
+        refuse_unused(settings.threshold, settings.contamination != "auto", threshold)
         check(settings.threshold, self.clock_, settings.length)
         self.settings_ = settings
         self._calibrate()
         return self
 
     def _calibrate(self) -> None:
-        asked, scores = self.settings_, (self.validation_scores_, self._every_score())
-        self.contamination_, self.normal_ = calibrate(self.decision_scores_, asked.contamination, asked.seed)
-        chosen = choose(asked.threshold, self.contamination_, self.normal_, scores, self.clock_, asked.length)
+        settings, validation, history = self.settings_, self.validation_scores_, self.decision_scores_
+        every = history if self.held_out_ else np.concatenate([validation, history])
+        self.contamination_, self.normal_ = calibrate(history, settings.contamination, settings.seed)
+        chosen = choose(
+            settings.threshold,
+            self.contamination_,
+            self.normal_,
+            (validation, every),
+            self.clock_,
+            settings.length,
+        )
         self.threshold_ = self._place_threshold(chosen)
-
-    def _every_score(self) -> Floats:
-        """Of the history and of the validation data, which may have been set aside from it: each once."""
-        held, every = self.validation_scores_, self.decision_scores_
-        chosen = _set_aside(len(every), self.settings_.validation, self.settings_.seed)
-        return every if np.array_equal(held, every[chosen]) else np.concatenate([held, every])
 
     @property
     def labels_(self) -> NDArray[np.int64]:
-        """1 for each training observation above the threshold, as PyOD calls it."""
+        """1 for each training observation above the threshold, 0 for the others (PyOD's name)."""
         self._require_fitted()
         return (self.decision_scores_ > self.threshold_).astype(np.int64)
 
-    def _scores(self, observations: Observations, progress: Callable[[Any], None] | None = None) -> Floats:
-        return np.array([found.score for found in self._evidence(observations, progress)], dtype=np.float64)
+    def _scores(self, observations: Observations, progress: Progress | None = None) -> Floats:
+        return np.array([evidence.score for evidence in self._evidence(observations, progress)], dtype=np.float64)
 
-    def _evidence(self, observations: Observations, progress: Callable[[Any], None] | None) -> Iterator[Evidence]:
-        every = self._score(observations.scaled(self.scaler_))
-        for i, found in enumerate(each_within(single_threaded_blas, every)):
+    def _evidence(self, observations: Observations, progress: Progress | None) -> Iterator[Evidence]:
+        scored = self._score(observations.scaled(self.scaler_))
+        for i, evidence in enumerate(each_within(single_threaded_blas, scored)):
             if progress is not None:
                 progress(ScoringProgress(i + 1, len(observations)))
-            if found.expected is not None:
-                raw = self.scaler_.undo(observations.entity(i), found.expected.T).T
-                found = replace(found, expected=raw.astype(np.float32))
-            yield found
+            if evidence.expected is not None:
+                raw = self.scaler_.undo(observations.entity(i), evidence.expected.T).T
+                evidence = replace(evidence, expected=raw.astype(np.float32))
+            yield evidence
 
     @final
-    def detect(self, X: Any, *, progress: Callable[[Any], None] | None = None) -> Result:
-        """When, which variable, how sure: see `Result`."""
+    def detect(self, X: Any, *, progress: Progress | None = None) -> Result:
+        """Find anomalies: when, in which variables, and how sure.
+
+        Parameters
+        ----------
+        X : like the history of `fit`
+            New data with the variables of the history, matched by name. An observation is scored if enough of its rows
+            have values (`coverage` of the settings).
+        progress : callable, optional
+            Called with a `ScoringProgress` after each observation.
+
+        Returns
+        -------
+        Result
+            Intervals, scores and contributions as data frames.
+
+        Raises
+        ------
+        NotFittedError
+            If the detector is not fitted.
+        DataError
+            If a variable is missing, the sampling interval differs, or no observation has enough rows.
+
+        Examples
+        --------
+        With `detector` and `generator` from the example of `fit`:
+
+        >>> new = generator.normal(size=(600, 3))
+        >>> new[300:330, 1] += 8
+        >>> worst = detector.detect(new).worst(1).iloc[0]
+        >>> int(worst["start"]), next(iter(worst["variables"]))
+        (300, 'variable_1')
+        """
         pieces = self._cut(X)
         evidence = list(self._evidence(pieces.observations, progress))
-        return self._assemble(pieces.observations, evidence, pieces.left_out)
+        return self._assemble(pieces.observations, evidence, len(pieces.left_out))
 
     @final
-    def detect_parts(
-        self, X: Any, *, rows: int = 20_000, progress: Callable[[Any], None] | None = None
-    ) -> Iterator[Result]:
-        """What `detect` finds, in parts of about `rows` rows, for requests larger than memory. One after the other the
-        parts are the whole: each ends with its series or after an observation that is not anomalous, so that no
-        interval is cut, unless it spans more than `MOST_CELLS` cells."""
+    def detect_parts(self, X: Any, *, rows: int = 20_000, progress: Progress | None = None) -> Iterator[Result]:
+        """Find the same as `detect`, in parts, for data larger than memory.
+
+        The parts follow each other in order. Each ends with its series or after an observation that is not anomalous,
+        so that no interval is cut, unless it spans more than `MOST_CELLS` values.
+
+        Parameters
+        ----------
+        X : like the history of `fit`
+            New data; series may be read from files row by row (`tsadc.read`).
+        rows : int, default 20 000
+            Approximate number of rows per part.
+        progress : callable, optional
+            Called with a `ScoringProgress` after each observation.
+
+        Yields
+        ------
+        Result
+            One part of one series.
+
+        Examples
+        --------
+        With `detector` and `generator` from the example of `fit`:
+
+        >>> parts = detector.detect_parts(generator.normal(size=(6000, 3)), rows=1000)
+        >>> sum(len(part.timeline) for part in parts)
+        6000
+        """
         observations = self._cut(X).observations
         evidence, length = self._evidence(observations, progress), self.settings.length
         most = max(1, MOST_CELLS // (len(self.variables_) * length))
         rows = min(rows, most * length)
-        for number, mine in enumerate(observations.by_series()):
+        for number, indices in enumerate(observations.by_series()):
             end, first, part = len(observations.series[number]), 0, list[Evidence]()
-            for i in mine:
+            for i in indices:
                 start = observations.places[i].start
                 if start - first > rows and not part:
-                    yield from self._bare(observations, number, range(first, start, rows))
+                    yield from self._uncovered(observations, number, range(first, start, rows))
                     first = start
                 part.append(next(evidence))
-                stop = end if i == mine[-1] else observations.places[i + 1].start
-                calm = len(part) * length >= rows and part[-1].score <= self.threshold_
-                bare = stop - (start + length) > rows
-                if calm or bare or len(part) == most or i == mine[-1]:
-                    stop = start + length if bare else stop
+                stop = end if i == indices[-1] else observations.places[i + 1].start
+                normal = len(part) * length >= rows and part[-1].score <= self.threshold_
+                gap = stop - (start + length) > rows
+                if normal or gap or len(part) == most or i == indices[-1]:
+                    stop = start + length if gap else stop
                     chosen = range(i + 1 - len(part), i + 1)
                     yield self._assemble(section(observations, number, chosen, first, stop), part, 0)
                     first, part = stop, []
-            yield from self._bare(observations, number, range(first, end, rows))
+            yield from self._uncovered(observations, number, range(first, end, rows))
 
-    def _bare(self, observations: Observations, number: int, rows: range) -> Iterator[Result]:
-        """Rows of a series that no observation covers, however many: a gap may be longer than memory is large."""
+    def _uncovered(self, observations: Observations, number: int, rows: range) -> Iterator[Result]:
+        """Yield results for rows that no observation covers, in parts, as a gap may be larger than memory."""
         for first in rows:
             stop = min(first + rows.step, rows.stop)
             yield self._assemble(section(observations, number, [], first, stop), [], 0)
@@ -283,41 +467,126 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             merge=max(2, round(0.05 * self.settings.length)),
             expected=expected if len(expected) == len(evidence) else None,
             left_out=left_out,
-            views=self.view_names,
+            view_names=self.view_names,
         )
 
     @final
     def decision_function(self, X: Any) -> Floats:
-        """One score per observation; higher is more anomalous."""
+        """Return the score of each observation; higher is more anomalous.
+
+        Parameters
+        ----------
+        X : like the history of `fit`
+            New data.
+
+        Returns
+        -------
+        array of shape (observation,), float64
+            Scores in the order of the series and of time. Observations with too few rows are left out with a notice.
+
+        Raises
+        ------
+        NotFittedError, DataError
+            As for `detect`.
+
+        Examples
+        --------
+        With `detector` and `new` from the examples of `fit` and `detect`:
+
+        >>> int(detector.decision_function(new).argmax())
+        5
+        """
         return self._scores(self._cut(X).observations)
 
     @final
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """1 for each observation above the threshold, 0 for the others."""
+        """Return 1 for each observation above the threshold and 0 for the others.
+
+        Parameters
+        ----------
+        X : like the history of `fit`
+            New data.
+
+        Returns
+        -------
+        array of shape (observation,), int64
+            In the order of `decision_function`.
+
+        Raises
+        ------
+        NotFittedError, DataError
+            As for `detect`.
+
+        Examples
+        --------
+        With `detector` and `new` from the examples of `fit` and `detect`:
+
+        >>> int(detector.predict(new)[5])
+        1
+        """
         return (self.decision_function(X) > self.threshold_).astype(np.int64)
 
     @final
     def adapt(self, X: Any) -> Self:
-        """Normalise the entities of `X`, new or known, by this history of theirs from now on. Nothing is retrained."""
+        """Normalise the entities of `X`, new or known, by their own history from now on. Nothing is retrained.
+
+        Parameters
+        ----------
+        X : like the history of `fit`
+            Unlabelled history of one or more entities, at least `length` rows with values each.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NotFittedError
+            If the detector is not fitted.
+        DataError
+            If a history is too short, a variable is missing or the sampling interval differs.
+
+        Examples
+        --------
+        With `detector` and `generator` from the example of `fit`:
+
+        >>> new_entity = {"pump 2": generator.normal(loc=50, size=(600, 3))}
+        >>> sorted(detector.adapt(new_entity).scaler_.entities)
+        ['pump 2', 'series']
+        """
         self._require_fitted()
-        series = match(as_series(X, self.settings.length, Reading(coverage=self.settings.coverage)), self.variables_)
-        self._check_intervals(series, self.clock_)
-        for one in series:
-            measured = sum(int(np.isfinite(values).any(axis=1).sum()) for values in one.chunks())
-            if measured < self.settings.length:
+        length, coverage = self.settings.length, self.settings.coverage
+        series = match(as_series(X, length, Reading(coverage=coverage)), self.variables_)
+        _check_intervals(series, self.clock_)
+        for history in series:
+            measured = sum(int(np.isfinite(values).any(axis=1).sum()) for values in history.chunks())
+            if measured < length:
                 raise DataError(
-                    f"Adapting to {one.entity!r} needs at least {self.settings.length} rows with values, but its "
-                    f"history has {measured}; give more of it."
+                    f"Adapting to {history.entity!r} needs at least {length} rows with values, but its history has "
+                    f"{measured}; give more of it."
                 )
         self.scaler_.adapt(series)
-        pieces = cut(series, self.settings.length, self.settings.coverage)
+        pieces = cut(series, length, coverage)
         with single_threaded_blas():
             self._adapt(pieces.observations.scaled(self.scaler_))
         return self
 
     @final
     def save(self, path: str | Path) -> None:
-        """Write the model folder; it must not exist yet."""
+        """Write the model to the new folder `path`; `tsadc.load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            Folder that must not exist. It appears complete or not at all.
+
+        Raises
+        ------
+        NotFittedError
+            If the detector is not fitted.
+        OutputError
+            If the folder exists or cannot be written.
+        """
         from tsadc.detectors.store import save
 
         self._require_fitted()
@@ -329,56 +598,51 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     def _cut(self, data: Any) -> Cut:
         self._require_fitted()
-        series = match(as_series(data, self.settings.length, Reading(coverage=self.settings.coverage)), self.variables_)
-        self._check_intervals(series, self.clock_)
-        new = [one.entity for one in series if one.entity not in self.scaler_.entities]
+        length, coverage = self.settings.length, self.settings.coverage
+        series = match(as_series(data, length, Reading(coverage=coverage)), self.variables_)
+        _check_intervals(series, self.clock_)
+        new = [entity.entity for entity in series if entity.entity not in self.scaler_.entities]
         if new and self.settings.scaler.scope == "entity" and len(self.scaler_.entities) > 1:
-            warnings.warn(
-                f"New to the model, and so normalised by the pooled statistics: {', '.join(new)}; "
-                "`adapt` gives an entity its own from its history.",
-                TsadcNotice,
-                stacklevel=3,
+            notice(
+                f"Entities that the model does not know are normalised by the pooled statistics: {', '.join(new)}; "
+                "`adapt` learns their own from their history."
             )
-        pieces = cut(series, self.settings.length, self.settings.coverage)
+        pieces = cut(series, length, coverage)
+        share = "half" if coverage == 0.5 else f"{coverage:.0%}"
         if not len(pieces.observations):
             raise DataError(
-                f"An observation is scored when at least {_share(self.settings.coverage)} of its "
-                f"{self.settings.length} rows are there, but "
-                f"{series[0].entity!r} has {len(series[0])} rows and none qualifies."
+                f"An observation is scored if at least {share} of its {length} rows have values, but "
+                f"{series[0].entity!r} has {len(series[0])} rows and no such observation."
             )
-        if pieces.left_out:
-            warnings.warn(
-                f"{pieces.left_out} observation(s) with under {_share(self.settings.coverage)} of their rows were left "
-                "out.",
-                TsadcNotice,
-                stacklevel=3,
+        if count := len(pieces.left_out):
+            notice(
+                f"{count} observation{'s' if count > 1 else ''} with values in less than {share} of the rows "
+                f"{'were' if count > 1 else 'was'} left out: {_named(pieces.left_out)}."
             )
         return pieces
 
-    @staticmethod
-    def _check_intervals(series: tuple[Series, ...], expected: Clock) -> None:
-        for one in series:
-            if one.clock.every and expected.every and one.clock.every != expected.every:
-                raise DataError(
-                    f"{one.entity!r} is sampled every {spell(one.clock.every)}, but {spell(expected.every)} was "
-                    f"expected; {how_to_resample(expected.every, recording=True)}."
-                )
 
-    def _check_amount(self, train: Observations, series: tuple[Series, ...]) -> None:
-        if len(train) >= LEAST_OBSERVATIONS:
-            return
-        rows, length = sum(len(one) for one in series), train.length
-        raise DataError(
-            f"Training needs at least {LEAST_OBSERVATIONS} observations of {length} rows with enough values, but the "
-            f"history of {rows} rows in {len(series)} series gives {len(train)}; use a smaller length or more data."
-        )
+def _check_intervals(series: Sequence[Series], expected: Clock) -> None:
+    for entity in series:
+        if entity.clock.every and expected.every and entity.clock.every != expected.every:
+            raise DataError(
+                f"{entity.entity!r} is sampled every {spell(entity.clock.every)}, but {spell(expected.every)} was "
+                f"expected; {how_to_resample(expected.every, recording=True)}."
+            )
 
 
-def _share(coverage: float) -> str:
-    return "half" if coverage == 0.5 else f"{coverage:.0%}"
+def _named(observations: Observations) -> str:
+    """Name the first few observations by entity and start."""
+    names = []
+    for place in observations.places[:MOST_NAMED]:
+        series = observations.series[place.series]
+        start = series.clock.at([max(place.start, 0)])[0]
+        names.append(f"{series.entity!r} from {start if series.clock.dated else f'row {start}'}")
+    more = len(observations) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
 
 
-def _set_aside(count: int, share: float, seed: int) -> NDArray[np.int64]:
-    """Which observations validate: spread at random, so that slow drift reaches both parts alike."""
+def hold_out(count: int, share: float, seed: int) -> NDArray[np.int64]:
+    """Return the indices of the validation observations, drawn at random, so that drift affects both parts alike."""
     chosen = np.random.default_rng(seed).permutation(count)[: max(1, round(share * count))]
     return np.sort(chosen)

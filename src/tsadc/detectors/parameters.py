@@ -1,9 +1,11 @@
-"""The arguments of a detector's constructor as scikit-learn's tools read, set and copy them. scikit-learn itself is not
-loaded for that: it takes longer to load than a small file takes to judge."""
+"""Constructor arguments of a detector, read, set and copied by scikit-learn's tools.
+
+scikit-learn itself is not imported for that: importing it takes longer than scoring a small file."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, Self
 
 from tsadc.config import nearest
@@ -11,28 +13,64 @@ from tsadc.errors import ConfigError
 
 
 class Parameters:
-    """What `clone`, pipelines, searches and cross-validation of scikit-learn ask of an estimator. The constructor keeps
-    each argument, as it came, under its name."""
+    """What scikit-learn's `clone`, pipelines, searches and cross-validation require of an estimator.
+
+    The constructor stores each argument unchanged in the attribute of the same name."""
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
-        """The arguments by name, in alphabetical order as scikit-learn lists them."""
+        """Return the default of each argument, in alphabetical order as scikit-learn lists them."""
         _, *arguments = inspect.signature(cls.__init__).parameters.values()
-        return {one.name: one.default for one in sorted(arguments, key=lambda one: one.name)}
+        named = [argument for argument in arguments if argument.kind is not argument.VAR_KEYWORD]
+        return {argument.name: argument.default for argument in sorted(named, key=lambda argument: argument.name)}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments. `deep` changes nothing: none of them is an estimator."""
+        """Return the constructor's arguments by name.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            Ignored, as no argument is an estimator.
+
+        Returns
+        -------
+        dict
+            Name and value of each argument.
+        """
         return {name: getattr(self, name) for name in self._defaults()}
 
     def set_params(self, **params: Any) -> Self:
-        """Set arguments by name: all of them, or none where a name is wrong."""
-        names = list(self._defaults())
-        for name in params:
-            if name not in names:
-                raise ConfigError(f"{type(self).__name__} has no parameter `{name}`{nearest(name, names)}")
+        """Set constructor arguments by name; none is set if a name is wrong.
+
+        Parameters
+        ----------
+        **params
+            New values. A fitted detector uses them from the next `fit` on.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ConfigError
+            If there is no such argument.
+        """
+        self._refuse_unknown(params)
         for name, value in params.items():
             setattr(self, name, value)
         return self
+
+    def _refuse_unknown(self, params: Mapping[str, Any]) -> None:
+        names, kind = list(self._defaults()), type(self).__name__
+        for name in params:
+            if name in names:
+                continue
+            if hasattr(getattr(self, "Config", None), name):
+                raise ConfigError(
+                    f"{kind} has no parameter `{name}`; it is a setting, so pass config={kind}.Config({name}=...)."
+                )
+            raise ConfigError(f"{kind} has no parameter `{name}`{nearest(name, names)}")
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.base import BaseEstimator

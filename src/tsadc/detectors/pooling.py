@@ -1,4 +1,4 @@
-"""From cells to steps to one number, keeping what is extreme: pooling by RMSE drowns a short anomaly in quiet cells."""
+"""Pool cell scores into step scores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tsadc.series import Floats
 
 
 def top_mean(cells: Floats, count: int) -> Floats:
-    """At each step the mean of the `count` largest measured variables; NaN where none was measured."""
+    """Return the mean of the `count` largest measured cells of each step; NaN where none was measured."""
     ordered = -np.sort(-cells, axis=0)[:count]  # NaN sorts last
     measured = ~np.isnan(ordered)
     total = np.where(measured, ordered, 0).sum(axis=0)
@@ -17,7 +17,9 @@ def top_mean(cells: Floats, count: int) -> Floats:
 
 
 def root_mean_square(cells: Floats) -> Floats:
-    """At each step the root mean square of all measured cells of the observation; NaN where none was measured."""
+    """Return the root mean square of all measured cells at each step; NaN where none was measured.
+
+    A short anomaly is lost among many normal cells, so `top_mean` usually ranks better."""
     measured = np.isfinite(cells)
     pooled = np.sqrt(np.square(cells[measured], dtype=np.float64).mean()) if measured.any() else np.nan
     return np.where(measured.any(axis=0), pooled, np.nan).astype(np.float32)

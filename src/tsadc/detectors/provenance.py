@@ -1,4 +1,4 @@
-"""Where a fitted model comes from: enough to say whether two were trained on the same data by the same code."""
+"""Describe the origin of a fitted model, so that two models can be compared: training data and software versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tsadc.series import Observations, Series
 
 
 def provenance(detector: str, observations: Observations) -> dict[str, Any]:
-    """The training data and the versions of what trained on it."""
+    """Return the name of the detector, a description of the training data and the versions of the software."""
     return {
         "detector": detector,
         "data": describe(observations),
@@ -25,11 +25,11 @@ def provenance(detector: str, observations: Observations) -> dict[str, Any]:
 
 
 def describe(observations: Observations) -> dict[str, Any]:
-    """Sizes of some data, and a digest of it."""
+    """Return the size of the data and a digest of its values."""
     series = observations.series
     return {
         "entities": len(series),
-        "rows": sum(len(one) for one in series),
+        "rows": sum(map(len, series)),
         "variables": len(observations.names),
         "observations": len(observations),
         "length": observations.length,
@@ -39,8 +39,8 @@ def describe(observations: Observations) -> dict[str, Any]:
 
 def _digest(series: tuple[Series, ...]) -> str:
     digest = hashlib.sha256()
-    for one in series:
-        digest.update(repr((one.entity, one.names, one.clock, one.values.shape)).encode())
-        for chunk in one.chunks():
+    for entity in series:
+        digest.update(repr((entity.entity, entity.names, entity.clock, entity.values.shape)).encode())
+        for chunk in entity.chunks():
             digest.update(np.ascontiguousarray(chunk).data)
     return digest.hexdigest()[:16]

@@ -1,11 +1,13 @@
-"""What a detector found: per interval, time step, variable and observation. Times are the input's own; an interval ends
-where the next row begins (`end` is exclusive)."""
+"""What a detector found, as arrays per series (`SeriesResult`) and as data frames (`Result`).
+
+Times are those of the input. An interval ends where the next row begins: `end` is exclusive."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -21,40 +23,182 @@ INTERVALS = ["entity", "start", "end", "score", "severity", "evidence", "variabl
 
 @dataclass(frozen=True)
 class Evidence:
-    """One observation's verdict in the making. Arrays end in the time axis; NaN where nothing was measured."""
+    """What a detector says about one observation. Arrays end in the time axis; NaN where nothing was measured."""
 
     score: float
     view_scores: dict[str, float]  # the scores that were fused, by name
-    steps: Floats  # (time,): an observation scores as its worst step
+    steps: Floats  # (time,) scores; the highest is the score of the observation
     contributions: Floats  # (variable, time), >= 0
-    causes: Floats  # (time,): position in `view_scores` of the loudest one
+    causes: Floats  # (time,) position in `view_scores` of the view that contributes most
     expected: Floats | None = None  # (variable, time), in z units
 
 
 @dataclass(frozen=True)
-class Result:
-    """`intervals`, `timeline`, `variables`, `observations` are data frames; `expected` holds, in the input's units,
-    what the detector expected to see (None if it has no expectation). `middle` is the median training score, `length`
-    the rows of an observation."""
+class Interval:
+    """One anomaly: rows [start, stop) of a series."""
 
-    intervals: pd.DataFrame
-    timeline: pd.DataFrame
-    variables: pd.DataFrame
-    observations: pd.DataFrame
-    expected: pd.DataFrame | None
+    start: int
+    stop: int
+    score: float
+    severity: float
+    evidence: str
+    variables: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesResult:
+    """What was found in one series, row by row.
+
+    Attributes
+    ----------
+    series : Series
+        The input.
+    scores : array of shape (row,), float32
+        Score of each row; NaN where nothing was measured or no observation covers the row.
+    anomalous : array of shape (row,), bool
+        Whether the row lies in an interval.
+    contributions : array of shape (row, variable), float32
+        How much each value contributes to the score, 0 or more.
+    expected : array of shape (row, variable), float32, or None
+        The values that the detector expected, in the units of the input; None if it has no expectation.
+    intervals : tuple of Interval
+        The anomalies, in order of time.
+    """
+
+    series: Series
+    scores: Floats
+    anomalous: Booleans
+    contributions: Floats
+    expected: Floats | None
+    intervals: tuple[Interval, ...]
+
+    @property
+    def times(self) -> pd.Index:
+        """Time of each row."""
+        return self.series.clock.at(np.arange(len(self.series)))
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a detector found in new data: when, in which variables, and how sure.
+
+    The data frames are built from `parts` when first used.
+
+    Attributes
+    ----------
+    intervals : DataFrame
+        One row per anomaly. `entity`; `start` and `end` (exclusive), times of the input; `score`, the highest of its
+        rows; `severity`, the share of normal observations that score lower, from 0 to 1; `evidence`, the view that
+        contributes most at the highest row; `variables`, a dict from variables to their shares of the blame, largest
+        first.
+    timeline : DataFrame
+        One row per row of the input. `entity`, `time`, `score` (NaN where nothing was measured), `anomalous`.
+    variables : DataFrame
+        Contribution (0 or more) of each variable, one column each, to the score of each row. Index: `entity`, `time`.
+    observations : DataFrame
+        One row per observation. `entity`, `start`, `end` (exclusive); `coverage`, the share of its rows with values;
+        `score`; one column `<view>_score` per view; `anomalous`.
+    expected : DataFrame or None
+        The values that the detector expected, in the units of the input, in the layout of `variables`. None if the
+        detector has no expectation.
+    threshold : float
+        Observations that score higher are anomalous.
+    middle : float
+        Median training score.
+    length : int
+        Rows of an observation.
+    left_out : int
+        Number of observations that were not scored because too few of their rows have values.
+    series : tuple of Series
+        The input.
+    parts : tuple of SeriesResult
+        The same as arrays, one part per series.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tsadc
+    >>> generator = np.random.default_rng(0)
+    >>> detector = tsadc.Ensemble(length=60).fit(generator.normal(size=(3000, 3)))
+    >>> new = generator.normal(size=(600, 3))
+    >>> new[300:330, 1] += 8
+    >>> result = detector.detect(new)
+    >>> result.timeline.shape, result.variables.shape, result.observations.shape[0]
+    ((600, 4), (600, 3), 10)
+    >>> worst = result.worst(1).iloc[0]
+    >>> int(worst["start"]), next(iter(worst["variables"]))
+    (300, 'variable_1')
+    """
+
+    parts: tuple[SeriesResult, ...]
+    scored: Observations
+    scores: Floats  # (observation,)
+    view_scores: dict[str, Floats]  # by view, each (observation,)
     threshold: float
     middle: float
     length: int
-    series: tuple[Series, ...]
     left_out: int = 0
 
+    @property
+    def series(self) -> tuple[Series, ...]:
+        return tuple(part.series for part in self.parts)
+
+    @cached_property
+    def intervals(self) -> pd.DataFrame:
+        rows = []
+        for part in self.parts:
+            for found in part.intervals:
+                start, end = part.series.clock.at([found.start, found.stop])
+                explained = [found.score, found.severity, found.evidence, found.variables]
+                rows.append([part.series.entity, start, end, *explained])
+        return pd.DataFrame(rows, columns=INTERVALS)
+
+    @cached_property
+    def timeline(self) -> pd.DataFrame:
+        columns = [
+            {"entity": part.series.entity, "time": part.times, "score": part.scores, "anomalous": part.anomalous}
+            for part in self.parts
+        ]
+        return pd.concat([pd.DataFrame(one) for one in columns], ignore_index=True)
+
+    @cached_property
+    def variables(self) -> pd.DataFrame:
+        return self._by_variable(lambda part: part.contributions)
+
+    @cached_property
+    def expected(self) -> pd.DataFrame | None:
+        if any(part.expected is None for part in self.parts):
+            return None
+        return self._by_variable(lambda part: part.expected)
+
+    @cached_property
+    def observations(self) -> pd.DataFrame:
+        rows = []
+        for i, place in enumerate(self.scored.places):
+            series = self.scored.series[place.series]
+            first, last = max(place.start, 0), min(place.start + self.length, len(series))
+            start, end = series.clock.at([first, last])
+            scores = [float(self.scores[i]), *(float(view[i]) for view in self.view_scores.values())]
+            anomalous = scores[0] > self.threshold
+            rows.append([series.entity, start, end, self.scored.coverage(i), *scores, anomalous])
+        views = [f"{name}_score" for name in self.view_scores]
+        return pd.DataFrame(rows, columns=["entity", "start", "end", "coverage", "score", *views, "anomalous"])
+
     def worst(self, count: int = 3) -> pd.DataFrame:
-        """The intervals with the highest scores, worst first."""
+        """Return the `count` intervals with the highest scores, highest first."""
         return worst(self.intervals, count)
+
+    def _by_variable(self, values: Callable[[SeriesResult], Floats | None]) -> pd.DataFrame:
+        frames = []
+        for part in self.parts:
+            entities = [part.series.entity] * len(part.series)
+            index = pd.MultiIndex.from_arrays([entities, part.times], names=["entity", "time"])
+            frames.append(pd.DataFrame(values(part), index=index, columns=list(part.series.names)))
+        return pd.concat(frames)
 
 
 def worst(intervals: pd.DataFrame, count: int = 3) -> pd.DataFrame:
-    """The `count` intervals with the highest scores, worst first."""
+    """Return the `count` intervals with the highest scores, highest first."""
     return intervals.sort_values("score", ascending=False, kind="stable").head(count)
 
 
@@ -66,55 +210,62 @@ def assemble(
     merge: int,
     expected: Sequence[Floats] | None,
     left_out: int,
-    views: Sequence[str] = (),
+    view_names: Sequence[str] = (),
 ) -> Result:
-    """Stitch the evidence of single observations into one Result. `views` names their scores where there is none.
+    """Stitch the evidence of single observations into one Result. `view_names` is used if there is no evidence.
 
-    An interval holds a step above the threshold, and reaches, both ways, as far as steps stay above the median training
-    observation's worst one: a fault does not end where its score dips. Those closer than `merge` steps become one.
-    Only observations above the threshold take part.
-    """
-    names = list(evidence[0].view_scores) if evidence else list(views)
-    timelines, contributions, expectations, intervals = [], [], [], []
+    An interval contains a step above the threshold. It extends both ways as long as steps stay above the median
+    training score, as a fault does not end where its score dips. Intervals closer than `merge` steps become one. Only
+    observations above the threshold take part."""
+    names = list(evidence[0].view_scores) if evidence else list(view_names)
+    parts = []
     for number, chosen in enumerate(observations.by_series()):
-        whole = section(observations, number, chosen, 0, len(observations.series[number]))
-        series, pieces = whole.series[0], [evidence[i] for i in chosen]
-        times = series.clock.at(np.arange(len(series)))
-        steps, blame, causes, judged = _stitched(whole, pieces, threshold)
-        found = _intervals(judged, threshold, merge)
-        intervals += [_interval(series, run, steps, blame, causes, names, threshold) for run in found]
-        timelines.append(_timeline(series, times, steps, found))
-        index = pd.MultiIndex.from_arrays([[series.entity] * len(series), times], names=["entity", "time"])
-        contributions.append(pd.DataFrame(blame, index=index, columns=list(series.names)))
-        if expected is not None:
-            values = stitch(whole, [expected[i] for i in chosen], 0, lead=(len(series.names),)).T
-            expectations.append(pd.DataFrame(values, index=index, columns=list(series.names)))
+        series = observations.series[number]
+        whole = section(observations, number, chosen, 0, len(series))
+        values = None if expected is None else [expected[i] for i in chosen]
+        parts.append(_series_result(series, whole, [evidence[i] for i in chosen], threshold, merge, values, names))
     return Result(
-        intervals=pd.DataFrame(intervals, columns=INTERVALS),
-        timeline=pd.concat(timelines, ignore_index=True),
-        variables=pd.concat(contributions),
-        observations=_observations(observations, evidence, threshold, names),
-        expected=pd.concat(expectations) if expected is not None else None,
+        parts=tuple(parts),
+        scored=observations,
+        scores=np.array([found.score for found in evidence], dtype=np.float64),
+        view_scores={
+            name: np.array([found.view_scores[name] for found in evidence], dtype=np.float64) for name in names
+        },
         threshold=threshold.value,
         middle=threshold.middle,
         length=observations.length,
-        series=observations.series,
         left_out=left_out,
     )
 
 
-def _stitched(
-    whole: Observations, pieces: Sequence[Evidence], threshold: Threshold
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Of one series: scores per row, contributions (row, variable), causes, and the scores that count for intervals."""
-    steps = stitch(whole, [e.steps for e in pieces], 0)
-    blame = stitch(whole, [e.contributions for e in pieces], 0, lead=(len(whole.names),)).T
-    causes = stitch(whole, [e.causes for e in pieces], 0)
-    flagged = [np.full(whole.length, e.score > threshold.value) for e in pieces]
+def _series_result(
+    series: Series,
+    whole: Observations,
+    evidence: Sequence[Evidence],
+    threshold: Threshold,
+    merge: int,
+    expected: Sequence[Floats] | None,
+    names: list[str],
+) -> SeriesResult:
+    lead = (len(series.names),)
+    scores = stitch(whole, [found.steps for found in evidence], 0)
+    contributions = stitch(whole, [found.contributions for found in evidence], 0, lead=lead).T
+    causes = stitch(whole, [found.causes for found in evidence], 0)
+    flagged = [np.full(whole.length, found.score > threshold.value) for found in evidence]
     inside = stitch(whole, flagged, 0, fill=False)
-    # In double precision, as an observation's verdict is: against float32 numpy would round the threshold.
-    judged = np.where((inside == 1) & ~np.isnan(steps), steps.astype(np.float64), -np.inf)
-    return steps, blame, causes, judged
+    # In double precision, like the score of an observation: against float32 numpy would round the threshold.
+    judged = np.where((inside == 1) & ~np.isnan(scores), scores.astype(np.float64), -np.inf)
+    anomalous: Booleans = np.zeros(len(series), dtype=bool)
+    intervals = []
+    for start, stop in _intervals(judged, threshold, merge):
+        anomalous[start:stop] = True
+        highest = start + int(np.nan_to_num(scores[start:stop], nan=-np.inf).argmax())
+        score = float(scores[highest])
+        view = names[int(causes[highest])] if names else ""
+        shares = _shares(series.names, contributions[start:stop])
+        intervals.append(Interval(start, stop, score, threshold.severity(score), view, shares))
+    values = None if expected is None else stitch(whole, expected, 0, lead=lead).T
+    return SeriesResult(series, scores, anomalous, contributions, values, tuple(intervals))
 
 
 def _intervals(steps: Floats, threshold: Threshold, gap: int) -> list[tuple[int, int]]:
@@ -129,59 +280,14 @@ def _intervals(steps: Floats, threshold: Threshold, gap: int) -> list[tuple[int,
     return out
 
 
-def _timeline(series: Series, times: pd.Index, steps: Floats, found: list[tuple[int, int]]) -> pd.DataFrame:
-    anomalous: Booleans = np.zeros(len(series), dtype=bool)
-    for start, stop in found:
-        anomalous[start:stop] = True
-    return pd.DataFrame({"entity": series.entity, "time": times, "score": steps, "anomalous": anomalous})
-
-
-def _interval(
-    series: Series,
-    run: tuple[int, int],
-    steps: Floats,
-    blame: Floats,
-    causes: Floats,
-    names: list[str],
-    threshold: Threshold,
-) -> dict[str, object]:
-    start, stop = run
-    inside = np.nan_to_num(steps[start:stop], nan=-np.inf)
-    worst = start + int(inside.argmax())
-    times = series.clock.at([start, stop])
-    return {
-        "entity": series.entity,
-        "start": times[0],
-        "end": times[1],
-        "score": float(steps[worst]),
-        "severity": threshold.severity(float(steps[worst])),
-        "evidence": names[int(causes[worst])] if names else "",
-        "variables": _shares(series, blame[start:stop]),
-    }
-
-
-def _shares(series: Series, blame: Floats) -> dict[str, float]:
+def _shares(names: tuple[str, ...], contributions: Floats) -> dict[str, float]:
     # Squares, so that one variable far off outweighs many that are a little off.
-    weight = np.nansum(np.square(blame, dtype=np.float64), axis=0)
+    weight = np.nansum(np.square(contributions, dtype=np.float64), axis=0)
     total = float(weight.sum())
     if not 0 < total < np.inf:
         return {}
     order = np.argsort(-weight, kind="stable")[:BLAMED]
-    # Rounded down, but for float error, so that shares never add up to more than the whole.
-    shares = {series.names[int(k)]: math.floor(1000 * weight[k] / total + 1e-3) / 1000 for k in order}
+    # Rounded down, except for float error, so that the shares never add up to more than 1.
+    shares = {names[int(k)]: math.floor(1000 * weight[k] / total + 1e-3) / 1000 for k in order}
     first = next(iter(shares))
     return {name: share for name, share in shares.items() if share >= LEAST_SHARE or name == first}
-
-
-def _observations(
-    observations: Observations, evidence: Sequence[Evidence], threshold: Threshold, views: Sequence[str]
-) -> pd.DataFrame:
-    rows = []
-    for i, (place, found) in enumerate(zip(observations.places, evidence, strict=True)):
-        series = observations.series[place.series]
-        first, last = max(place.start, 0), min(place.start + observations.length, len(series))
-        start, end = series.clock.at([first, last])
-        scores = [found.score, *found.view_scores.values()]
-        rows.append([series.entity, start, end, observations.coverage(i), *scores, found.score > threshold.value])
-    columns = ["entity", "start", "end", "coverage", "score", *(f"{name}_score" for name in views), "anomalous"]
-    return pd.DataFrame(rows, columns=columns)

@@ -1,4 +1,4 @@
-"""The settings that every detector has, and the presets of those that have some."""
+"""Settings that every detector has, and how presets are found."""
 
 from __future__ import annotations
 
@@ -13,11 +13,36 @@ from tsadc.scale import Scaler
 
 @dataclass(frozen=True)
 class Common:
-    """The settings that every detector has. `contamination`: the share of anomalous training data, "auto": estimated.
-    `validation`: the share of observations set aside. `coverage`: the share of its rows an observation needs to be
-    used; lower it for records that are padded to one length."""
+    """The settings that every detector has.
 
-    presets: ClassVar[tuple[str, ...]] = ()  # class methods that make settings, beside the defaults
+    Parameters
+    ----------
+    length : int, default 600
+        Rows of an observation, at least 8.
+    contamination : float or "auto", default "auto"
+        Share of anomalous training data, between 0 and 0.5, both excluded; "auto" estimates it from the scores.
+    seed : int, default 0
+        Seed of all randomness, 0 or more.
+    validation : float, default 0.2
+        Share of the training observations held out for validation, above 0 and at most 0.5.
+    coverage : float, default 0.5
+        Share of its rows that must have values for an observation to be used, above 0 and at most 1. Lower it for
+        records padded to one length.
+    scaler : Scaler.Config
+        How values are normalised.
+    threshold : Threshold.Config
+        How the threshold is chosen.
+
+    Examples
+    --------
+    A mapping for a section keeps the defaults of the settings it does not name:
+
+    >>> from tsadc.detectors.settings import Common
+    >>> Common(length=60, threshold={"method": "tail", "share": 0.01}).threshold.per_day
+    1.0
+    """
+
+    presets: ClassVar[tuple[str, ...]] = ()  # names of class methods that return settings
 
     length: int = 600
     contamination: float | Literal["auto"] = "auto"
@@ -38,20 +63,20 @@ class Common:
 
     @property
     def assumed_contamination(self) -> float:
-        """For what needs a number before there are scores to estimate one from."""
+        """The stated contamination, or the customary share for code that needs a number before training."""
         return CUSTOMARY if self.contamination == "auto" else self.contamination
 
     @classmethod
     def preset(cls, name: str) -> Self:
-        """The settings called `name`."""
+        """Return the preset called `name`; "default" is every class's own defaults."""
         known = ("default", *cls.presets)
         if name not in known:
-            expected = f"one of {', '.join(known)}" if cls.presets else "default, the only one here"
-            raise ConfigError(f"A preset is {expected}, but got {name!r}.")
+            expected = f"one of {', '.join(known)}" if cls.presets else "default, as there is no other"
+            raise ConfigError(f"A preset must be {expected}, but got {name!r}.")
         made: Self = cls() if name == "default" else getattr(cls, name)()
         return made
 
     @classmethod
     def with_settings(cls, **settings: Any) -> Self:
-        """The defaults with some settings replaced, nested ones included."""
+        """Return the defaults with the given settings replaced, including those of nested sections."""
         return update(cls(), settings)

@@ -1,5 +1,7 @@
-"""A model on disk is a folder: `config.json` says what it is and how to rebuild it, `model.safetensors` what it learnt.
-No pickle. The folder appears whole or not at all."""
+"""Save and load models.
+
+A model is a folder: `config.json` holds the settings and everything else that is not an array, `model.safetensors` the
+arrays. Nothing is pickled. The folder appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from safetensors.numpy import save as save_arrays
 from tsadc.atomic import new_folder
 from tsadc.config import build, to_mapping
 from tsadc.detectors import find
-from tsadc.detectors.base import Detector
+from tsadc.detectors.base import Detector, hold_out
 from tsadc.detectors.threshold import Contamination, Normal
 from tsadc.errors import ConfigError, ModelFileError
 from tsadc.scale import Scaler
@@ -32,7 +34,7 @@ SETTINGS, ARRAYS = "config.json", "model.safetensors"
 
 
 def save(detector: Detector, path: Path) -> None:
-    """Write the model folder `path`, which must not exist."""
+    """Write a fitted detector to the new folder `path`."""
     arrays = {name: np.ascontiguousarray(array) for name, array in detector._state().items()}
     arrays["decision_scores"] = detector.decision_scores_
     arrays["validation_scores"] = detector.validation_scores_
@@ -44,6 +46,7 @@ def save(detector: Detector, path: Path) -> None:
         "variables": list(detector.variables_),
         "clock": asdict(detector.clock_),
         "threshold": detector.threshold_,
+        "held_out": detector.held_out_,
         "contamination": asdict(detector.contamination_),
         "arrays": hashlib.sha256(data).hexdigest(),
         "provenance": detector.provenance_,
@@ -55,7 +58,31 @@ def save(detector: Detector, path: Path) -> None:
 
 
 def load(path: str | Path) -> Detector:
-    """The detector saved at `path`; it gives the same numbers, to the bit."""
+    """Load a detector that `Detector.save` or `tsadc fit` wrote.
+
+    Parameters
+    ----------
+    path : path
+        The model folder. Models of earlier versions can be loaded, too.
+
+    Returns
+    -------
+    Detector
+        A fitted detector of the saved class. It gives the same numbers as the saved one, to the bit.
+
+    Raises
+    ------
+    ModelFileError
+        If the folder is not a model, is damaged, or was written by a later version.
+
+    Examples
+    --------
+    With `detector` from the example of `Detector.fit` and a new folder `folder`:
+
+    >>> detector.save(folder / "model")
+    >>> tsadc.load(folder / "model").threshold_ == detector.threshold_
+    True
+    """
     folder = Path(path)
     settings = read_settings(folder)
     data = read_arrays(folder, settings)
@@ -68,25 +95,25 @@ def load(path: str | Path) -> Detector:
         raise ModelFileError(f"{folder} is not a usable model: {error}") from None
     except (SafetensorError, AttributeError, TypeError, ValueError, RuntimeError):
         raise ModelFileError(
-            f"{folder} is not a usable model: its weights do not fit what its {SETTINGS} says; save the model anew."
+            f"{folder} is not a usable model: its weights do not match its {SETTINGS}; save the model again."
         ) from None
 
 
 def read_arrays(folder: Path, settings: Mapping[str, Any]) -> bytes:
-    """The weights as they are on disk, checked to be those that were saved with the settings."""
+    """Return the content of the weights file, after checking that it belongs to the settings."""
     try:
         data = (folder / ARRAYS).read_bytes()
     except OSError:
         raise ModelFileError(f"{folder} has a {SETTINGS} but no readable {ARRAYS}; the model is incomplete.") from None
     if hashlib.sha256(data).hexdigest() != settings.get("arrays"):
         raise ModelFileError(
-            f"{folder / ARRAYS} is truncated or does not belong to its {SETTINGS}; save the model anew."
+            f"{folder / ARRAYS} is truncated or does not belong to its {SETTINGS}; save the model again."
         )
     return data
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """The `config.json` of a model folder, checked to be one that this version can read."""
+    """Return the `config.json` of a model folder, after checking that this version can read it."""
     if not folder.is_dir():
         came = f"{folder} is a file" if folder.exists() else f"There is no folder {folder}"
         raise ModelFileError(f"{came}, but a model folder was expected; name one that `tsadc fit` wrote.")
@@ -95,7 +122,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ModelFileError(f"{folder} is not a model: it has no {SETTINGS}.") from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError):
-        raise ModelFileError(f"{folder / SETTINGS} is truncated or not JSON; save the model anew.") from None
+        raise ModelFileError(f"{folder / SETTINGS} is truncated or not JSON; save the model again.") from None
     if not isinstance(settings, dict) or not isinstance(settings.get("format"), int) or "detector" not in settings:
         raise ModelFileError(f"{folder / SETTINGS} was not written by tsadc.")
     if settings["format"] > FORMAT:
@@ -106,14 +133,14 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 
 def _check(settings: Mapping[str, Any]) -> None:
-    """Refuse values that would load and then give nonsense."""
+    """Raise a `ConfigError` for damaged values that would load and give wrong results."""
     variables, clock, scaler = settings["variables"], settings["clock"], settings["scaler"]
-    found = settings["contamination"]
+    contamination = settings["contamination"]
     every = [scaler["pooled"], *scaler["entities"].values()]
     shapes = [np.shape(own[name]) for own in every for name in ("center", "scale")] + [np.shape(scaler["floor"])]
     expected = {
         "threshold": np.isfinite(settings["threshold"]),
-        "contamination": 0 <= found["low"] <= found["share"] <= found["high"] <= 0.5,
+        "contamination": 0 <= contamination["low"] <= contamination["share"] <= contamination["high"] <= 0.5,
         "variables": len(variables) == len(set(variables)) > 1,
         "clock": all(isinstance(number, int) for number in (clock["start"], clock["interval"], clock.get("pace") or 0))
         and clock["interval"] > 0
@@ -123,15 +150,15 @@ def _check(settings: Mapping[str, Any]) -> None:
     }
     for name, holds in expected.items():
         if not holds:
-            raise ConfigError(f"`{name}` is not what was saved; save the model anew.")
+            raise ConfigError(f"`{name}` is not what was saved; save the model again.")
 
 
 def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Detector:
     _check(settings)
     cls = find(settings["detector"])
-    stored = (
-        settings["settings"] if settings["format"] == FORMAT else _renamed(settings["detector"], settings["settings"])
-    )
+    stored = settings["settings"]
+    if settings["format"] < FORMAT:
+        stored = _renamed(settings["detector"], stored)
     detector = cls(config=build(cls.Config, stored))
     detector.settings_ = detector.settings
     detector.variables_ = tuple(settings["variables"])
@@ -140,11 +167,19 @@ def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) 
     detector.provenance_ = settings["provenance"]
     detector.decision_scores_ = arrays.pop("decision_scores")
     detector.validation_scores_ = arrays.pop("validation_scores")
+    detector.held_out_ = settings["held_out"] if "held_out" in settings else _was_held_out(detector)
     detector.contamination_ = Contamination(**settings["contamination"])
     detector.normal_ = Normal(detector.decision_scores_, detector.contamination_.share)
     detector._restore(arrays)
     detector.threshold_ = float(settings["threshold"])
     return detector
+
+
+def _was_held_out(detector: Detector) -> bool:
+    """Infer for a model without `held_out` whether its validation scores are those that `fit` would hold out."""
+    scores, settings = detector.decision_scores_, detector.settings
+    chosen = hold_out(len(scores), settings.validation, settings.seed)
+    return np.array_equal(detector.validation_scores_, scores[chosen])
 
 
 def _renamed(detector: str, settings: Mapping[str, Any]) -> dict[str, Any]:

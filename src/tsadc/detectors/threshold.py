@@ -1,17 +1,17 @@
-"""Where normal ends, told from unlabelled scores alone.
+"""Choose the threshold from unlabelled training scores.
 
     name           meaning
-    u              a score on the scale on which normal ones scatter evenly to both sides: its logarithm where most
-                   training scores are positive and none is negative, else the score itself
+    u              a score on the scale on which normal scores are symmetric: its logarithm if most training scores are
+                   positive and none is negative, otherwise the score itself
     middle         median of the lowest 1 - contamination of the training scores' u
-    spread         how far the middle is above their 15.87 % point: a standard deviation, were they Gaussian
+    spread         distance of the middle from their 15.87 % quantile: the standard deviation of a Gaussian
     fence          middle + 3 spread
-    contamination  share beyond the fence less the share beyond its mirror image below: what stands out of the history
-    normal         distribution of the lowest 1 - contamination of u; its upper quarter as an exponential
+    contamination  share above the fence minus the share below its mirror image: the estimated share of anomalies
+    normal         distribution of the lowest 1 - contamination of u, with an exponential upper quarter
 
-Anomalies score high, so the lower half of the scores says how far normal ones scatter, and all that the upper half has
-in excess of it stands out. Anomalies that score like normal observations cannot be counted: the contamination is that
-part of it which shows.
+Anomalies score high, so the lower half of the scores shows how far normal scores spread, and what the upper half has
+in excess is anomalous. Anomalies that score like normal observations cannot be counted, so the estimate is a lower
+bound.
 """
 
 from __future__ import annotations
@@ -29,22 +29,32 @@ from tsadc.series import Clock, Floats
 from tsadc.subsample import evenly_spaced
 
 DAY = 86_400 * 10**9
-CUSTOMARY = 0.1  # the share of anomalous data that the paper takes where none is known
-FENCE = 3.0  # spreads: of Gaussian scores 1 in 740 lies beyond
-BELOW = 0.1587  # of a Gaussian lies more than a standard deviation below its middle
+CUSTOMARY = 0.1  # the share of anomalous data that the paper assumes
+FENCE = 3.0  # in spreads; 1 in 740 Gaussian scores is higher
+BELOW = 0.1587  # share of a Gaussian below its mean minus one standard deviation
 QUARTER = 0.25
-MOST = 0.5  # what outnumbers the rest is not the anomaly
+MOST = 0.5  # a majority cannot be anomalous
 RESAMPLES, LARGEST_SAMPLE = 200, 4096
 LEVEL = 0.9
-HIGHEST = 700.0  # whose exponential is still a number
+HIGHEST = 700.0  # its exponential is still finite
 
 Method = Literal["quantile", "tail", "alarms"]
-HEEDED: dict[str, Method] = {"share": "tail", "per_day": "alarms"}  # by which method alone
+ONLY_FOR: dict[str, Method] = {"share": "tail", "per_day": "alarms"}  # setting: the one method that uses it
 
 
 @dataclass(frozen=True)
 class Contamination:
-    """Share of anomalous training observations. It is `stated`, or estimated with an interval of 90 %."""
+    """Share of anomalous training observations.
+
+    Attributes
+    ----------
+    share : float
+        The share, from 0 to 0.5.
+    low, high : float
+        90 % interval of an estimate; both are `share` if the user stated it.
+    stated : bool
+        Whether the user stated the share; otherwise it was estimated from the training scores.
+    """
 
     share: float
     low: float
@@ -53,26 +63,26 @@ class Contamination:
 
     @classmethod
     def find(cls, scores: Floats, stated: float | Literal["auto"], seed: int) -> Self:
-        """As stated, or what stands out of the training scores, with its interval from resampling them."""
+        """Return the stated share, or an estimate from the training scores with its bootstrap interval."""
         if stated != "auto":
             return cls(stated, stated, stated, True)
-        ordered = np.sort(_even(scores, _positive(scores)))
-        # This many scores suffice, and an interval that is too wide does no harm.
+        ordered = np.sort(_symmetric(scores, _positive(scores)))
+        # A larger sample would narrow the interval only slightly.
         ordered = ordered[evenly_spaced(len(ordered), LARGEST_SAMPLE)]
-        share, generator = _standing_out(ordered), np.random.default_rng(seed)
+        share, generator = _excess(ordered), np.random.default_rng(seed)
         draws = generator.integers(0, len(ordered), (RESAMPLES, len(ordered)))
-        found = [_standing_out(np.sort(ordered[draw])) for draw in draws]
-        low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+        estimates = [_excess(np.sort(ordered[draw])) for draw in draws]
+        low, high = np.quantile(estimates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
         return cls(share, min(low, share), max(high, share), False)
 
     @property
     def doubt(self) -> str:
-        """One sentence where the estimate is the most there can be, and so says nothing; empty elsewhere."""
+        """One sentence if the estimate has reached its upper limit and so says nothing; otherwise empty."""
         if self.stated or self.share < MOST:
             return ""
         return (
-            f"An estimate of {MOST:.0%} is the most there can be and says nothing, as no majority of the history "
-            "scores alike; state the share with --contamination, in Python contamination=0.1, or give more history."
+            f"An estimate of {MOST:.0%} is the upper limit and says nothing, as no majority of the history scores "
+            "alike; state the share with --contamination, in Python contamination=0.1, or give more history."
         )
 
     def __str__(self) -> str:
@@ -83,23 +93,23 @@ class Contamination:
 
 
 class Normal:
-    """The distribution of normal scores: the training scores without the `contamination` highest of them."""
+    """The distribution of normal scores: training scores without the highest share `contamination`."""
 
     def __init__(self, scores: Floats, contamination: float) -> None:
         self.positive = _positive(scores)
-        ordered = np.sort(_even(scores, self.positive))
+        ordered = np.sort(_symmetric(scores, self.positive))
         self.kept = ordered[: max(2, round((1 - contamination) * len(ordered)))]
         self.knot = float(np.quantile(self.kept, 1 - QUARTER))
         middle, spread = _middle(ordered, contamination)
         beyond = self.kept[self.kept > self.knot]
         excess = float((beyond - self.knot).mean()) if len(beyond) else 0.0
-        self.scale = max(excess, 1e-9 * max(1.0, abs(self.knot)))  # scores that are all alike have no excess
+        self.scale = max(excess, 1e-9 * max(1.0, abs(self.knot)))  # identical scores have no excess
         self.values, first, number = np.unique(self.kept, return_index=True, return_counts=True)
         self.places = (first + (number - 1) / 2) / (len(self.kept) - 1)
         self.fence = self._score(middle + FENCE * spread)
 
     def above(self, score: float) -> float:
-        """Share of normal observations that score higher."""
+        """Return the share of normal observations that score higher."""
         if self.positive and score <= 0:
             return 1.0
         u = math.log(score) if self.positive else score
@@ -108,7 +118,7 @@ class Normal:
         return max(1 - float(np.interp(u, self.values, self.places, left=0.0)), QUARTER)
 
     def at(self, share: float) -> float:
-        """The score that `share` of normal observations exceeds: the inverse of `above`."""
+        """Return the score that `share` of normal observations exceeds: the inverse of `above`."""
         if share >= QUARTER:
             u = float(np.quantile(self.kept, 1 - share))
         else:
@@ -121,13 +131,41 @@ class Normal:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Where normal ends: the threshold itself, the median score of the training observations, and what is normal."""
+    """A threshold with what is needed to grade scores.
+
+    Attributes
+    ----------
+    value : float
+        The threshold: an observation that scores higher is anomalous.
+    middle : float
+        Median training score.
+    normal : Normal
+        Distribution of normal scores.
+    """
 
     @dataclass(frozen=True)
     class Config:
-        """`method`: how the threshold is chosen; "auto" is "quantile" where the contamination is stated, else "tail".
-        `share` is what "tail" allows of normal observations above the threshold, `per_day` what "alarms" allows of
-        them on average in a day of one entity."""
+        """How the threshold is chosen.
+
+        Parameters
+        ----------
+        method : {"auto", "quantile", "tail", "alarms"}, default "auto"
+            "quantile": the 1 - contamination quantile of the validation scores. "tail": the score that `share` of
+            normal observations exceeds, from the fitted upper tail of normal training scores. "alarms": the score
+            that `per_day` normal observations exceed on an average day. "auto": "quantile" if the contamination is
+            stated, otherwise "tail".
+        share : float or "auto", default "auto"
+            Only for "tail": share of normal observations allowed above the threshold, between 0 and 1, both
+            excluded. "auto": at most a quarter, less the more clearly anomalies stand out of the history.
+        per_day : float, default 1.0
+            Only for "alarms": false alarms allowed per day and entity, above 0. Needs timestamps or a sampling rate.
+
+        Examples
+        --------
+        >>> from tsadc.detectors.threshold import Threshold
+        >>> Threshold.Config(method="alarms", per_day=0.5)
+        Threshold.Config(method='alarms', share='auto', per_day=0.5)
+        """
 
         method: Literal["auto", "quantile", "tail", "alarms"] = "auto"
         share: float | Literal["auto"] = "auto"
@@ -139,7 +177,7 @@ class Threshold:
             require(self.per_day > 0, "per_day", "above 0", self.per_day)
 
         def resolve(self, stated: bool) -> Method:
-            """The method in force."""
+            """Return the method in force, given whether the contamination is stated."""
             if self.method == "auto":
                 return "quantile" if stated else "tail"
             return self.method
@@ -149,12 +187,12 @@ class Threshold:
     normal: Normal
 
     def severity(self, score: float) -> float:
-        """The share of normal observations that score lower."""
+        """Return the share of normal observations that score lower."""
         return 1.0 - self.normal.above(score)
 
 
 def calibrate(scores: Floats, stated: float | Literal["auto"], seed: int) -> tuple[Contamination, Normal]:
-    """What is anomalous and what is normal among training scores."""
+    """Return the contamination of the training scores and the distribution of the normal ones."""
     contamination = Contamination.find(scores, stated, seed)
     return contamination, Normal(scores, contamination.share)
 
@@ -167,8 +205,9 @@ def choose(
     clock: Clock,
     length: int,
 ) -> float:
-    """The threshold that the settings ask for. `scores` are of the validation part, and of it and the training part
-    together, each observation once."""
+    """Return the threshold by the method of `config`.
+
+    `scores` holds the validation scores, and those of validation and training together, each observation once."""
     method = config.resolve(contamination.stated)
     if method == "quantile":
         return _quantile(contamination.share, *scores)
@@ -180,92 +219,103 @@ def choose(
     return min(normal.at(allowed), normal.fence) if allowed > 0 else normal.fence
 
 
-def explain(config: Threshold.Config, contamination: Contamination, above: float, most: float | None) -> str:
-    """How the threshold was chosen and what it lets through: `above` of the normal observations, of `most` a day."""
+def explain(config: Threshold.Config, contamination: Contamination, above: float, per_day: float | None) -> str:
+    """Say how many false alarms to expect and how the threshold was chosen.
+
+    `above` is the share of normal observations above the threshold, `per_day` the observations of an entity per day."""
     method = config.resolve(contamination.stated)
-    daily = "" if most is None else f", {above * most:.2g} a day of one entity"
-    return f"by {method}; about {100 * above:.2g} % of normal observations lie above it{daily}"
+    if per_day is None:
+        return f"about {_rounded(100 * above)} % of normal observations expected above it (method {method})"
+    return f"about {_rounded(above * per_day)} false alarms a day expected per entity (method {method})"
 
 
-def idle(config: Threshold.Config, stated: bool, given: Mapping[str, Any] | None = None) -> str:
-    """What is wrong with a setting that the method in force does not heed, empty if nothing is. It is about those that
-    are `given` now, as a fitted model may keep what an earlier choice left; without, about those that are not usual."""
-    method, usual = config.resolve(stated), Threshold.Config()
-    for name, needed in HEEDED.items():
-        said = getattr(config, name) != getattr(usual, name) if given is None else given.get(name, "auto") != "auto"
-        if said and method != needed:
+def _rounded(number: float) -> str:
+    """Return two significant digits, without an exponent for large numbers."""
+    return f"{float(f'{number:.2g}'):,.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def unused_setting(config: Threshold.Config, stated: bool, given: Mapping[str, Any] | None = None) -> str:
+    """Return an error message if a setting does not apply to the method in force, otherwise "".
+
+    Only the settings in `given` count, as a fitted model may keep those of an earlier method; without `given`, all that
+    differ from their defaults."""
+    method, default = config.resolve(stated), Threshold.Config()
+    for name, needed in ONLY_FOR.items():
+        value = getattr(config, name)
+        requested = value != getattr(default, name) if given is None else given.get(name, "auto") != "auto"
+        if requested and method != needed:
             return (
-                f"`threshold.{name}` is heeded by the method {needed} alone, but the method is {method}; set "
+                f"`threshold.{name}` only applies to `threshold.method={needed}`, but the method is {method}; set "
                 f"`threshold.method` to {needed} as well, or leave `threshold.{name}` out."
             )
     return ""
 
 
-def refuse_idle(config: Threshold.Config, stated: bool, given: Mapping[str, Any]) -> None:
-    """Refuse what a user says of the threshold and nothing would come of."""
-    if wrong := idle(config, stated, given):
+def refuse_unused(config: Threshold.Config, stated: bool, given: Mapping[str, Any]) -> None:
+    """Raise a `ConfigError` if a setting in `given` does not apply to the method in force."""
+    if wrong := unused_setting(config, stated, given):
         raise ConfigError(wrong)
 
 
 def check(config: Threshold.Config, clock: Clock, length: int) -> None:
-    """Refuse, before anything is trained, what the clock does not allow."""
+    """Raise a `ConfigError`, before training, if the method needs a clock that the data does not have."""
     if config.method == "alarms":
         alarm_share(config.per_day, clock, length)
 
 
-def daily(clock: Clock, length: int) -> float | None:
-    """The observations of one entity in a day, None where rows are merely counted."""
+def observations_per_day(clock: Clock, length: int) -> float | None:
+    """Return how many observations an entity has per day; None without timestamps or sampling rate."""
     return None if clock.every is None else DAY / (clock.every * length)
 
 
 def alarm_share(per_day: float, clock: Clock, length: int) -> float:
-    """The share of observations that makes so many a day; refused where there are no days or too few observations."""
-    most = daily(clock, length)
+    """Return the share of observations that makes `per_day`, or raise a `ConfigError` if there is none."""
+    most = observations_per_day(clock, length)
     if most is None:
         raise ConfigError(
-            "`threshold.method` is alarms, which are counted per day, but the data has no timestamps and no sampling "
-            "rate; give the column of the time, or choose another method."
+            "`threshold.method=alarms` counts alarms per day, but the data has no timestamps and no sampling rate; "
+            "name the time column, or choose another method."
         )
     if per_day >= most:
         raise ConfigError(
-            f"`threshold.per_day` must be below {most:.4g}, the observations of {length} rows in a day, but got "
-            f"{per_day:g}."
+            f"`threshold.per_day` must be below {most:.4g}, the number of observations of {length} rows in a day, but "
+            f"got {per_day:g}."
         )
     return per_day / most
 
 
 def _allowed(contamination: Contamination) -> float:
-    """The share of normal observations that may lie above the threshold where nothing is said about it.
+    """Return the share of normal observations allowed above the threshold if `share` is "auto".
 
-    Of anomalies to come, a part `alike` scores beyond the fence and the rest is of unknown kind: Gaussian scores apart
-    from normal ones by an AUROC anywhere from 3/4 to 1, in data of which any share may be anomalous. F1, on average
-    over all that is unknown, is then highest at about (1 - alike)^2 / 4. What surely stands out of the history says
-    how much is alike: all of it, if it is as much as is customarily taken to be there."""
+    Of future anomalies a share `alike` scores above the fence. The rest is of unknown kind: Gaussian scores separated
+    from normal ones by an AUROC between 3/4 and 1, in data with any share of anomalies. F1, averaged over all unknowns,
+    is highest at about (1 - alike)^2 / 4. The lower bound of the estimated contamination, relative to the customary
+    share, estimates `alike`."""
     alike = min(1.0, contamination.low / CUSTOMARY)
     return QUARTER * (1 - alike) ** 2
 
 
 def _quantile(share: float, validation: Floats, every: Floats) -> float:
-    """Of the validation scores. A tail of fewer than two observations says nothing: then the training scores join."""
+    """Return the quantile of the validation scores, or of all scores if fewer than two would lie above it."""
     scores = every if len(validation) * share < 2 else validation
     return float(np.quantile(scores, 1 - share))
 
 
-def _standing_out(ordered: Floats) -> float:
-    """The contamination of ordered u. What stands out is left out of the middle and the spread, which shows more."""
+def _excess(ordered: Floats) -> float:
+    """Return the contamination of ordered u. Anomalies inflate middle and spread, so exclude them and repeat."""
     share = 0.0
     while True:
         middle, spread = _middle(ordered, share)
         above = len(ordered) - np.searchsorted(ordered, middle + FENCE * spread, side="right")
         below = np.searchsorted(ordered, middle - FENCE * spread, side="left")
-        found = min(float(above - below) / len(ordered), MOST)
-        if found <= share:
+        larger = min(float(above - below) / len(ordered), MOST)
+        if larger <= share:
             return share
-        share = found
+        share = larger
 
 
 def _middle(ordered: Floats, contamination: float) -> tuple[float, float]:
-    """Middle and spread of the lowest 1 - contamination."""
+    """Return middle and spread of the lowest 1 - contamination."""
     middle, low = (_at(ordered, (1 - contamination) * share) for share in (0.5, BELOW))
     return middle, middle - low
 
@@ -278,12 +328,12 @@ def _at(ordered: Floats, share: float) -> float:
 
 
 def _positive(scores: Floats) -> bool:
-    """None is below 0 and most are above."""
+    """Return whether no score is negative and most are positive."""
     return bool(np.min(scores) >= 0 and 2 * np.count_nonzero(scores > 0) > len(scores))
 
 
-def _even(scores: Floats, positive: bool) -> Floats:
-    """u. A 0, which has no logarithm, counts as the smallest of the others: how far below them it is nobody knows."""
+def _symmetric(scores: Floats, positive: bool) -> Floats:
+    """Return u; a score of 0, which has no logarithm, counts as the smallest positive score."""
     if not positive:
         return np.asarray(scores, dtype=np.float64)
     return np.log(np.maximum(scores, np.min(scores[scores > 0])))

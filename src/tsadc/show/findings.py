@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from tsadc.detectors.result import Result
-from tsadc.errors import DataError
 from tsadc.series import Booleans, Floats, Series, Truth
 from tsadc.show.words import Times
 
@@ -131,31 +130,18 @@ class Findings:
 
 def read(result: Result, truth: Sequence[Truth]) -> Findings:
     """Split a result by entity. `truth` may name entities that the result does not contain."""
-    rows = sum(len(series) for series in result.series)
-    if len(result.timeline) != rows or len(result.variables) != rows:
-        raise DataError(
-            f"A report needs the timeline and variables of all {rows} rows of the series, but got "
-            f"{len(result.timeline)} and {len(result.variables)}; pass the result as detect() returned it."
+    tracks = [
+        Track(
+            part.series,
+            part.scores.astype(np.float64),
+            part.anomalous,
+            part.contributions,
+            part.expected,
+            result.length,
+            tuple(true for true in truth if true.entity == part.series.entity),
         )
-    score = result.timeline["score"].to_numpy(dtype=np.float64)
-    flagged = result.timeline["anomalous"].to_numpy(dtype=bool)
-    contributions = result.variables.to_numpy()
-    expected = None if result.expected is None else result.expected.to_numpy()
-    tracks, first = [], 0
-    for series in result.series:
-        part = slice(first, first + len(series))
-        first += len(series)
-        tracks.append(
-            Track(
-                series,
-                score[part],
-                flagged[part],
-                contributions[part],
-                None if expected is None else expected[part],
-                result.length,
-                tuple(true for true in truth if true.entity == series.entity),
-            )
-        )
+        for part in result.parts
+    ]
     by_entity = {track.entity: track for track in tracks}
     worst = result.worst(len(result.intervals))
     found = [_finding(row, rank, by_entity) for rank, (_, row) in enumerate(worst.iterrows(), start=1)]

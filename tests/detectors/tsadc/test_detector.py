@@ -152,7 +152,7 @@ def test_the_paper_preset_does_not_hang_on_the_defaults(monkeypatch):
 def test_presets_by_name():
     for name, expected in (("default", Config()), ("paper", Config.paper()), ("tiny", Config.tiny())):
         assert Config.preset(name) == expected
-    with pytest.raises(ConfigError, match="A preset is one of default, paper, tiny, but got 'large'"):
+    with pytest.raises(ConfigError, match="A preset must be one of default, paper, tiny, but got 'large'"):
         Config.preset("large")
 
 
