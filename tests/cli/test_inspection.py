@@ -70,7 +70,7 @@ def test_a_model_that_was_not_trained_by_epochs(tmp_path: Path) -> None:
     about = dict(about_model(tmp_path / "model"))
     assert about["model"].startswith("robust-z, ")
     assert about["sampling"] == "no timestamps, rows are counted"
-    assert about["threshold"].endswith("of normal observations lie above it")
+    assert about["threshold"].endswith("of normal observations expected above it (method tail)")
     assert "training" not in about
 
 
