@@ -23,7 +23,7 @@ def test_variables_are_matched_by_name(name):
     for call in (detector.detect, detector.adapt):
         with pytest.raises(DataError, match="'one' lacks 1 of the 5 expected variables: heat"):
             call({"one": frame.drop(columns="heat")})
-        with pytest.raises(DataError, match="'one' has 4 variables, but 5 were expected"):
+        with pytest.raises(DataError, match="'one' has 4 variables, but 5 are expected"):
             call({"one": frame.to_numpy()[:, :4]})
 
 
