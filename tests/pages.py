@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tsadc.show.markup import VOID
+from tsadc.show.html import VOID
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here to run the page's script")

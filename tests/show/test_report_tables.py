@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 
 from tsadc.show.findings import read
-from tsadc.show.report_tables import comparison_table, facts, intervals
+from tsadc.show.report_tables import about_table, comparison_table, intervals
 
 
 def download(result) -> list[dict[str, str]]:
@@ -52,7 +52,7 @@ def test_comparison_shows_a_named_index_and_missing_numbers():
 
 
 def test_facts_given_by_the_user_take_precedence(result):
-    shown = facts(read(result, ()), {"Model": "m < n", "size": "mine"}, "9.9")
+    shown = about_table(read(result, ()), {"Model": "m < n", "size": "mine"}, "9.9")
     assert "<dt>Model</dt><dd>m &lt; n</dd>" in shown
     assert re.findall("<dt>Size</dt><dd>(.*?)</dd>", shown) == ["mine"]
     assert "tsadc 9.9" in shown

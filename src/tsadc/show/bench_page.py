@@ -11,8 +11,8 @@ from tsadc.bench.summary import Summary, columns, rows, summarise
 from tsadc.data.protocols import CHOOSING
 from tsadc.show.bench_charts import curves, ranks
 from tsadc.show.bench_tables import beside, failures, listing, matrix, provenance
+from tsadc.show.html import Section
 from tsadc.show.markup import Html, element, join, name
-from tsadc.show.report import Section
 from tsadc.show.shell import page
 from tsadc.show.words import count
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +15,11 @@ import pandas as pd
 from tsadc.detectors.result import Result
 from tsadc.series import Truth
 from tsadc.show.findings import Finding, Findings, Track, read
-from tsadc.show.markup import Html, element, join, name
+from tsadc.show.html import Html, Section, element, facts, join, name, outline, page, tiles, write_page
 from tsadc.show.report_cards import MOST, cards
 from tsadc.show.report_overview import strips
-from tsadc.show.report_tables import LISTED, comparison_table, facts, intervals
+from tsadc.show.report_tables import LISTED, about_table, comparison_table, intervals
 from tsadc.show.report_variables import heat_maps, ranking
-from tsadc.show.shell import page, write_page
 from tsadc.show.words import count, number, percent
 
 NAMED = 3  # variables in the summary
@@ -119,53 +117,12 @@ def render(
     return page(title, _body(read(result, truth), title, about or {}, comparison))
 
 
-@dataclass(frozen=True)
-class Section:
-    """A section of a page. The navigation links to it by its `key`."""
-
-    key: str
-    title: str
-    content: Html
-
-    def html(self) -> Html:
-        return join("\n", element("section", element("h2", self.title), self.content, id=self.key))
-
-
-def outline(title: str, summary: Html, sections: Sequence[Section]) -> Html:
-    """Return the body that all pages share: heading, theme button, summary, navigation, sections."""
-    theme = element("button", "Dark", type="button", id="theme", hidden=True)
-    links = (element("a", section.title, href=f"#{section.key}") for section in sections)
-    top = element(
-        "header",
-        element("div", element("h1", title), theme, class_="title"),
-        summary,
-        element("nav", links, aria_label="Sections"),
-        class_="top",
-    )
-    return element("main", top, (section.html() for section in sections), "\n")
-
-
-def tiles(boxes: Sequence[tuple[str, str, str]], *more: Html) -> Html:
-    """Return a row of boxes, each with a label, a large figure and a note; `more` are further boxes."""
-    plain = [
-        element(
-            "div",
-            element("dt", label),
-            element("dd", figure, class_="big"),
-            element("dd", note, class_="note"),
-            class_="tile",
-        )
-        for label, figure, note in boxes
-    ]
-    return element("dl", plain, more, class_="tiles")
-
-
 def _body(findings: Findings, title: str, about: Mapping[str, str], table: pd.DataFrame | None) -> Html:
     sections = [_overview(findings), *_interval_sections(findings)]
     if table is not None:
         sections.append(Section("comparison", "Comparison", comparison_table(table)))
     version = importlib.metadata.version("tsadc")
-    sections.append(Section("about", "About this report", join(facts(findings, about, version), _guide())))
+    sections.append(Section("about", "About this report", join(about_table(findings, about, version), _guide())))
     return outline(title, join(_verdict(findings), _tiles(findings)), sections)
 
 
@@ -284,8 +241,7 @@ def _longest(findings: Findings) -> str:
 
 def _guide() -> Html:
     """Return the explanation of the terms on the page."""
-    terms = [join(element("dt", term), element("dd", meaning)) for term, meaning in GUIDE]
-    return element("div", element("h3", "How to read this page"), element("dl", terms, class_="facts"))
+    return element("div", element("h3", "How to read this page"), facts(GUIDE))
 
 
 def _legend(with_expected: bool) -> Html:

@@ -7,10 +7,19 @@ import math
 import numpy as np
 
 from tsadc.series import Floats
-from tsadc.show.axes import plain, time_ticks, value_ticks
-from tsadc.show.charts import drawing, envelope, level_line, line, place, time_axis
+from tsadc.show.charts import (
+    drawing,
+    envelope,
+    level_line,
+    line,
+    place,
+    tick_labels,
+    time_axis,
+    time_ticks,
+    value_ticks,
+)
 from tsadc.show.findings import Finding, Findings
-from tsadc.show.markup import Html, element, join, name
+from tsadc.show.html import Html, element, join, name
 from tsadc.show.words import evidence, number, percent, severity, severity_word
 
 MOST = 30
@@ -102,7 +111,7 @@ def _plot(finding: Finding, column: int, first: int, stop: int) -> Html:
     ticks = value_ticks(low, high, 3)
     labels = [
         element("span", text, style=f"bottom:{100 * (value - low) / (high - low):.4g}%")
-        for value, text in zip(ticks, plain(ticks), strict=True)
+        for value, text in zip(ticks, tick_labels(ticks), strict=True)
     ]
     shapes = [level_line((value - low) / (high - low), "grid") for value in ticks]
     for values, kind in ((expected, "expected"), (measured, "measured")):

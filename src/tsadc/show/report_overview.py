@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tsadc.series import Clock, Truth
-from tsadc.show.axes import time_ticks
-from tsadc.show.charts import area, drawing, edges, highest, level_line, place, time_axis
+from tsadc.show.charts import area, drawing, edges, highest, level_line, place, time_axis, time_ticks
 from tsadc.show.findings import Finding, Findings, Track
-from tsadc.show.markup import Html, element, join, name
+from tsadc.show.html import Html, element, join, name
 from tsadc.show.words import Times, count, severity
 
 COLUMNS = 400

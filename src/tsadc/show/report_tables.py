@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
 from tsadc.show.findings import Finding, Findings
-from tsadc.show.markup import Html, element, join, name
+from tsadc.show.html import Html, csv_link, element, facts, join, name, sortable_table
 from tsadc.show.report_cards import MOST
 from tsadc.show.result_files import shares_text
 from tsadc.show.words import DASH, count, evidence, iso8601, number, percent, precision, severity
@@ -24,27 +23,12 @@ RIGHT = frozenset({"no", "duration", "severity", "score"})
 
 def intervals(findings: Findings) -> Html:
     """List all intervals, worst first, with a CSV file to download. The script makes the columns sortable."""
-    head = [
-        element(
-            "th",
-            text.capitalize() + ("." if text == "no" else ""),
-            scope="col",
-            class_="num" if text in RIGHT else None,
-        )
-        for text in COLUMNS
-    ]
+    heads = [("No." if title == "no" else title.capitalize(), title in RIGHT) for title in COLUMNS]
+    total = len(findings.found)
+    link = csv_link(f"Download {count(total, 'interval', 'intervals')} as CSV", _csv(findings), "intervals.csv")
+    more = f" The table lists only the {LISTED:,} worst." if total > LISTED else ""
     rows = [_row(finding) for finding in findings.found[:LISTED]]
-    table = element("table", element("thead", element("tr", head)), element("tbody", rows), class_="sortable")
-    data = base64.b64encode(_csv(findings).encode("utf-8", "replace")).decode()
-    link = element(
-        "a",
-        f"Download {count(len(findings.found), 'interval', 'intervals')} as CSV",
-        href=f"data:text/csv;charset=utf-8;base64,{data}",
-        download="intervals.csv",
-    )
-    hidden = len(findings.found) - LISTED
-    more = f" The table lists only the {LISTED:,} worst." if hidden > 0 else ""
-    return join(element("p", link, more, class_="note"), element("div", table, class_="scroll tall"))
+    return join(element("p", link, more, class_="note"), sortable_table(heads, rows, "scroll tall"))
 
 
 def _row(finding: Finding) -> Html:
@@ -116,17 +100,12 @@ def comparison_table(table: pd.DataFrame) -> Html:
     numeric = [
         pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values) for _, values in columns
     ]
-    head = [
-        element("th", title, scope="col", class_="num" if right else None)
-        for (title, _), right in zip(columns, numeric, strict=True)
-    ]
     shown = [
         _figures(title, values) if right else [element("td", str(value)) for value in values]
         for (title, values), right in zip(columns, numeric, strict=True)
     ]
-    rows = [element("tr", cells) for cells in zip(*shown, strict=True)]
-    body = element("table", element("thead", element("tr", head)), element("tbody", rows), class_="sortable")
-    return element("div", body, class_="scroll")
+    heads = ((title, right) for (title, _), right in zip(columns, numeric, strict=True))
+    return sortable_table(heads, (element("tr", cells) for cells in zip(*shown, strict=True)))
 
 
 def _figures(title: str, values: pd.Series) -> list[Html]:
@@ -146,7 +125,7 @@ def _figures(title: str, values: pd.Series) -> list[Html]:
     return cells
 
 
-def facts(findings: Findings, about: Mapping[str, str], version: str) -> Html:
+def about_table(findings: Findings, about: Mapping[str, str], version: str) -> Html:
     """List the facts about the run: those given by the user first, then those derived from the result."""
     series, times = findings.tracks[0].series, findings.tracks[0].times
     derived = {
@@ -165,10 +144,4 @@ def facts(findings: Findings, about: Mapping[str, str], version: str) -> Html:
         del derived["Time zone"]
     given = {key.lower() for key in about}
     pairs = [*about.items(), *(pair for pair in derived.items() if pair[0].lower() not in given)]
-    return fact_list(pairs)
-
-
-def fact_list(pairs: Iterable[tuple[str, str]]) -> Html:
-    """Show pairs of a term and its value, with the terms capitalised."""
-    rows = (join(element("dt", key[:1].upper() + key[1:]), element("dd", str(value))) for key, value in pairs)
-    return element("dl", rows, class_="facts")
+    return facts(pairs)

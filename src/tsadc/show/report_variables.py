@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tsadc.show.axes import time_ticks
-from tsadc.show.charts import drawing, edges, heat, highest, place, time_axis
+from tsadc.show.charts import drawing, edges, heat, highest, place, time_axis, time_ticks
 from tsadc.show.findings import Findings, Track
-from tsadc.show.markup import Html, element, join, name
+from tsadc.show.html import Html, element, join, name
 from tsadc.show.words import count, percent
 
 COLUMNS = 160
