@@ -4,8 +4,8 @@
     features   log power of each variable in 6 octave bands, under a Hann window
     score      root mean square distance to the nearest training observations that count as normal
 
-Log band powers are a standard description of EEG and vibration signals; distance to nearest neighbours as outlier
-score: Ramaswamy, Rastogi, Shim 2000.
+Band powers are a usual description of EEG and vibration. For the mean distance to the nearest neighbours as a score,
+see Angiulli, Pizzuti 2002.
 """
 
 from __future__ import annotations

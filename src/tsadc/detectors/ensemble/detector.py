@@ -23,7 +23,7 @@ class Ensemble(Detector["Ensemble.Config"]):
     broken correlations (`correlation`), unusual shapes (`shape`), and short windows that vary more or less than usual
     (`energy`), that the other variables explain worse or better than usual (`conditional`), or that are rougher or
     smoother than usual (`roughness`). Views that set some training observations apart get more weight. There is no
-    network: fitting takes seconds to minutes, and the same seed gives the same scores to the bit.
+    network to train, and the same seed gives the same scores to the bit.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ from tsadc.scale import NORMAL_IQR
 from tsadc.series import Booleans, Floats, Observations
 from tsadc.subsample import evenly_spaced
 
-# How much training data is described.
+# How much training data the ensemble looks at.
 MAX_OBSERVATIONS = 4000  # training observations, evenly spaced
 MAX_FEATURE_VALUES = 2**23  # feature values of all of them together: this bounds the memory
 
@@ -51,7 +51,7 @@ BIAS_QUANTILES = (0.6, 0.95)
 BIAS_OBSERVATIONS, BIAS_STEPS = 128, 64  # training observations, and steps of each, that set the biases
 
 # Windows.
-WINDOWS_PER_OBSERVATION = 10  # side by side; they overlap by half
+WINDOWS_PER_OBSERVATION = 10  # a window is a tenth of the observation; consecutive windows overlap by half
 MIN_WINDOW = 8  # steps
 MIN_WINDOW_SIZE = 1e-3  # z units, added before the log
 

@@ -46,7 +46,7 @@ class FusedScorer:
         Parameters
         ----------
         kernels : int
-            Random convolutions per dilation (view `shape`). More are slower and more reproducible between seeds.
+            Random convolutions per dilation (view `shape`).
         neighbours : int
             Number of nearest training observations that `correlation` and `shape` average over.
         keep : float

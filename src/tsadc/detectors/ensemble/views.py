@@ -47,7 +47,7 @@ from tsadc.series import Booleans, Floats
 
 STEPWISE = ("deviation", "combination")  # before the residuals of the model
 WHOLE = ("correlation", "shape")  # after them: distances of the whole observation
-LOG_OFFSET = 0.1  # in z units or units of u, added before the log: smaller values do not differ
+LOG_OFFSET = 0.1  # in units of z or u, added before the log, so that differences among small values hardly count
 DISTANCE_OFFSET = 0.02  # the same for distances
 EXTRA_CANDIDATES = 16  # beyond the neighbours wanted, because the fast distance that preselects them is rounded
 ENOUGH_OTHERS = 4  # times the neighbours wanted: with so many of other entities, an entity's own are left out
@@ -130,6 +130,7 @@ class FittedViews:
         return scores, contributions
 
     def state(self, residuals: Sequence[str]) -> dict[str, NDArray[Any]]:
+        # The names in saved models stay: there, peaks are `extremes`, baselines `reach`, and windows `local`.
         named = zip((*STEPWISE, *residuals), self.peaks, strict=True)
         peaks = dict(pair for name, view in named for pair in view.state(f"extremes.{name}").items())
         whole = self.correlations.state("correlations") | self.shapes.state("shapes")
