@@ -131,8 +131,8 @@ def files_under(raw: Path, *patterns: str) -> list[Path]:
         raise DataError(f"{raw} is a file, but the folder that holds it was expected.")
     if not raw.is_dir():
         raise DataError(f"There is no folder {raw}.")
-    found = {file for pattern in patterns for file in raw.rglob(pattern) if file.is_file()}
-    return sorted(file for file in found if not file.name.startswith("."))
+    matches = {file for pattern in patterns for file in raw.rglob(pattern) if file.is_file()}
+    return sorted(file for file in matches if not file.name.startswith("."))
 
 
 def unique(records: Sequence[Record]) -> Sequence[Record]:

@@ -196,12 +196,12 @@ def paper_metrics(labels: Booleans, flagged: NDArray[np.generic]) -> PaperMetric
     >>> paper_metrics(np.array([True, True, False, False]), np.array([True, False, False, False])).paper_apr
     0.875
     """
-    found = cut(labels, flagged)
+    measured = cut(labels, flagged)
     prevalence = float(np.mean(np.asarray(labels, dtype=bool))) if len(labels) else 0.0
     if not np.any(flagged):
-        return PaperMetrics(found.f1, found.recall, (1 + prevalence) / 2)
-    below = found.recall * (1 + found.precision) / 2
-    return PaperMetrics(found.f1, found.recall, below + (1 - found.recall) * (found.precision + prevalence) / 2)
+        return PaperMetrics(measured.f1, measured.recall, (1 + prevalence) / 2)
+    below = measured.recall * (1 + measured.precision) / 2
+    return PaperMetrics(measured.f1, measured.recall, below + (1 - measured.recall) * (measured.precision + prevalence) / 2)
 
 
 def _check(labels: Booleans, scores: Floats) -> None:
