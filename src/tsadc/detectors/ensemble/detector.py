@@ -44,8 +44,10 @@ class Ensemble(Detector["Ensemble.Config"]):
         Scores of the training observations.
     labels_ : ndarray of shape (n_observations,)
         1 for training observations above the threshold, otherwise 0.
-    validation_scores_ : ndarray
-        Scores of the observations that were set aside for the threshold.
+    validation_scores_ : ndarray of shape (n_validation,)
+        Scores of the validation observations, which the threshold is chosen from.
+    held_out_ : bool
+        Whether the validation observations were held out of the history; False if they were passed to `fit`.
     contamination_ : Contamination
         Share of anomalous training data, stated or estimated.
     normal_ : Normal
