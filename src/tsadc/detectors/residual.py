@@ -1,5 +1,4 @@
-"""What the detectors have in common that train a network: the training loop, the way from its residuals to a score, and
-how it is saved.
+"""The base class of detectors with a network: training, scoring of its residuals, and saving.
 
 An author writes what the network is and how it judges an observation (`_network`, `_make_inference`). The score comes
 from the ensemble (`scoring="fused"`) or from the method's own pooling (`"own"`), so that a benchmark can separate the
@@ -20,7 +19,7 @@ from torch import Tensor
 from typing_extensions import TypeVar
 
 from tsadc.config import require, to_mapping
-from tsadc.detectors.base import Detector, FitOptions, ScoringProgress
+from tsadc.detectors.base import Detector, FitOptions, Progress, ScoringProgress
 from tsadc.detectors.ensemble.features import Residuals
 from tsadc.detectors.ensemble.scorer import FusedScorer, Model, training_sample
 from tsadc.detectors.ensemble.views import lowest_share, view_names_with
@@ -34,22 +33,32 @@ from tsadc.series import Floats, Observations
 from tsadc.subsample import evenly_spaced
 
 WEIGHTS = "network."
-LARGEST = 1e30  # of a score: the square of a wild value would not be finite in single precision
-MOST_CELLS = 2**22  # that are looked at together to learn what is usual
-LATER = ("threshold", "scoring")  # settings without which the weights would be the same
+LARGEST = 1e30  # limit of a score; its square would overflow single precision
+MOST_CELLS = 2**22  # in a sample of observations
+AFTER_TRAINING = ("threshold", "scoring")  # settings that do not affect the weights
+CHECKED_BY_TRAIN = ("training", "seed")  # settings that the training loop compares itself
 ResidualT = TypeVar("ResidualT", bound="ResidualDetector.Config", covariant=True, default="ResidualDetector.Config")
-WATCHED = ("training", "seed")  # by the training loop itself
 
 
 @dataclass(frozen=True)
 class NetworkOutput:
-    """What a network makes of one observation. `residuals`, each (variable, time), >= 0: how far it is from what the
-    network would have it, NaN where there is nothing to compare; in z units, or in others of the method, since the head
-    takes logarithms of them. `expected` (variable, time), in z units, if the network has an expectation.
+    """What a network says about one observation.
 
-    By the method's own pooling: `steps` (time,), the score of each step, NaN where it has none; None: the mean square
-    of the first residual. `parts`, each (time,): what each residual's kind adds to `steps`; () where there is but one.
-    `cells`, each (variable, time), >= 0: what cells contribute; (): the residuals."""
+    Attributes
+    ----------
+    residuals : tuple of arrays of shape (variable, time)
+        Distances, 0 or more, from what the network expects; NaN where there is nothing to compare. In z units or in any
+        other unit, as the ensemble takes their logarithms.
+    expected : array of shape (variable, time) or None
+        Expected values in z units, if the network has any.
+    steps : array of shape (time,) or None
+        Only for `scoring="own"`: the method's score of each step, NaN where it has none. None: the mean square of the
+        first residual.
+    parts : tuple of arrays of shape (time,)
+        Only for `scoring="own"`: what each kind of residual adds to `steps`. Empty if there is one kind.
+    cells : tuple of arrays of shape (variable, time)
+        Only for `scoring="own"`: contributions of the cells, 0 or more. Empty: the residuals.
+    """
 
     residuals: tuple[Floats, ...]
     expected: Floats | None = None
@@ -59,31 +68,31 @@ class NetworkOutput:
 
     @property
     def own_scores(self) -> Floats:
-        """The method's own score of each step that has one."""
+        """The method's own scores of the steps that have one."""
         if self.steps is not None:
             return self.steps[np.isfinite(self.steps)]
-        every = step_means(np.square(self.residuals[0], dtype=np.float64))
-        return every[np.isfinite(every)]
+        means = step_means(np.square(self.residuals[0], dtype=np.float64))
+        return means[np.isfinite(means)]
 
 
 class ResidualDetector(Detector[ResidualT], ABC):
-    """Judges an observation by what a trained network does not explain of it."""
+    """Scores an observation by the residuals of a trained network."""
 
     @dataclass(frozen=True)
     class Config(Common):
-        """Settings of every detector with a network.
+        """Settings of every detector with a network, besides those of `Common`.
 
         Parameters
         ----------
-        scoring
+        scoring : {"fused", "own"}, default "fused"
             "fused": the ensemble scores the values and the residuals of the network together. "own": the pooling of
             the method's paper.
-        ensemble
+        ensemble : FusedScorer.Config
             Settings of the ensemble.
-        selected
-            Share of the training observations that the network learns from: those that the ensemble, without a
-            network, scores lowest.
-        training
+        selected : float, default 1.0
+            Share of the training observations that the network learns from, above 0 and at most 1: those that the
+            ensemble, without a network, scores lowest.
+        training : Training
             Settings of the training loop.
         """
 
@@ -96,38 +105,41 @@ class ResidualDetector(Detector[ResidualT], ABC):
             super().__post_init__()
             require(0 < self.selected <= 1, "selected", "above 0 and at most 1", self.selected)
 
-    stops_early: ClassVar[bool] = True  # False where losses of different epochs cannot be compared
-    inference_settings: ClassVar[tuple[str, ...]] = ()  # settings of its own that matter only then
+    stops_early: ClassVar[bool] = True  # False if losses of different epochs cannot be compared
+    inference_settings: ClassVar[tuple[str, ...]] = ()  # settings that only `_make_inference` reads
     network_: Any
 
     @classmethod
     def weight_settings(cls, settings: Config) -> dict[str, Any]:
-        """The settings that the weights depend on; all others are about what is made of them."""
-        # The views choose what a network learns from, where it does not learn from all.
-        later = {*LATER, *cls.inference_settings, *(("ensemble",) if settings.selected == 1 else ())}
+        """Return the settings that the weights depend on."""
+        later = {*AFTER_TRAINING, *cls.inference_settings}
+        if settings.selected == 1:  # otherwise the ensemble chooses what the network learns from
+            later.add("ensemble")
         return {name: value for name, value in to_mapping(settings).items() if name not in later}
 
     @abstractmethod
     def _network(self, variables: int) -> Any:
-        """The untrained `tsadc.nn.train.Trainable`; torch's generator is seeded for its weights."""
+        """Return the untrained network, a `tsadc.nn.train.Trainable`; torch's generator is already seeded."""
 
     @abstractmethod
     def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        """Looks at one normalised observation (variable, time), NaN where nothing was measured. Several threads call it
-        at once, without gradients; neither the other observations nor their order may matter."""
+        """Return a function from one normalised observation (variable, time), NaN where not measured, to its output.
+
+        Several threads call the function at once, without gradients. Its result may depend neither on other
+        observations nor on their order."""
 
     def _after_training(self, train_part: Observations, validation: Observations) -> None:
-        """Learn, after training, what `_make_inference` needs besides the network. Most methods need nothing."""
+        """Learn what `_make_inference` needs besides the network; most methods need nothing."""
 
     def _extra_state(self) -> dict[str, NDArray[Any]]:
-        """What `_after_training` has learnt, as named arrays."""
+        """Return what `_after_training` has learnt, as named arrays."""
         return {}
 
     def _restore_extra(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """The inverse of `_extra_state`."""
+        """Restore what `_extra_state` returned."""
 
     def _residual_names(self) -> tuple[str, ...]:
-        """Of the residuals."""
+        """Return a name for each kind of residual."""
         return ("residual",)
 
     @property
@@ -137,66 +149,67 @@ class ResidualDetector(Detector[ResidualT], ABC):
     def _fit(self, train_part: Observations, validation: Observations, options: FitOptions) -> None:
         settings = self.settings
         network = self._build(len(train_part.names))
-        essential = {name: value for name, value in self.weight_settings(settings).items() if name not in WATCHED}
+        checked = self.weight_settings(settings).items()
         parts = (train_part, validation)
-        ordinary, held = self._ordinary(parts)
+        selected, held = self._select(parts)
         self.history_ = train(
             network,
-            ordinary,
+            selected,
             held if self.stops_early else None,
             settings.training,
             seed=settings.seed,
             progress=options.progress,
             checkpoint=options.checkpoint,
             resume=options.resume,
-            fingerprint={"data": dict(options.fingerprint), "settings": essential},
+            fingerprint={
+                "data": dict(options.fingerprint),
+                "settings": {name: value for name, value in checked if name not in CHECKED_BY_TRAIN},
+            },
         )
         self.network_ = network
         self.provenance_["training"] = self.history_.as_dict()
         self._after_training(train_part, validation)
         if settings.scoring == "fused":
-            told = _Counted(options.progress, sum(len(part) for part in training_sample(parts, settings.ensemble)))
-            self.scorer_ = FusedScorer.fit(
-                parts, settings.ensemble, settings.seed, self._residual_names(), told.over(self._residuals)
-            )
+            model: Model = self._residuals
+            if options.progress is not None:
+                total = sum(map(len, training_sample(parts, settings.ensemble)))
+                model = _with_progress(model, options.progress, total)
+            self.scorer_ = FusedScorer.fit(parts, settings.ensemble, settings.seed, self._residual_names(), model)
 
-    def _ordinary(self, parts: tuple[Observations, ...]) -> tuple[Observations, ...]:
-        """Of each part the observations that the network learns from."""
+    def _select(self, parts: tuple[Observations, ...]) -> tuple[Observations, ...]:
+        """Return the observations of each part that the network learns from."""
         if self.settings.selected == 1:
             return parts
-        known = FusedScorer.fit(parts, self.settings.ensemble, self.settings.seed)
-        scores = [known.scores(part) for part in parts]
-        kept = np.split(
-            lowest_share(np.concatenate(scores), self.settings.selected), np.cumsum([len(one) for one in scores[:-1]])
-        )
-        return tuple(part.take(np.flatnonzero(chosen)) for part, chosen in zip(parts, kept, strict=True))
+        scorer = FusedScorer.fit(parts, self.settings.ensemble, self.settings.seed)
+        scores = np.concatenate([scorer.scores(part) for part in parts])
+        chosen = np.split(lowest_share(scores, self.settings.selected), np.cumsum([len(part) for part in parts[:-1]]))
+        return tuple(part.take(np.flatnonzero(mine)) for part, mine in zip(parts, chosen, strict=True))
 
     def _adapt(self, history: Observations) -> None:
         if self.settings.scoring == "fused":
             self.scorer_.adapt(history, self._residuals)
 
     def _residuals(self, observations: Iterable[Floats]) -> Iterator[Residuals]:
-        return (found.residuals for found in parallel_map(_quietly(self._make_inference()), observations))
+        return (output.residuals for output in parallel_map(torch.no_grad()(self._make_inference()), observations))
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
-        infer = _quietly(self._make_inference())
+        infer = torch.no_grad()(self._make_inference())  # a decorator, as each thread has its own gradient mode
 
-        def judge(i: int) -> Evidence:
+        def score(i: int) -> Evidence:
             z = observations.read(i)
-            found = infer(z)
+            output = infer(z)
             if self.settings.scoring == "own":
-                return self._own_evidence(z, found)
-            return self.scorer_.evidence(observations.entity(i), z, found.residuals, found.expected)
+                return self._own_evidence(z, output)
+            return self.scorer_.evidence(observations.entity(i), z, output.residuals, output.expected)
 
-        yield from parallel_map(judge, range(len(observations)))
+        yield from parallel_map(score, range(len(observations)))
 
-    def _own_evidence(self, z: Floats, found: NetworkOutput) -> Evidence:
-        """The mean of the method's own scores of steps, which every step then has; the kind of residual that adds most
-        to it is to blame."""
-        names, score = self._residual_names(), _mean(found.own_scores)
-        parts = [_mean(one[np.isfinite(one)]) for one in found.parts] or [score] * len(names)
-        views, cells = dict(zip(names, parts, strict=True)), found.cells or found.residuals
-        return pooled_evidence(z, views, score, cells, found.expected, int(np.argmax(parts)))
+    def _own_evidence(self, z: Floats, output: NetworkOutput) -> Evidence:
+        """Pool by the mean of the method's own step scores; the kind of residual that adds most is the cause."""
+        names, score = self._residual_names(), _mean(output.own_scores)
+        parts = [_mean(part[np.isfinite(part)]) for part in output.parts] or [score] * len(names)
+        views, cells = dict(zip(names, parts, strict=True)), output.cells or output.residuals
+        return pooled_evidence(z, views, score, cells, output.expected, int(np.argmax(parts)))
 
     def _build(self, variables: int) -> Any:
         with torch.random.fork_rng(devices=[]):
@@ -224,16 +237,17 @@ ResidualConfig = ResidualDetector.Config
 
 
 def pooled_evidence(
-    z: Floats, views: dict[str, float], score: float, cells: Residuals, expected: Floats | None, cause: int = 0
+    z: Floats, view_scores: dict[str, float], score: float, cells: Residuals, expected: Floats | None, cause: int = 0
 ) -> Evidence:
-    """The evidence of an observation whose steps all have its score, for which the view number `cause` is to blame; a
-    cell contributes what `cells` add up to."""
+    """Return the evidence of an observation whose steps all have its score; contributions are the sum of `cells`.
+
+    `cause` is the position in `view_scores` of the view that contributes most."""
     measured = np.isfinite(z)
     score = float(np.float32(score))
-    total = np.sum([np.nan_to_num(one) for one in cells], axis=0)
+    total = np.sum([np.nan_to_num(contributions) for contributions in cells], axis=0)
     return Evidence(
         score,
-        views,
+        view_scores,
         np.where(measured.any(axis=0), np.float32(score), np.nan).astype(np.float32),
         np.where(measured, total, np.nan).astype(np.float32),
         np.full(z.shape[1], cause, dtype=np.float32),
@@ -241,35 +255,36 @@ def pooled_evidence(
     )
 
 
-def reconstruction_inference(look: Callable[[Tensor], Tensor]) -> Callable[[Floats], NetworkOutput]:
-    """The examiner of a network that makes of what it sees (batch, variable, time) something like it."""
+def reconstruction_inference(reconstruct: Callable[[Tensor], Tensor]) -> Callable[[Floats], NetworkOutput]:
+    """Return the inference function of a network that reconstructs its input (batch, variable, time)."""
 
     def infer(z: Floats) -> NetworkOutput:
         values, _, x = prepare_input(z)
-        expected = unsquash(look(x[None])[0])
-        # NaN wherever the observation is.
+        expected = unsquash(reconstruct(x[None])[0])
+        # `values` is NaN where nothing was measured, and so is the residual.
         return NetworkOutput(((values - expected).abs().numpy(),), expected.numpy())
 
     return infer
 
 
 def step_means(cells: Floats) -> Floats:
-    """Of cells (variable, time), NaN where there is nothing, the mean of each step (time,); NaN where it has none."""
-    known = np.isfinite(cells)
-    count = known.sum(axis=0)
-    total = np.where(known, cells, 0.0).sum(axis=0, dtype=np.float64)
+    """Return the mean of the finite cells (variable, time) of each step (time,); NaN where there is none."""
+    finite = np.isfinite(cells)
+    count = finite.sum(axis=0)
+    total = np.where(finite, cells, 0.0).sum(axis=0, dtype=np.float64)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def published_training(**known: Any) -> dict[str, Any]:
-    """Settings of a training of which nothing but `known` is published: what could be added to it is switched off."""
-    plain = {"weight_decay": 0.0, "warmup_epochs": 0, "patience": 0, "clip": 0.0, "ema": 0.0}
-    return asdict(Training(**{**plain, **known}))
+def published_training(**published: Any) -> dict[str, Any]:
+    """Return training settings as a paper publishes them: everything that it does not mention is switched off."""
+    off = {"weight_decay": 0.0, "warmup_epochs": 0, "patience": 0, "clip": 0.0, "ema": 0.0}
+    return asdict(Training(**{**off, **published}))
 
 
 def sample_observations(parts: tuple[Observations, ...], most: int) -> list[tuple[Observations, int]]:
-    """Places of observations that tell what is usual: at most `most` of each part, evenly spread, and of all together
-    at most `MOST_CELLS` cells, if not fewer than one of each part."""
+    """Return evenly spaced observations (part, index), at least one and at most `most` of each part.
+
+    All together have at most `MOST_CELLS` cells, unless one observation of each part has more."""
     cells = len(parts[0].names) * parts[0].length
     most = max(1, min(most, MOST_CELLS // (cells * len(parts))))
     return [(part, int(i)) for part in parts for i in evenly_spaced(len(part), most)]
@@ -279,28 +294,15 @@ def _mean(scores: Floats) -> float:
     return float(min(scores.mean(dtype=np.float64), LARGEST)) if len(scores) else 0.0
 
 
-def _quietly(infer: Callable[[Floats], NetworkOutput]) -> Callable[[Floats], NetworkOutput]:
-    """Gradient mode is each thread's own."""
+def _with_progress(model: Model, progress: Progress, total: int) -> Model:
+    """Return a model that reports each observation to `progress`."""
+    done = 0
 
-    def quiet(z: Floats) -> NetworkOutput:
-        with torch.no_grad():
-            return infer(z)
+    def counted(observations: Iterable[Floats]) -> Iterator[Residuals]:
+        nonlocal done
+        for residuals in model(observations):
+            done += 1
+            progress(ScoringProgress(done, total))
+            yield residuals
 
-    return quiet
-
-
-class _Counted:
-    """Tells `progress` of every observation that a model has looked at."""
-
-    def __init__(self, progress: Callable[[Any], None] | None, total: int) -> None:
-        self.progress, self.total, self.done = progress, total, 0
-
-    def over(self, model: Model) -> Model:
-        def counted(observations: Iterable[Floats]) -> Iterator[Residuals]:
-            for found in model(observations):
-                self.done += 1
-                if self.progress is not None:
-                    self.progress(ScoringProgress(self.done, self.total))
-                yield found  # after the last nobody comes back
-
-        return counted
+    return counted

@@ -201,7 +201,9 @@ def paper_metrics(labels: Booleans, flagged: NDArray[np.generic]) -> PaperMetric
     if not np.any(flagged):
         return PaperMetrics(measured.f1, measured.recall, (1 + prevalence) / 2)
     below = measured.recall * (1 + measured.precision) / 2
-    return PaperMetrics(measured.f1, measured.recall, below + (1 - measured.recall) * (measured.precision + prevalence) / 2)
+    return PaperMetrics(
+        measured.f1, measured.recall, below + (1 - measured.recall) * (measured.precision + prevalence) / 2
+    )
 
 
 def _check(labels: Booleans, scores: Floats) -> None:
