@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tsadc.detectors.tsadc.decontaminator import Block, Decontaminator, StepEmbedding
+from tsadc.detectors.tsadc.decontaminator import Decontaminator, ResidualBlock, StepEmbedding
 from tsadc.detectors.tsadc.dependencies import Dependencies
 from tsadc.detectors.tsadc.network import Network, TSADCBatch
 from tsadc.nn.diffusion import Diffusion
@@ -160,14 +160,14 @@ def embed_step(layer: StepEmbedding, step: Tensor) -> Tensor:
     return F.silu(second(F.silu(first(waves))))
 
 
-def block(part: Block, x: Tensor, step: Tensor, condition: Tensor, dropout: float) -> tuple[Tensor, Tensor]:
+def block(part: ResidualBlock, x: Tensor, step: Tensor, condition: Tensor, dropout: float) -> tuple[Tensor, Tensor]:
     """x (batch, time, channel), step (batch, feature), condition (batch, time, 2 variables) -> next x, and skip."""
-    hidden = x + part.at_step(step)[:, None]
-    hidden = F.conv1d(hidden.transpose(1, 2), part.widen.weight, part.widen.bias, padding=1).transpose(1, 2)
-    hidden = s4(part.first, hidden, dropout) + pointwise(part.know, condition)
-    hidden = s4(part.second, hidden, dropout)
+    hidden = x + part.step_proj(step)[:, None]
+    hidden = F.conv1d(hidden.transpose(1, 2), part.widen_conv.weight, part.widen_conv.bias, padding=1).transpose(1, 2)
+    hidden = s4(part.first_s4, hidden, dropout) + pointwise(part.condition_proj, condition)
+    hidden = s4(part.second_s4, hidden, dropout)
     filtered, gate = hidden.chunk(2, dim=-1)
-    residual, skip = pointwise(part.narrow, torch.tanh(filtered) * torch.sigmoid(gate)).chunk(2, dim=-1)
+    residual, skip = pointwise(part.gate_proj, torch.tanh(filtered) * torch.sigmoid(gate)).chunk(2, dim=-1)
     return (x + residual) / math.sqrt(2), skip
 
 
@@ -175,13 +175,13 @@ def estimate(model: Decontaminator, noisy: Tensor, step: Tensor, x: Tensor, obse
     """The predicted noise: noisy, x, observed (batch, time, variable), step (batch,) -> like x."""
     network = model.network
     condition = torch.cat([x * observed, observed.to(x.dtype)], dim=-1)
-    hidden, embedded, skips = F.relu(pointwise(network.enter, noisy)), embed_step(network.step, step), []
+    hidden, embedded, skips = F.relu(pointwise(network.input_proj, noisy)), embed_step(network.step_embedding, step), []
     for part in network.blocks:
-        assert isinstance(part, Block)
+        assert isinstance(part, ResidualBlock)
         hidden, skip = block(part, hidden, embedded, condition, model.config.dropout)
         skips.append(skip)
     total = torch.stack(skips).sum(0) / math.sqrt(len(skips))
-    return pointwise(network.leave, F.relu(pointwise(network.mix, total)))
+    return pointwise(network.output_proj, F.relu(pointwise(network.skip_proj, total)))
 
 
 class Schedule:
@@ -267,7 +267,7 @@ def gin(layers: GIN, embedding: Tensor, adjacency: Tensor, dropout: float) -> Te
 def reconstruct(model: Dependencies, x: Tensor) -> tuple[Tensor, Tensor]:
     """x (batch, time, variable) -> reconstruction like x, and L_graph (batch,)."""
     batch, time, variables = x.shape
-    hidden = pointwise(model.lift, x.transpose(1, 2).reshape(batch * variables, time, 1))
+    hidden = pointwise(model.value_proj, x.transpose(1, 2).reshape(batch * variables, time, 1))
     for layer in model.layers:
         assert isinstance(layer, S4)
         hidden = s4(layer, hidden, model.config.dropout)
@@ -279,7 +279,7 @@ def reconstruct(model: Dependencies, x: Tensor) -> tuple[Tensor, Tensor]:
         outputs.append(gin(model.gin, window, adjacency, model.config.dropout))
         penalties.append(penalty(nodes, adjacency, model.config.weights))
     hidden = torch.cat(outputs, dim=1)
-    return F.linear(hidden, model.leave_weight, model.leave_bias).squeeze(-1), torch.stack(penalties).mean(0)
+    return F.linear(hidden, model.output_weight, model.output_bias).squeeze(-1), torch.stack(penalties).mean(0)
 
 
 def cell_mean(values: Tensor, cells: Tensor) -> Tensor:
@@ -322,7 +322,7 @@ def score(
 ) -> tuple[Tensor, Tensor]:
     """Residuals of an observation z (variable, time), NaN where not measured: s1 on hidden cells, s2 on all, else NaN.
 
-    `shown` and `noise` (mask, variable, time) are an `Examiner`'s, `generator` one with its seed: the same noise.
+    `shown` and `noise` (mask, variable, time) are an `Inference`'s, `generator` one with its seed: the same noise.
     """
     require_paper(network)
     steps = network.decontaminator.config.diffusion.steps

@@ -31,8 +31,8 @@ from workload import LENGTH, K, alternate, build, drawn, generator, residuals, r
 import tsadc
 from tsadc.bench.machine import commit
 from tsadc.config import update
-from tsadc.detectors.tsadc.detector import TSADC, Config
-from tsadc.detectors.tsadc.scoring import VIEWS, Examiner
+from tsadc.detectors.tsadc.detector import TSADC
+from tsadc.detectors.tsadc.inference import RESIDUALS, Inference
 from tsadc.nn.operation_counter import OperationCounter
 from tsadc.nn.runtime.allocator import keep_freed_memory
 from tsadc.nn.s4 import StateSpace
@@ -88,8 +88,8 @@ def scoring() -> dict[str, Any]:
     network.eval()
     plain = reference.published(network, LENGTH)
     z = torch.randn(K, LENGTH, generator=generator()).numpy()
-    exact = Examiner(network, config.inference, VIEWS, variables=K, length=LENGTH, seed=0)
-    few = Examiner(network, Config().inference, VIEWS, variables=K, length=LENGTH, seed=0)
+    exact = Inference(network, config.inference, RESIDUALS, variables=K, length=LENGTH, seed=0)
+    few = Inference(network, TSADC.Config().inference, RESIDUALS, variables=K, length=LENGTH, seed=0)
     found: dict[str, Any] = {}
 
     def slow() -> None:
@@ -218,7 +218,7 @@ def update_alone() -> float:
 
 def _fitted() -> TSADC:
     """The default detector, trained for an epoch on noise: it scores as slowly as any."""
-    short = update(Config(), {"length": LENGTH, "training": {"epochs": 1}})
+    short = update(TSADC.Config(), {"length": LENGTH, "training": {"epochs": 1}})
     return TSADC(config=short).fit(np.random.default_rng(0).standard_normal((200 * LENGTH, K)))
 
 

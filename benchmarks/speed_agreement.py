@@ -16,8 +16,8 @@ from workload import residuals
 
 from tsadc.config import update
 from tsadc.data.plant import Plant
-from tsadc.detectors.tsadc.detector import TSADC, Config
-from tsadc.detectors.tsadc.scoring import VIEWS, Examiner
+from tsadc.detectors.tsadc.detector import TSADC
+from tsadc.detectors.tsadc.inference import RESIDUALS, Inference
 from tsadc.series import Floats, Observations
 from tsadc.windows import cut
 
@@ -32,7 +32,7 @@ TRAINING = {"epochs": 4, "batch": 8, "micro_batch": 8, "learning_rate": 3e-3}
 def section() -> dict[str, Any]:
     """As published, with a single mask that comes from the seed; and with complementary masks that are the same
     everywhere, so that only steps and noise differ: the harder comparison. The few steps are those of the speed."""
-    masks = Config().inference.masks
+    masks = TSADC.Config().inference.masks
     detector, observations = trained(Plant.Config(seed=100))
 
     def s1(seed: int, masks: int, steps: int, masks_of: int | None = None) -> Floats:
@@ -57,7 +57,7 @@ def trained(plant: Plant.Config) -> tuple[TSADC, Observations]:
     scores are not used: scored by a single step, `fit` takes seconds for them and not minutes."""
     split = Plant(plant).split()
     cheap = {"inference": {"masks": 2, "steps": 1}}
-    config = update(Config.paper(), {"length": plant.length, "training": TRAINING, **WIDTHS, **cheap})
+    config = update(TSADC.Config.paper(), {"length": plant.length, "training": TRAINING, **WIDTHS, **cheap})
     detector = TSADC(config=config).fit(split.train[:UNITS])
     observations = cut(split.test.series[:UNITS], plant.length).observations.scaled(detector.scaler_)
     chosen = np.linspace(0, len(observations) - 1, OBSERVATIONS).astype(int)
@@ -68,18 +68,18 @@ def scores(
     detector: TSADC, observations: Observations, settings: dict[str, int], seed: int, masks_of: int | None = None
 ) -> Floats:
     """s1 of each observation, with masks and noise of `seed`, or with the masks of another one."""
-    examiner = Examiner(
+    inference = Inference(
         detector.network_,
         update(detector.settings.inference, settings),
-        VIEWS,
+        RESIDUALS,
         variables=len(observations.names),
         length=observations.length,
         seed=seed if masks_of is None else masks_of,
     )
     if masks_of is not None:
-        examiner.generator_seed = seed
-        examiner.noise = torch.randn(examiner.noise.shape, generator=torch.Generator().manual_seed(seed))
-    found = (residuals(examiner, observations.read(i))[0] for i in range(len(observations)))
+        inference.generator_seed = seed
+        inference.noise = torch.randn(inference.noise.shape, generator=torch.Generator().manual_seed(seed))
+    found = (residuals(inference, observations.read(i))[0] for i in range(len(observations)))
     return np.array([np.sqrt(np.nanmean(cells**2)) for cells in found])
 
 

@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from workload import LENGTH, K, build, drawn, residuals, update_once
 
 from tsadc.detectors.tsadc import dependencies
-from tsadc.detectors.tsadc.scoring import VIEWS, Examiner
+from tsadc.detectors.tsadc.inference import RESIDUALS, Inference
 from tsadc.nn import ssm
 from tsadc.nn.graph import GIN, AttentionGraph
 from tsadc.nn.layers import ChannelNorm
@@ -61,13 +61,13 @@ def section() -> dict[str, Any]:
     }
     network.eval(), plain.eval()
     z = torch.randn(K, LENGTH, generator=torch.Generator().manual_seed(1))
-    examiner = Examiner(network, config.inference, VIEWS, variables=K, length=LENGTH, seed=0)
+    inference = Inference(network, config.inference, RESIDUALS, variables=K, length=LENGTH, seed=0)
 
     def score() -> None:
-        noise = torch.Generator().manual_seed(examiner.generator_seed)
-        reference.score(plain, z, examiner.shown, examiner.noise, noise)
+        noise = torch.Generator().manual_seed(inference.generator_seed)
+        reference.score(plain, z, inference.shown, inference.noise, noise)
 
-    fast = seconds_by_kind(lambda: residuals(examiner, z.numpy()))
+    fast = seconds_by_kind(lambda: residuals(inference, z.numpy()))
     scoring = {"reference": seconds_by_kind(score), "fast": fast}
     widths = "64 channels, 2 blocks, N = 64; 32 features, 1 layer; K = 38, L = 600; batch 2, one observation scored"
     return {"widths": widths, "training step": training, "scoring": scoring}

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from tsadc.config import update
-from tsadc.detectors.tsadc.detector import TSADC, Config
+from tsadc.detectors.tsadc.detector import TSADC
+from tsadc.detectors.tsadc.inference import Inference
 from tsadc.detectors.tsadc.network import Network, TSADCBatch
-from tsadc.detectors.tsadc.scoring import Examiner
 from tsadc.nn import losses
 from tsadc.nn.runtime.distributed import World
 from tsadc.series import Floats
@@ -22,11 +22,13 @@ from tsadc.series import Floats
 K, LENGTH, BATCH = 38, 600, 4
 
 
-def build(preset: str = "paper", variables: int = K, length: int = LENGTH, **settings: Any) -> tuple[Config, Network]:
+def build(
+    preset: str = "paper", variables: int = K, length: int = LENGTH, **settings: Any
+) -> tuple[TSADC.Config, Network]:
     """A network at its random start, but for its last layer, which starts at zero and would hide what is before it."""
-    config = update(Config.preset(preset), {"length": length, **settings})
+    config = update(TSADC.Config.preset(preset), {"length": length, **settings})
     network = TSADC(config=config)._network(variables)
-    torch.nn.init.normal_(network.decontaminator.network.leave.weight, std=0.05, generator=generator())
+    torch.nn.init.normal_(network.decontaminator.network.output_proj.weight, std=0.05, generator=generator())
     return config, network
 
 
@@ -35,10 +37,10 @@ def drawn(network: Network, variables: int = K, length: int = LENGTH, batch: int
     return network.draw(x, torch.ones_like(x, dtype=torch.bool), generator())
 
 
-def residuals(examiner: Examiner, z: Floats) -> tuple[Floats, ...]:
+def residuals(inference: Inference, z: Floats) -> tuple[Floats, ...]:
     """s1 and s2 of an observation, cell by cell."""
     with torch.no_grad():
-        return examiner(z).residuals
+        return inference(z).residuals
 
 
 def generator() -> torch.Generator:

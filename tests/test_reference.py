@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
-from tsadc.detectors.tsadc.detector import Config
+from tsadc.detectors.tsadc.detector import TSADC
+from tsadc.detectors.tsadc.inference import RESIDUALS, Inference
 from tsadc.detectors.tsadc.network import Network, TSADCBatch
-from tsadc.detectors.tsadc.scoring import VIEWS, Examiner
 from tsadc.nn.s4 import S4, StateSpace
 
 spec = importlib.util.spec_from_file_location("reference", Path(__file__).parents[1] / "benchmarks" / "reference.py")
@@ -43,7 +43,7 @@ def network(kernel: str, length: int, steps: int = 50) -> Network:
     """The preset `paper` in small. No dropout: the two would drop different cells. Every weight is moved away from its
     start, so that no zero or one hides a difference."""
     torch.manual_seed(0)
-    paper, small = Config.paper(), {"state": 8, "kernel": kernel, "dropout": 0.0}
+    paper, small = TSADC.Config.paper(), {"state": 8, "kernel": kernel, "dropout": 0.0}
     diffusion = replace(paper.decontaminator.diffusion, steps=steps)
     made = Network(
         replace(paper.decontaminator, channels=8, blocks=2, diffusion=diffusion, **small),
@@ -177,15 +177,15 @@ def test_gradients_agree_in_single_precision(kernel: str) -> None:
 def test_exact_scores_agree(kernel: str, length: int, masks: int, steps: int) -> None:
     """Every ancestral step on the same noise, with one random mask as in the paper, or with complementary ones."""
     net = network(kernel, length, steps).eval()
-    scoring = replace(Config.paper().inference, masks=masks)
-    examiner = Examiner(net, scoring, VIEWS, variables=VARIABLES, length=length, seed=3)
+    scoring = replace(TSADC.Config.paper().inference, masks=masks)
+    inference = Inference(net, scoring, RESIDUALS, variables=VARIABLES, length=length, seed=3)
     values, measured = observations(1, length)
     z = torch.where(measured, values, torch.nan)[0]
     with torch.no_grad():
-        found = examiner(z.numpy()).residuals
-    generator = torch.Generator().manual_seed(examiner.generator_seed)
+        found = inference(z.numpy()).residuals
+    generator = torch.Generator().manual_seed(inference.generator_seed)
     copied = reference.published(net, length)
-    imputation, reconstruction = reference.score(copied, z, examiner.shown, examiner.noise, generator)
+    imputation, reconstruction = reference.score(copied, z, inference.shown, inference.noise, generator)
     assert_close(imputation, torch.from_numpy(found[0]))
     assert_close(reconstruction, torch.from_numpy(found[1]))
 

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from tsadc import TSADC
 from tsadc.config import update
+from tsadc.detectors.tsadc.inference import RESIDUALS, Inference
 from tsadc.detectors.tsadc.network import Network
-from tsadc.detectors.tsadc.scoring import VIEWS, Examiner
 from tsadc.nn import ssm
 from tsadc.nn.operation_counter import TRANSFORMS, OperationCounter
 from tsadc.nn.power_series import exponentials, fft_size
@@ -111,8 +111,8 @@ def _an_update(variables: int, length: int, micro_batch: int | None) -> Cost:
 
 
 @torch.no_grad()
-def examine(examiner: Examiner, observation: np.ndarray) -> None:
-    examiner(observation)
+def examine(inference: Inference, observation: np.ndarray) -> None:
+    inference(observation)
 
 
 def scored(variables: int = VARIABLES, length: int = LENGTH, masks: int = MASKS) -> tuple[Cost, Cost]:
@@ -123,9 +123,9 @@ def scored(variables: int = VARIABLES, length: int = LENGTH, masks: int = MASKS)
 @cache
 def _scored(variables: int, length: int, masks: int) -> tuple[Cost, Cost]:
     network, config = build(variables, length=length, inference={"masks": masks})
-    examiner = Examiner(network.eval(), config.inference, VIEWS, variables=variables, length=length, seed=0)
+    inference = Inference(network.eval(), config.inference, RESIDUALS, variables=variables, length=length, seed=0)
     observations = np.random.default_rng(0).standard_normal((2, variables, length))
-    first, second = (cost(lambda one=one: examine(examiner, one)) for one in observations)
+    first, second = (cost(lambda one=one: examine(inference, one)) for one in observations)
     return first, second
 
 
@@ -244,9 +244,9 @@ def test_the_papers_chain_takes_the_condition_in_once() -> None:
             part = getattr(block, name)
             assert isinstance(part, nn.Module)
             part.register_forward_hook(lambda *_, name=name: called.update([name]))
-    examiner = Examiner(network.eval(), config.inference, VIEWS, variables=5, length=40, seed=0)
+    inference = Inference(network.eval(), config.inference, RESIDUALS, variables=5, length=40, seed=0)
     observation = np.random.default_rng(0).standard_normal((5, 40))
-    first, second = (cost(lambda: examine(examiner, observation)) for _ in range(2))
+    first, second = (cost(lambda: examine(inference, observation)) for _ in range(2))
     assert called == {"know": 2 * 3, "at_step": 2 * 3 * 50}
     # Two S4 layers in each block and those of Dependencies; every one of the 50 steps takes the same kernels.
     assert (first.kernels, second.kernels) == (2 * 3 + 2, 0)

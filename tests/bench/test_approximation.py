@@ -9,7 +9,7 @@ from tsadc.config import update
 from tsadc.data.plant import Plant
 from tsadc.data.task import Answers, Task, answers
 from tsadc.detectors.tsadc.detector import TSADC
-from tsadc.detectors.tsadc.scoring import Approximation
+from tsadc.detectors.tsadc.inference import ModuleOutputs
 from tsadc.series import Labelled, Series, Truth
 
 LENGTH = 10
@@ -26,13 +26,13 @@ class Stub:
         return values / 2
 
     @staticmethod
-    def approximate(test: tuple[Series, ...]) -> Any:
+    def module_outputs(test: tuple[Series, ...]) -> Any:
         for one in test:
             for start in range(0, len(one), LENGTH):
                 x = one.values[start : start + LENGTH].T
                 hidden = np.zeros(x.shape, dtype=bool)
                 hidden[:, WINDOW] = True
-                yield Approximation(hidden, np.where(hidden, 0.0, x), x + 1)
+                yield ModuleOutputs(hidden, np.where(hidden, 0.0, x), x + 1)
 
 
 def task() -> Task:

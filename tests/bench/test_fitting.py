@@ -16,7 +16,7 @@ from tsadc.bench.own import Own
 from tsadc.data import ContaminationSpec, contaminate
 from tsadc.data.manifest import save
 from tsadc.data.prepared import ABOUT, ARRAYS, load
-from tsadc.detectors.tsadc.detector import Config
+from tsadc.detectors.tsadc.detector import TSADC
 
 HERE = Path(".")
 
@@ -59,7 +59,7 @@ def test_a_cleaned_training_part_is_made_once_for_all_detectors(
     before, after = (fit(cell, cell.task(HERE), file) for cell in (plain, of))
     assert before.cleaning is None
     assert after.cleaning == {"share": 0.1, "cells": 3}
-    assert made == [(Config().training.epochs, 0)]
+    assert made == [(TSADC.Config().training.epochs, 0)]
     fit(Cell("tiny", "random", 0, split={"cleaned": 1}), of.task(HERE), file)
     assert len(made) == 1
     fit(Cell("tiny", "usad", 0, overrides={"training": {"epochs": 2}}, split={"cleaned": 1}), of.task(HERE), file)

@@ -13,12 +13,12 @@ from tsadc.cli.histogram import histogram
 from tsadc.cli.inspection import about_data, about_model, is_model
 from tsadc.detectors import find
 from tsadc.detectors.threshold import Normal
-from tsadc.detectors.tsadc.detector import Config
+from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.errors import DataError, ModelFileError
 from tsadc.io.read import read
 from tsadc.series import Clock, Series
 
-TINY = Config.tiny()
+TINY = TSADC.Config.tiny()
 
 
 def write(data: pd.DataFrame, file: Path) -> Path:

@@ -17,7 +17,7 @@ import numpy as np
 from tsadc.bench.markdown import table
 from tsadc.config import update
 from tsadc.data.task import Answers, Task
-from tsadc.detectors.tsadc.detector import TSADC, Config
+from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.evaluate.ranking import auroc
 from tsadc.io.memory import as_series
 from tsadc.series import Booleans, Floats, Observations
@@ -71,7 +71,7 @@ class Approximations:
         return sorted(np.argsort(-worst, kind="stable")[:SHOWN].tolist())
 
 
-def approximations(task: Task, config: Config) -> Approximations:
+def approximations(task: Task, config: TSADC.Config) -> Approximations:
     """Fit on the unlabelled training part under BoM, and look at the test part. Labels only sort what was found."""
     detector = TSADC(config=update(config, BLACKOUT)).fit(task.train, validation=task.validation)
     if task.history is not None:
@@ -83,7 +83,7 @@ def examined(detector: TSADC, task: Task) -> Approximations:
     """What a fitted detector with one window makes of the test part."""
     length = detector.settings.length
     observations = cut(as_series(task.test, length), length, detector.settings.coverage).observations
-    found = list(detector.approximate(task.test))
+    found = list(detector.module_outputs(task.test))
     start, stop = _window(found[0].hidden)
     errors = {
         name: np.array(

@@ -23,7 +23,7 @@ import numpy as np
 from tsadc.bench.records import save_arrays
 from tsadc.config import update
 from tsadc.data.task import Data
-from tsadc.detectors.tsadc.detector import TSADC, Config
+from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.io.memory import as_series
 from tsadc.series import Booleans, Floats, Observations
 from tsadc.windows import cut
@@ -40,7 +40,7 @@ class Cleaned:
     count: int
 
 
-def cleaned(train: Data, config: Config, seed: int) -> Cleaned:
+def cleaned(train: Data, config: TSADC.Config, seed: int) -> Cleaned:
     """Entities, names, clocks and lengths stay, and so do cells that were not measured."""
     masks = {} if config.inference.masks else {"inference": {"masks": MASKS}}
     detector = TSADC(config=update(config, {"seed": seed, **masks})).fit(train)
@@ -72,7 +72,7 @@ def replaced(data: Data, detector: TSADC, share: float) -> Cleaned:
     """The `share` of measured cells that a fitted TSAD-C finds hardest to tell, replaced by what it tells."""
     series = as_series(data, detector.settings.length)
     observations = cut(series, detector.settings.length, detector.settings.coverage).observations
-    told = [found.decontaminated for found in detector.approximate(data)]
+    told = [found.decontaminated for found in detector.module_outputs(data)]
     residuals = _residuals(observations, told, detector)
     chosen = most_extreme(residuals, share)
     values = [np.array(one.values, dtype=np.result_type(one.values.dtype, np.float32)) for one in series]

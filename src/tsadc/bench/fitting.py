@@ -18,7 +18,7 @@ from tsadc.config import to_mapping, update
 from tsadc.data.task import Data, Task, subsample
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector
-from tsadc.detectors.tsadc.detector import Config
+from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.errors import ModelFileError
 from tsadc.nn import checkpoint
 from tsadc.nn.operation_counter import OperationCounter
@@ -63,7 +63,7 @@ def _cleaned(cell: Cell, train: Data, origin: Sequence[Any], folder: Path | None
     the folder, where other detectors find it. Of several processes that need it one makes it, and the others wait."""
     own = cell.config()
     epochs = {"training": {"epochs": own.training.epochs}} if cell.network else {}  # type: ignore[attr-defined]
-    config = update(Config(), {"length": own.length, "coverage": own.coverage, **epochs})
+    config = update(TSADC.Config(), {"length": own.length, "coverage": own.coverage, **epochs})
     if folder is None:
         return cleaned.cleaned(train, config, cell.seed)
     source = [cell.data, dict(cell.split), cell.seed, cell.observations, to_mapping(config), *origin]

@@ -31,7 +31,7 @@ from tsadc.data import catalogue
 from tsadc.data.plant import Plant
 from tsadc.data.sleepedf import PACK as SLEEP
 from tsadc.data.sleepedf import SleepEDF
-from tsadc.detectors.tsadc.decontaminator import masks_drawn
+from tsadc.detectors.tsadc.decontaminator import draw_masks
 from tsadc.errors import TsadcNotice
 from tsadc.nn.masks import Strategy, masked_length
 from tsadc.series import Booleans, Labelled
@@ -69,7 +69,7 @@ def impurity(
     before = {"of_all": guilty.sum() / known.sum(), "observations": guilty.any(axis=(1, 2)).mean()}
     rows = []
     for strategy, share in itertools.product(strategies, shares):
-        masks = itertools.islice(masks_drawn(strategy, guilty.shape, share, seed), draws)
+        masks = itertools.islice(draw_masks(strategy, guilty.shape, share, seed), draws)
         found = np.array([_remaining(guilty, known, observed) for observed in masks])
         low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
         rows.append(

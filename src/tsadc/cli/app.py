@@ -218,9 +218,9 @@ def info(
         show(about_model(what[0]))
         return
     from tsadc.config import update
-    from tsadc.detectors.tsadc.detector import Config
+    from tsadc.detectors.tsadc.detector import TSADC
 
-    chosen = update(Config.preset(preset), {} if length is None else {"length": length})
+    chosen = update(TSADC.Config.preset(preset), {} if length is None else {"length": length})
     show(about_data(_read(what, options), chosen))
 
 

@@ -27,7 +27,7 @@ from tsadc.show.words import count
 from tsadc.variables import match
 
 if TYPE_CHECKING:
-    from tsadc.detectors.tsadc.detector import Config
+    from tsadc.detectors.tsadc.detector import TSADC
 
 MAX_LISTED = 20  # entities with a line of their own
 
@@ -79,7 +79,7 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
     return [*rows, ("scores", "\n".join(histogram(scores, threshold)))]
 
 
-def about_data(series: Sequence[Series], config: Config) -> list[tuple[str, str]]:
+def about_data(series: Sequence[Series], config: TSADC.Config) -> list[tuple[str, str]]:
     """Describe sizes, clock, missing and constant variables, and the cost of a fit."""
     series = match(check_length(tuple(series), config.length), series[0].names)
     rows = [
@@ -125,7 +125,7 @@ def _count(series: Series) -> _CellCounts:
     return _CellCounts(measured, low, high, empty)
 
 
-def _cost(series: Sequence[Series], config: Config) -> str:
+def _cost(series: Sequence[Series], config: TSADC.Config) -> str:
     from tsadc.detectors.tsadc.cost import estimate
     from tsadc.detectors.tsadc.detector import TSADC
 

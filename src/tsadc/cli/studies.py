@@ -13,7 +13,7 @@ from tsadc.bench import approximation, impurity
 from tsadc.bench.machine import circumstances
 from tsadc.config import parse_assignments, to_mapping, update
 from tsadc.data import catalogue
-from tsadc.detectors.tsadc.detector import Config
+from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.errors import ConfigError, DataError
 from tsadc.show import approximation_figure
 from tsadc.show.bench_markdown import insert
@@ -56,7 +56,7 @@ def approximation_to(asked: Pictured) -> str:
         raise DataError(f"{asked.raw} has no {protocol.source}; set TSADC_DATA to the folder that holds it.")
     # The imputation is wanted, and neither the other views nor the threshold are.
     given = {"length": protocol.length, "seed": asked.seed, "scoring": "own"}
-    config = update(update(Config.preset(asked.preset), given), parse_assignments(asked.settings))
+    config = update(update(TSADC.Config.preset(asked.preset), given), parse_assignments(asked.settings))
     found = approximation.approximations(catalogue.draw(asked.data, asked.raw, asked.seed), config)
     kept = approximation.record(found, asked.seed)
     title = f"Normal approximation: {asked.data}, seed {asked.seed}"
@@ -68,7 +68,7 @@ def approximation_to(asked: Pictured) -> str:
     return f"{approximation.markdown(kept)}\n\nThe page is {asked.page}."
 
 
-def _facts(asked: Pictured, config: Config, made: Mapping[str, Any]) -> dict[str, str]:
+def _facts(asked: Pictured, config: TSADC.Config, made: Mapping[str, Any]) -> dict[str, str]:
     """What a page says of where its numbers come from."""
     epochs = count(config.training.epochs, "epoch", "epochs")
     given = f", set {', '.join(asked.settings)}" if asked.settings else ""

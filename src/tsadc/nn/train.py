@@ -225,7 +225,9 @@ class _Run(Generic[B]):
     ) -> None:
         self.network, self.source, self.validation = network, source, validation
         self.config, self.seed, self.world = config, seed, world
-        self.trained = {name: parameter for name, parameter in network.named_parameters() if parameter.requires_grad}
+        # By the names of the state dict, which outlive renamed attributes (`tsadc.nn.stored_names`).
+        stored = {id(tensor): name for name, tensor in reversed(network.state_dict(keep_vars=True).items())}
+        self.trained = {stored[id(p)]: p for _, p in network.named_parameters() if p.requires_grad}
         self.parameters = list(self.trained.values())
         self.optimizer = _optimizer(network, config, self.parameters)
         self.average = [parameter.detach().clone() for parameter in self.parameters] if config.ema else []

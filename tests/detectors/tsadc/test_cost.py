@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from tsadc.detectors.tsadc.cost import COPIES, _kept, estimate
-from tsadc.detectors.tsadc.detector import TSADC, Config
+from tsadc.detectors.tsadc.cost import COPIES, _saved_bytes, estimate
+from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.nn.operation_counter import OperationCounter
 from tsadc.nn.trainable import Batch
 
 
-def with_training(**training: object) -> Config:
-    return Config.with_settings(
+def with_training(**training: object) -> TSADC.Config:
+    return TSADC.Config.with_settings(
         length=40,
         decontaminator={"channels": 8, "blocks": 1, "state": 4},
         dependencies={"features": 8, "state": 4},
@@ -70,7 +70,7 @@ class Growth(nn.Module):
 
 def test_what_a_micro_batch_keeps_by_hand() -> None:
     # 4 bytes for each of 3 x 50 cells of the exponential, and the storage of x, of which the 3 are a view.
-    assert _kept(Growth(), OnlyX(torch.zeros(7, 50)), 3) == 4 * 50 * (3 + 7)
+    assert _saved_bytes(Growth(), OnlyX(torch.zeros(7, 50)), 3) == 4 * 50 * (3 + 7)
 
 
 def test_memory_is_that_of_a_micro_batch_whatever_was_held_before() -> None:

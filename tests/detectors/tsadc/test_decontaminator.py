@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tsadc.detectors.tsadc.decontaminator import Decontaminator, StepEmbedding, masks_drawn
+from tsadc.detectors.tsadc.decontaminator import Decontaminator, StepEmbedding, draw_masks
 from tsadc.errors import ConfigError
 from tsadc.nn.diffusion import Diffusion
 from tsadc.nn.inputs import masked_mean
@@ -23,8 +23,8 @@ def make(target: str = "noise", steps: int = STEPS, **settings: object) -> Decon
 
 def awaken(model: Decontaminator) -> Decontaminator:
     """Give the last layer weights: it starts at zero."""
-    torch.nn.init.normal_(model.network.leave.weight)
-    torch.nn.init.normal_(model.network.leave.bias)
+    torch.nn.init.normal_(model.network.output_proj.weight)
+    torch.nn.init.normal_(model.network.output_proj.bias)
     return model
 
 
@@ -203,11 +203,11 @@ def test_the_condition_is_what_is_observed_and_where(cells):
     model = make()
     x, observed = cells["x"], cells["observed"]
     condition = torch.cat([x * observed, observed.float()], dim=1)
-    for known, block in zip(model.network.prepare(x, observed), model.network.blocks, strict=True):
-        torch.testing.assert_close(known, block.know(condition))
+    for known, block in zip(model.network.embed_condition(x, observed), model.network.blocks, strict=True):
+        torch.testing.assert_close(known, block.condition_proj(condition))
     changed = torch.where(observed, x, 77.0)
-    for one, two in zip(model.network.prepare(changed, observed), model.network.prepare(x, observed), strict=True):
-        assert torch.equal(one, two)
+    before, after = (model.network.embed_condition(values, observed) for values in (x, changed))
+    assert all(map(torch.equal, before, after))
 
 
 def test_the_prediction_depends_on_step_noisy_values_and_condition(cells):
@@ -229,15 +229,15 @@ def test_the_blocks_against_their_definition(cells):
     model = awaken(make())
     network, x, observed = model.network, cells["x"], cells["observed"]
     step = torch.tensor([1, 5])
-    embedded = network.step(step)
-    hidden, total = torch.relu(network.enter(x)), torch.zeros(BATCH, 4, LENGTH)
-    for block, known in zip(network.blocks, network.prepare(x, observed), strict=True):
-        wide = block.second(block.first(block.widen(hidden + block.at_step(embedded)[..., None])) + known)
+    embedded = network.step_embedding(step)
+    hidden, total = torch.relu(network.input_proj(x)), torch.zeros(BATCH, 4, LENGTH)
+    for block, known in zip(network.blocks, network.embed_condition(x, observed), strict=True):
+        wide = block.second_s4(block.first_s4(block.widen_conv(hidden + block.step_proj(embedded)[..., None])) + known)
         gated = torch.tanh(wide[:, :4]) * torch.sigmoid(wide[:, 4:])
-        out = block.narrow(gated)
+        out = block.gate_proj(gated)
         hidden = (hidden + out[:, :4]) / 2**0.5
         total += out[:, 4:]
-    expected = network.leave(torch.relu(network.mix(total / 2**0.5)))
+    expected = network.output_proj(torch.relu(network.skip_proj(total / 2**0.5)))
     torch.testing.assert_close(network(x, step, x, observed), expected)
 
 
@@ -274,8 +274,8 @@ def test_settings_out_of_range(name, value):
 
 
 def test_masks_are_drawn_anew_each_time_and_the_same_by_seed() -> None:
-    first, second = itertools.islice(masks_drawn("RandBM", (5, 3, 20), 0.25, seed=1), 2)
+    first, second = itertools.islice(draw_masks("RandBM", (5, 3, 20), 0.25, seed=1), 2)
     assert first.shape == (5, 3, 20)
     assert ((~first).sum(axis=-1) == 5).all()
     assert (first != second).any()
-    np.testing.assert_array_equal(first, next(masks_drawn("RandBM", (5, 3, 20), 0.25, seed=1)))
+    np.testing.assert_array_equal(first, next(draw_masks("RandBM", (5, 3, 20), 0.25, seed=1)))

@@ -15,7 +15,7 @@ def make(**settings: object) -> Dependencies:
     torch.manual_seed(0)
     base = {"features": 6, "layers": 1, "state": 4, "graphs": 4, "neighbours": 2, "gin_layers": 2, "zeta": 0.3}
     model = Dependencies(Dependencies.Config(**{**base, **settings}), VARIABLES).eval()
-    torch.nn.init.normal_(model.leave_bias)
+    torch.nn.init.normal_(model.output_bias)
     return model
 
 
@@ -41,9 +41,9 @@ def test_forward_against_a_loop_over_observations_windows_and_variables(x, setti
     for b in range(BATCH):
         embedding = []
         for k in range(VARIABLES):
-            hidden = model.lift(x[b : b + 1, k : k + 1])
+            hidden = model.value_proj(x[b : b + 1, k : k + 1])
             if config.identity:
-                hidden = hidden + model.identity[k][None, :, None]
+                hidden = hidden + model.variable_embedding[k][None, :, None]
             for layer in model.layers:
                 hidden = layer(hidden)
             embedding.append(hidden[0])
@@ -56,7 +56,7 @@ def test_forward_against_a_loop_over_observations_windows_and_variables(x, setti
             expected_penalty += float(regulariser(nodes[None], adjacency, weights)) / config.graphs
             for k in range(VARIABLES):
                 reader = k if config.identity else 0
-                expected = (model.leave_weight[reader][:, None] * gathered[k]).sum(0) + model.leave_bias[reader]
+                expected = (model.output_weight[reader][:, None] * gathered[k]).sum(0) + model.output_bias[reader]
                 torch.testing.assert_close(found[b, k, first:last], expected, rtol=1e-4, atol=1e-5)
         assert float(penalty[b]) == pytest.approx(expected_penalty, rel=1e-4)
 
@@ -70,7 +70,7 @@ def test_without_a_graph_a_variable_is_read_from_its_own_embedding(x, identity):
     embedding = model.embed(x)
     for k in range(VARIABLES):
         reader = k if identity else 0
-        expected = (model.leave_weight[reader][:, None] * embedding[:, k]).sum(1) + model.leave_bias[reader]
+        expected = (model.output_weight[reader][:, None] * embedding[:, k]).sum(1) + model.output_bias[reader]
         torch.testing.assert_close(found[:, k], expected, rtol=1e-4, atol=1e-5)
         others = [i for i in range(VARIABLES) if i != k]
         assert torch.equal(model(change(x, k))[0][:, others], found[:, others])

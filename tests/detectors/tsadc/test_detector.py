@@ -1,4 +1,7 @@
+import ast
 import dataclasses
+import doctest
+import re
 
 import numpy as np
 import pytest
@@ -6,12 +9,15 @@ import torch
 
 from tsadc.config import update
 from tsadc.data.plant import Plant
-from tsadc.detectors.residual import ResidualConfig
 from tsadc.detectors.store import load
-from tsadc.detectors.tsadc.detector import TSADC, Config
-from tsadc.detectors.tsadc.scoring import VIEWS
+from tsadc.detectors.tsadc.decontaminator import Decontaminator
+from tsadc.detectors.tsadc.dependencies import Dependencies
+from tsadc.detectors.tsadc.detector import TSADC
+from tsadc.detectors.tsadc.inference import RESIDUALS, Inference
 from tsadc.errors import ConfigError, ModelFileError
+from tsadc.nn.diffusion import Diffusion
 from tsadc.nn.masks import masked_length
+from tsadc.nn.train import Training
 from tsadc.series import Series
 
 LENGTH = 40
@@ -29,30 +35,49 @@ def new() -> tuple[Series, ...]:
     )
 
 
-def tiny(epochs: int = 2, **settings: object) -> Config:
-    return update(Config.tiny(), {"training": {"epochs": epochs}, **settings})
+def tiny(epochs: int = 2, **settings: object) -> TSADC.Config:
+    return update(TSADC.Config.tiny(), {"training": {"epochs": epochs}, **settings})
 
 
-def small_paper(**settings: object) -> Config:
+def small_paper(**settings: object) -> TSADC.Config:
     """The paper's method, too small to be good."""
     sizes = {
         "decontaminator": {"channels": 8, "blocks": 1, "state": 4, "diffusion": {"steps": 5}},
         "dependencies": {"features": 8, "state": 4},
         "training": {"epochs": 2, "warmup_epochs": 1},
     }
-    return update(update(Config.paper(), sizes), settings)
+    return update(update(TSADC.Config.paper(), sizes), settings)
 
 
 def weights(detector: TSADC) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in detector._state().items()}
 
 
-def test_the_documentation_explains_every_setting_of_its_own():
-    own = [one for one in dataclasses.fields(Config) if one.default is not dataclasses.MISSING]
-    inherited = {one.name for one in dataclasses.fields(ResidualConfig)}
-    names = [one.name for one in own if one.name not in inherited]
-    assert names == ["hidden", "decontaminate", "squash", "joint"]
-    assert [name for name in names if f"`{name}`" not in (Config.__doc__ or "")] == []
+@pytest.mark.parametrize(
+    "config", [TSADC.Config, Decontaminator.Config, Dependencies.Config, Inference.Config, Diffusion.Config, Training]
+)
+def test_the_documentation_explains_every_setting(config):
+    documented = re.findall(r"^ *(\w+) : ", config.__doc__, re.MULTILINE)
+    assert sorted(documented) == sorted(field.name for field in dataclasses.fields(config))
+
+
+def test_documented_defaults_are_the_defaults():
+    for config in (TSADC.Config, Decontaminator.Config, Dependencies.Config, Inference.Config, Training):
+        for name, default in re.findall(r"^ *(\w+) : .*, default (.+)$", config.__doc__, re.MULTILINE):
+            assert getattr(config(), name) == ast.literal_eval(default), name
+
+
+def test_the_documentation_explains_every_fitted_attribute(uninterrupted):
+    documented = re.findall(r"^    (\w+_) : ", TSADC.__doc__, re.MULTILINE)
+    assert set(documented) == {name for name in vars(uninterrupted) if name.endswith("_")} | {"labels_"}
+
+
+def test_the_example_of_the_documentation_runs():
+    runner = doctest.DocTestRunner()
+    for example in doctest.DocTestFinder().find(TSADC, "TSADC", globs={}):
+        runner.run(example)
+    assert runner.summarize().failed == 0
+    assert runner.tries > 5
 
 
 class Killed(Exception):
@@ -107,14 +132,14 @@ def test_only_the_same_run_is_resumed(history, tmp_path):
 
 
 def test_a_checkpoint_is_a_file_and_resuming_needs_one(history, tmp_path):
-    with pytest.raises(ModelFileError, match="A checkpoint is a file"):
+    with pytest.raises(ModelFileError, match="The checkpoint must be a file"):
         TSADC(length=LENGTH, config=tiny()).fit(history, checkpoint=tmp_path)
-    with pytest.raises(ConfigError, match="A run can only be resumed from its checkpoint"):
+    with pytest.raises(ConfigError, match="A run can only be resumed from a checkpoint"):
         TSADC(length=LENGTH, config=tiny()).fit(history, resume=True)
 
 
 def test_the_paper_preset_is_the_last_column_of_the_table():
-    config = Config.paper()
+    config = TSADC.Config.paper()
     one, two, diffusion = config.decontaminator, config.dependencies, config.decontaminator.diffusion
     assert (one.channels, one.blocks, one.state, one.kernel, one.dropout) == (256, 8, 64, "dplr", 0.1)
     assert (diffusion.steps, diffusion.beta_start, diffusion.beta_end, diffusion.target) == (50, 1e-4, 0.02, "noise")
@@ -134,7 +159,7 @@ def test_the_paper_preset_is_the_last_column_of_the_table():
 
 def test_the_paper_preset_does_not_hang_on_the_defaults(monkeypatch):
     """Every setting of the two modules and of scoring that the defaults may change is said in the preset."""
-    expected = Config.paper()
+    expected = TSADC.Config.paper()
     changed = {
         "decontaminator": {"masking": "BoM", "start": "masked", "loss": "entire", "at": "last"},
         "dependencies": {"graphs": 9, "neighbours": 1, "gin_layers": 5, "weights": {"smooth": 0.0, "sparse": 9.0}},
@@ -145,15 +170,15 @@ def test_the_paper_preset_does_not_hang_on_the_defaults(monkeypatch):
     def with_settings(cls, **settings):
         return update(update(cls(), changed), settings)
 
-    monkeypatch.setattr(Config, "with_settings", classmethod(with_settings))
-    assert Config.paper() == expected
+    monkeypatch.setattr(TSADC.Config, "with_settings", classmethod(with_settings))
+    assert TSADC.Config.paper() == expected
 
 
 def test_presets_by_name():
-    for name, expected in (("default", Config()), ("paper", Config.paper()), ("tiny", Config.tiny())):
-        assert Config.preset(name) == expected
+    for name, expected in (("default", TSADC.Config()), ("paper", TSADC.Config.paper()), ("tiny", TSADC.Config.tiny())):
+        assert TSADC.Config.preset(name) == expected
     with pytest.raises(ConfigError, match="A preset must be one of default, paper, tiny, but got 'large'"):
-        Config.preset("large")
+        TSADC.Config.preset("large")
 
 
 @pytest.fixture(scope="module")
@@ -180,13 +205,13 @@ def test_the_papers_method_trains_scores_saves_and_loads(papers, new, tmp_path):
 
 def test_the_papers_scores_are_rmse_over_the_cells(papers, new):
     observations = papers._cut(new).observations.scaled(papers.scaler_)
-    examiner = papers._make_inference()
-    hidden = ~examiner.shown[0].numpy()
+    inference = papers._make_inference()
+    hidden = ~inference.shown[0].numpy()
     assert (hidden.sum(axis=1) == masked_length(0.1, LENGTH)).all()
     for i, evidence in enumerate(papers._score(observations)):
         z = observations.read(i)
         with torch.no_grad():
-            imputation, reconstruction = examiner(z).residuals
+            imputation, reconstruction = inference(z).residuals
         np.testing.assert_array_equal(np.isfinite(imputation), hidden & np.isfinite(z))
         rmse = [np.sqrt(np.nanmean(np.square(one, dtype=float))) for one in (imputation, reconstruction)]
         assert evidence.score == pytest.approx(0.01 * rmse[0] + 1.2 * rmse[1], rel=1e-6)
@@ -230,10 +255,10 @@ def test_settings_that_do_not_go_together():
 
 
 def test_settings_by_their_names():
-    config = Config.with_settings(squash=False, decontaminator={"diffusion": {"steps": 7}})
+    config = TSADC.Config.with_settings(squash=False, decontaminator={"diffusion": {"steps": 7}})
     assert (config.squash, config.decontaminator.diffusion.steps) == (False, 7)
     with pytest.raises(ConfigError, match=r"There is no setting `decontaminator\.chanels`; did you mean"):
-        Config.with_settings(decontaminator={"chanels": 7})
+        TSADC.Config.with_settings(decontaminator={"chanels": 7})
 
 
 def test_the_weights_hang_on_the_seed_alone(history):
@@ -271,10 +296,10 @@ def test_a_changed_cell_changes_nothing_that_came_from_other_observations(uninte
     np.testing.assert_array_equal(after.observations["score"].drop(touched), before.observations["score"].drop(touched))
 
 
-def test_an_approximation_is_in_the_units_of_the_data(new, history) -> None:
+def test_module_outputs_are_in_the_units_of_the_data(new, history) -> None:
     """With one mask, cells outside of it come back as they were, at the offsets and gains of each entity."""
     detector = TSADC(config=tiny(1, length=LENGTH, inference={"masks": 0})).fit(history)
-    found = list(detector.approximate(new))
+    found = list(detector.module_outputs(new))
     assert len(found) == 20
     x = np.concatenate([one.values.reshape(-1, LENGTH, 4).transpose(0, 2, 1) for one in new])
     for one, values in zip(found, x, strict=True):
@@ -286,5 +311,5 @@ def test_an_approximation_is_in_the_units_of_the_data(new, history) -> None:
     z = detector.scaler_("unit-1", x[0].T)
     expected = np.abs(z - detector.scaler_("unit-1", found[0].reconstruction.T)).T
     with torch.no_grad():
-        residuals = detector._examine(VIEWS)(z.T).residuals
+        residuals = detector._inference(RESIDUALS)(z.T).residuals
     np.testing.assert_allclose(residuals[1], expected, rtol=1e-3, atol=1e-4)

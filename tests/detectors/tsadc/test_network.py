@@ -26,7 +26,7 @@ def make(squash: bool = True, joint: bool = False, target: str = "start", **deco
         squash=squash,
         joint=joint,
     )
-    torch.nn.init.normal_(network.decontaminator.network.leave.weight, std=0.3)
+    torch.nn.init.normal_(network.decontaminator.network.output_proj.weight, std=0.3)
     return network.eval()
 
 
@@ -187,10 +187,10 @@ def test_squashing_and_back():
     z = torch.tensor([-1e4, -3.0, -1e-3, 0.0, 0.5, 40.0, 8e4])
     for squash in (True, False):
         network = make(squash=squash)
-        torch.testing.assert_close(network.leave(network.enter(z)), z, rtol=1e-5, atol=1e-6)
-    assert float(make().enter(torch.tensor(100.0))) == pytest.approx(5.298342, rel=1e-6)
-    assert torch.isfinite(make().leave(torch.tensor([1e30, -1e30]))).all()
-    assert float(make().enter(torch.tensor(8e4))) < LARGEST < float(make().enter(torch.tensor(9e4)))
+        torch.testing.assert_close(network.to_z(network.to_input(z)), z, rtol=1e-5, atol=1e-6)
+    assert float(make().to_input(torch.tensor(100.0))) == pytest.approx(5.298342, rel=1e-6)
+    assert torch.isfinite(make().to_z(torch.tensor([1e30, -1e30]))).all()
+    assert float(make().to_input(torch.tensor(8e4))) < LARGEST < float(make().to_input(torch.tensor(9e4)))
 
 
 def test_state_space_parameters_do_not_decay():

@@ -1,4 +1,4 @@
-"""What `tsadc fit` will cost, from one real update and one scored observation of the same size."""
+"""Estimate the time and memory of a fit from one real update and one scored observation of the same size."""
 
 from __future__ import annotations
 
@@ -11,30 +11,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tsadc.detectors.tsadc import scoring
-from tsadc.detectors.tsadc.detector import TSADC, Config
+from tsadc.detectors.tsadc.detector import TSADC
+from tsadc.detectors.tsadc.inference import RESIDUALS, Inference
 from tsadc.detectors.tsadc.network import Network, TSADCBatch
-from tsadc.detectors.tsadc.scoring import Examiner
 from tsadc.nn.losses import micro_batch_size, sum_losses
 from tsadc.nn.runtime.distributed import World
 from tsadc.nn.runtime.threads import available
 
-COPIES = 6  # of the weights: themselves, gradients, two moments, moving average, the best so far
+COPIES = 6  # of the weights: live, gradients, two moments of AdamW, moving average, best so far
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """`seconds` for all epochs and the scoring of the training data (early stopping may end sooner); `memory` in bytes,
-    above what the process needs anyway: what an update keeps for its gradient, counted, and the weights."""
+    """The cost of a fit.
+
+    `seconds` covers all epochs, although training may stop early, and scoring the training data. `memory` is in bytes,
+    on top of what the process needs anyway: the weights, and the tensors that an update saves for its gradient.
+    """
 
     seconds: float
     memory: int
 
 
 def estimate(
-    observations: int, variables: int, config: Config, clock: Callable[[], float] = time.perf_counter
+    observations: int, variables: int, config: TSADC.Config, clock: Callable[[], float] = time.perf_counter
 ) -> Estimate:
-    """Time and memory for a fit on so many observations of so many variables."""
+    """Estimate the time and memory of a fit.
+
+    `observations` and `variables` are their numbers; `clock` returns seconds.
+    """
     training = config.training
     network = TSADC(config=config)._build(variables)
     trained = math.ceil(observations * (1 - config.validation))
@@ -45,21 +50,21 @@ def estimate(
 
     def score() -> None:
         with torch.no_grad():
-            examiner(x[0].numpy())
+            inference(x[0].numpy())
 
-    memory = _size(drawn.tensors().values()) + min(available(), -(-batch // size)) * _kept(network, drawn, size)
-    memory += COPIES * _size(network.parameters())
+    memory = _bytes(drawn.tensors().values()) + min(available(), -(-batch // size)) * _saved_bytes(network, drawn, size)
+    memory += COPIES * _bytes(network.parameters())
     per_batch = _timed(lambda: sum_losses(network, drawn, size, World(), backward=True), clock)
     network.eval()
-    examiner = Examiner(network, config.inference, scoring.VIEWS, variables=variables, length=config.length, seed=0)
+    inference = Inference(network, config.inference, RESIDUALS, variables=variables, length=config.length, seed=0)
     per_score = _timed(score, clock)
-    # A validation pass has no backward half, which takes about two thirds of an update.
+    # Validation has no backward pass, which takes about two thirds of an update.
     epoch = per_batch / batch * (trained + (observations - trained) / 3)
     return Estimate(training.epochs * epoch + observations * per_score, memory)
 
 
 def _timed(work: Callable[[], object], clock: Callable[[], float], repeats: int = 2) -> float:
-    """Seconds for one call, after one to warm up."""
+    """Return the seconds of one call, after one to warm up."""
     work()
     taken = []
     for _ in range(repeats):
@@ -69,20 +74,20 @@ def _timed(work: Callable[[], object], clock: Callable[[], float], repeats: int 
     return float(np.min(taken))
 
 
-def _kept(network: Network, batch: TSADCBatch, size: int) -> int:
-    """Bytes that the losses of a micro-batch keep for its gradient, besides the weights."""
-    found: dict[int, Tensor] = {}
+def _saved_bytes(network: Network, batch: TSADCBatch, size: int) -> int:
+    """Return the bytes that the losses of a micro-batch save for the gradient, without the weights."""
+    saved: dict[int, Tensor] = {}
 
     def keep(tensor: Tensor) -> Tensor:
-        return found.setdefault(tensor.untyped_storage().data_ptr(), tensor.detach())
+        return saved.setdefault(tensor.untyped_storage().data_ptr(), tensor.detach())
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         network.losses(batch[:size])
     for parameter in network.parameters():
-        found.pop(parameter.untyped_storage().data_ptr(), None)
-    return _size(found.values())
+        saved.pop(parameter.untyped_storage().data_ptr(), None)
+    return _bytes(saved.values())
 
 
-def _size(tensors: Iterable[Tensor]) -> int:
-    """Bytes of what the tensors lie in."""
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    """Return the bytes of the storages of the tensors."""
     return sum(tensor.untyped_storage().nbytes() for tensor in tensors)

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Self
 
 from tsadc.config import require
-from tsadc.detectors.residual import NetworkOutput, ResidualConfig, ResidualDetector
+from tsadc.detectors.residual import NetworkOutput, ResidualDetector
 from tsadc.detectors.result import Evidence
-from tsadc.detectors.tsadc import scoring
 from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
+from tsadc.detectors.tsadc.inference import RESIDUALS, Inference, ModuleOutputs, own_evidence
 from tsadc.detectors.tsadc.network import Network
 from tsadc.nn.masks import masked_length
 from tsadc.nn.runtime.threads import parallel_map
@@ -19,99 +19,210 @@ from tsadc.nn.train import Training
 from tsadc.series import Floats
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    """All settings of TSAD-C. `hidden` is the share of steps a training mask hides; None hides `contamination` of them,
-    as the paper does. `decontaminate`: module 2 learns from what module 1 makes of an observation, or from the
-    observation itself. `squash`: both see asinh(z), so that an extreme value is large but not huge. `joint`: module 1
-    learns from the loss of module 2, too, as in the paper."""
+class TSADC(ResidualDetector["TSADC.Config"]):
+    """Detect anomalies in multivariate series whose unlabelled training data already contains some (TSAD-C).
 
-    presets: ClassVar[tuple[str, ...]] = ("paper", "tiny")
+    The Decontaminator hides cells of each training observation and imputes them by diffusion, so that anomalies tend to
+    disappear. A second network learns the dependencies within and between variables from the result. What it cannot
+    reconstruct, together with seven cheap views of the values, becomes one score per observation and per row.
 
-    hidden: float | None = 0.2
-    decontaminate: bool = True
-    squash: bool = True
-    joint: bool = False
-    decontaminator: Decontaminator.Config = field(default_factory=Decontaminator.Config)
-    dependencies: Dependencies.Config = field(default_factory=Dependencies.Config)
-    inference: scoring.Config = field(default_factory=scoring.Config)
-    training: Training = field(
-        default_factory=lambda: Training(
-            epochs=12, batch=16, learning_rate=3e-3, warmup_epochs=1, patience=8, ema=0.99, weight_decay=1e-2
-        )
-    )
+    Parameters
+    ----------
+    length : int, optional
+        Rows per observation, the unit that is scored; at least 8. Default 600.
+    contamination : float or "auto", optional
+        Share of anomalous training data, between 0 and 0.5. Default "auto": estimated from the scores.
+    seed : int, optional
+        Seed of all randomness; the same seed gives the same scores to the bit. Default 0.
+    config : TSADC.Config, optional
+        All settings; the arguments above override it. See `help(TSADC.Config)`. `TSADC.Config.paper()` gives the
+        settings of the paper, `TSADC.Config.tiny()` a network that trains in seconds.
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.hidden is None or 0 < self.hidden < 1, "hidden", "between 0 and 1, or none", self.hidden)
-        chain, most = self.inference.steps, self.decontaminator.diffusion.steps
-        require(chain <= most, "inference.steps", f"at most the {most} of decontaminator.diffusion.steps", chain)
+    Attributes
+    ----------
+    threshold_ : float
+        Observations with a higher score are anomalous.
+    decision_scores_ : ndarray of shape (n_observations,)
+        Scores of the training observations.
+    labels_ : ndarray of shape (n_observations,)
+        1 for training observations above the threshold, otherwise 0.
+    validation_scores_ : ndarray
+        Scores of the validation observations, which serve early stopping and the threshold.
+    held_out_ : bool
+        Whether the validation observations were held out of the training data; False if they were passed to `fit`.
+    contamination_ : Contamination
+        Share of anomalous training data, stated or estimated.
+    normal_ : Normal
+        Distribution of the scores of normal training observations.
+    network_ : torch.nn.Module
+        The trained network: `network_.decontaminator` and `network_.dependencies`.
+    history_ : History
+        Losses of each training epoch; a loaded detector has it in `provenance_["training"]` instead.
+    scorer_ : FusedScorer
+        The fitted views and their weights, with `scoring="fused"` only.
+    scaler_ : Scaler
+        Statistics that normalise each entity and variable.
+    variables_ : tuple of str
+        Names of the variables, in the order of the training data.
+    clock_ : Clock
+        Sampling interval of the training data.
+    settings_ : TSADC.Config
+        The settings that the detector was fitted with.
+    provenance_ : dict
+        Versions, a description of the training data and the training history, stored with the model.
 
-    @classmethod
-    def paper(cls) -> Self:
-        """The paper's method at the published widths; `docs/fidelity.md` says what it leaves open."""
-        return cls.with_settings(
-            contamination=0.1,
-            hidden=None,
-            squash=False,
-            joint=True,
-            scaler={"method": "standard", "scope": "pooled"},
-            decontaminator={
-                "channels": 256,
-                "blocks": 8,
-                "state": 64,
-                "kernel": "dplr",
-                "dropout": 0.1,
-                "masking": "RandBM",
-                "start": "signal",
-                "loss": "masked",
-                "at": "uniform",
-                "diffusion": {"steps": 50, "beta_start": 1e-4, "beta_end": 0.02, "target": "noise"},
-            },
-            dependencies={
-                "features": 128,
-                "layers": 4,
-                "state": 64,
-                "kernel": "dplr",
-                "dropout": 0.1,
-                "graphs": 6,
-                "neighbours": 3,
-                "zeta": 0.6,
-                "gin_layers": 2,
-                "symmetric": False,
-                "own": True,
-                "identity": False,
-                "weights": {"smooth": 1.0, "sparse": 0.05, "connect": 0.5},
-            },
-            scoring="own",
-            selected=1.0,
-            inference={"masks": 0, "steps": 0, "weights": (0.01, 1.2)},
-            training=asdict(Training(micro_batch=1)),
-        )
+    See Also
+    --------
+    tsadc.Ensemble : the same views without a network.
 
-    @classmethod
-    def tiny(cls) -> Self:
-        """The default's method on a network that trains in seconds: for trying things out, not for results."""
-        return cls.with_settings(
-            decontaminator={"channels": 16, "blocks": 1, "state": 8},
-            dependencies={"features": 16, "layers": 1, "state": 8, "graphs": 2},
-            training={"epochs": 5},
-        )
+    References
+    ----------
+    T. K. K. Ho, N. Armanfard: Contaminated Multivariate Time-Series Anomaly Detection with Spatio-Temporal Graph
+    Conditional Diffusion Models (TSAD-C).
+    `docs/fidelity.md` lists what the paper leaves open and where the defaults differ from it.
 
-
-class TSADC(ResidualDetector[Config]):
-    """Anomalies in multivariate series whose unlabelled training data already contains some.
-
-    >>> detector = TSADC(length=600, seed=0).fit(history)   # doctest: +SKIP
-    >>> detector.detect(new).intervals                     # doctest: +SKIP
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tsadc import TSADC
+    >>> rng = np.random.default_rng(0)
+    >>> phase = np.arange(2500)[:, None] / 5 + np.arange(3)
+    >>> series = np.sin(phase) + 0.1 * rng.normal(size=phase.shape)
+    >>> history, new = series[:2000], series[2000:]
+    >>> new[210:230, 1] = 0  # rows 210 to 229 of the second variable are anomalous
+    >>> detector = TSADC(length=50, config=TSADC.Config.tiny()).fit(history)
+    >>> worst = detector.detect(new).worst(1).iloc[0]
+    >>> bool(worst["start"] <= 210 and worst["end"] >= 230), next(iter(worst["variables"]))
+    (True, 'variable_1')
     """
 
     name: ClassVar[str] = "tsadc"
-    Config: ClassVar[type[Config]] = Config
     inference_settings: ClassVar[tuple[str, ...]] = ("inference",)
 
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        """All settings of TSAD-C. Nested sections are `Config` classes, or mappings that become one.
+
+        Parameters
+        ----------
+        length : int, default 600
+            Rows per observation, at least 8.
+        contamination : float or "auto", default "auto"
+            Share of anomalous training data, between 0 and 0.5; "auto" estimates it from the scores.
+        seed : int, default 0
+            Seed of all randomness.
+        validation : float, default 0.2
+            Share of the observations that is set aside for early stopping and the threshold, at most 0.5.
+        coverage : float, default 0.5
+            Share of its rows that must be present for an observation to be used.
+        scaler : Scaler.Config
+            `method` "robust" (median and quartiles, the default) or "standard" (mean and standard deviation); `scope`
+            "entity" (each entity by its own statistics, the default) or "pooled".
+        threshold : Threshold.Config
+            How the threshold is chosen: `method` "quantile", "tail", "alarms", or "auto" ("quantile" if
+            `contamination` is a number, otherwise "tail"); `share` for "tail"; `per_day` for "alarms".
+        scoring : {"fused", "own"}, default "fused"
+            "fused": the ensemble scores the values and the residuals of the network together. "own": the paper's
+            score, a weighted sum of two RMSEs.
+        ensemble : FusedScorer.Config
+            Settings of the ensemble, for `scoring="fused"`: `kernels`, `neighbours`, `keep`.
+        selected : float, default 1.0
+            Share of the training observations that the network learns from: those that the ensemble, without a
+            network, scores lowest.
+        training : Training
+            Settings of the training loop. Defaults here: 12 epochs, batches of 16, learning rate 3e-3, 1 epoch of
+            warm-up, patience 8, moving average 0.99, weight decay 1e-2. See `help(tsadc.nn.train.Training)`.
+        hidden : float or None, default 0.2
+            Share of the time steps that a training mask hides. None hides the share `contamination`, as the paper
+            does; 0.1 if that is "auto".
+        decontaminate : bool, default True
+            Train module 2 on decontaminated observations; if False, on the observations as measured.
+        squash : bool, default True
+            Feed the networks asinh(z), so that an extreme value is large but not huge. Not in the paper.
+        joint : bool, default False
+            Let the reconstruction loss train the Decontaminator too, as in the paper.
+        decontaminator : Decontaminator.Config
+            Settings of module 1: size of the network, masks, diffusion.
+        dependencies : Dependencies.Config
+            Settings of module 2: size of the network, graphs.
+        inference : Inference.Config
+            Settings of scoring with the trained network; changing them needs no retraining.
+        """
+
+        presets: ClassVar[tuple[str, ...]] = ("paper", "tiny")
+
+        hidden: float | None = 0.2
+        decontaminate: bool = True
+        squash: bool = True
+        joint: bool = False
+        decontaminator: Decontaminator.Config = field(default_factory=Decontaminator.Config)
+        dependencies: Dependencies.Config = field(default_factory=Dependencies.Config)
+        inference: Inference.Config = field(default_factory=Inference.Config)
+        training: Training = field(
+            default_factory=lambda: Training(
+                epochs=12, batch=16, learning_rate=3e-3, warmup_epochs=1, patience=8, ema=0.99, weight_decay=1e-2
+            )
+        )
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            require(self.hidden is None or 0 < self.hidden < 1, "hidden", "between 0 and 1, or none", self.hidden)
+            chain, most = self.inference.steps, self.decontaminator.diffusion.steps
+            require(chain <= most, "inference.steps", f"at most the {most} of decontaminator.diffusion.steps", chain)
+
+        @classmethod
+        def paper(cls) -> Self:
+            """Return the paper's settings at the published widths; `docs/fidelity.md` says what it leaves open."""
+            return cls.with_settings(
+                contamination=0.1,
+                hidden=None,
+                squash=False,
+                joint=True,
+                scaler={"method": "standard", "scope": "pooled"},
+                decontaminator={
+                    "channels": 256,
+                    "blocks": 8,
+                    "state": 64,
+                    "kernel": "dplr",
+                    "dropout": 0.1,
+                    "masking": "RandBM",
+                    "start": "signal",
+                    "loss": "masked",
+                    "at": "uniform",
+                    "diffusion": {"steps": 50, "beta_start": 1e-4, "beta_end": 0.02, "target": "noise"},
+                },
+                dependencies={
+                    "features": 128,
+                    "layers": 4,
+                    "state": 64,
+                    "kernel": "dplr",
+                    "dropout": 0.1,
+                    "graphs": 6,
+                    "neighbours": 3,
+                    "zeta": 0.6,
+                    "gin_layers": 2,
+                    "symmetric": False,
+                    "own": True,
+                    "identity": False,
+                    "weights": {"smooth": 1.0, "sparse": 0.05, "connect": 0.5},
+                },
+                scoring="own",
+                selected=1.0,
+                inference={"masks": 0, "steps": 0, "weights": (0.01, 1.2)},
+                training=asdict(Training(micro_batch=1)),
+            )
+
+        @classmethod
+        def tiny(cls) -> Self:
+            """Return settings for a network that trains in seconds: for trying things out, not for results."""
+            return cls.with_settings(
+                decontaminator={"channels": 16, "blocks": 1, "state": 8},
+                dependencies={"features": 16, "layers": 1, "state": 8, "graphs": 2},
+                training={"epochs": 5},
+            )
+
     def _residual_names(self) -> tuple[str, ...]:
-        return scoring.VIEWS if self.settings.scoring == "own" else self.settings.inference.residuals
+        return RESIDUALS if self.settings.scoring == "own" else self.settings.inference.residuals
 
     def _network(self, variables: int) -> Network:
         settings = self.settings
@@ -126,31 +237,45 @@ class TSADC(ResidualDetector[Config]):
             decontaminate=settings.decontaminate,
         )
 
-    def approximate(self, X: Any) -> Iterator[scoring.Approximation]:
-        """What the modules make of each observation, in the units of `X`: the cells that the masks of `scoring` hide as
-        the others tell them, and the reconstruction. Nothing of it depends on `inference.residuals`."""
+    def module_outputs(self, X: Any) -> Iterator[ModuleOutputs]:
+        """Yield what both modules make of each observation, in the units of `X`.
+
+        Hidden are the cells that the masks of `inference.masks` hide; `inference.residuals` does not matter.
+
+        Parameters
+        ----------
+        X
+            Data as for `detect`.
+
+        Yields
+        ------
+        ModuleOutputs
+            Of one observation, in the order of `decision_function`.
+        """
         observations = self._cut(X).observations
         scaled, undo = observations.scaled(self.scaler_), self.scaler_.undo
-        for i, found in enumerate(
-            parallel_map(self._examine(scoring.VIEWS).approximate, map(scaled.read, range(len(scaled))))
-        ):
+        inference = self._inference(RESIDUALS)
+        outputs = parallel_map(inference.module_outputs, map(scaled.read, range(len(scaled))))
+        for i, output in enumerate(outputs):
             entity = observations.entity(i)
-            told, reconstruction = (undo(entity, one.T).T for one in (found.decontaminated, found.reconstruction))
-            yield scoring.Approximation(found.hidden, told, reconstruction)
+            decontaminated, reconstruction = (
+                undo(entity, values.T).T for values in (output.decontaminated, output.reconstruction)
+            )
+            yield ModuleOutputs(output.hidden, decontaminated, reconstruction)
 
     def _make_inference(self) -> Callable[[Floats], NetworkOutput]:
-        return self._examine(self._residual_names())
+        return self._inference(self._residual_names())
 
-    def _examine(self, names: tuple[str, ...]) -> scoring.Examiner:
+    def _inference(self, residuals: tuple[str, ...]) -> Inference:
         settings = self.settings
-        return scoring.Examiner(
+        return Inference(
             self.network_,
             settings.inference,
-            names,
+            residuals,
             variables=len(self.variables_),
             length=settings.length,
             seed=settings.seed,
         )
 
     def _own_evidence(self, z: Floats, found: NetworkOutput) -> Evidence:
-        return scoring.own_evidence(self.settings.inference.weights, z, found)
+        return own_evidence(self.settings.inference.weights, z, found)
