@@ -32,7 +32,7 @@ class Ensemble(Detector["Ensemble.Config"]):
     contamination : float or "auto", optional
         Share of anomalous training data, between 0 and 0.5. Default "auto": estimated from the scores.
     seed : int, optional
-        Seed of all randomness: random convolutions, and which observations are set aside. Default 0.
+        Seed of all randomness: random convolutions, and which observations are held out. Default 0.
     config : Ensemble.Config, optional
         All settings; the arguments above override it. See `help(Ensemble.Config)`.
 
@@ -45,7 +45,7 @@ class Ensemble(Detector["Ensemble.Config"]):
     labels_ : ndarray of shape (n_observations,)
         1 for training observations above the threshold, otherwise 0.
     validation_scores_ : ndarray of shape (n_validation,)
-        Scores of the validation observations, which the threshold is chosen from.
+        Scores of the validation observations, which the threshold method "quantile" uses.
     held_out_ : bool
         Whether the validation observations were held out of the history; False if they were passed to `fit`.
     contamination_ : Contamination
@@ -98,8 +98,8 @@ class Ensemble(Detector["Ensemble.Config"]):
         seed : int
             Seed of all randomness.
         validation : float
-            Share of the observations that is set aside to choose the threshold, at most 0.5. The views are fitted to
-            these observations too.
+            Share of the training observations held out for validation, above 0 and at most 0.5. The views are fitted
+            to all, as an observation is never its own neighbour; the threshold method "quantile" uses the held-out.
         coverage : float
             Share of its rows that must be present for an observation to be used. Lower it for short records that are
             padded to a common length.
