@@ -10,7 +10,7 @@ def test_intervals_are_found_again_by_their_rows(result, truth):
     for finding, (_, row) in zip(findings.found, worst.iterrows(), strict=True):
         times = finding.track.series.clock.at([finding.start, finding.stop])
         assert (finding.track.entity, *times) == (row["entity"], row["start"], row["end"])
-        assert (finding.score, finding.severity, finding.shares) == (row["score"], row["severity"], row["variables"])
+        assert (finding.score, finding.severity, finding.variables) == (row["score"], row["severity"], row["variables"])
         assert finding.track.flagged[finding.start : finding.stop].all()
 
 

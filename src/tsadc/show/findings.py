@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pandas as pd
 
 from tsadc.detectors.result import Result
 from tsadc.series import Booleans, Floats, Series, Truth
@@ -52,7 +51,7 @@ class Finding:
     score: float
     severity: float
     evidence: str
-    shares: dict[str, float]
+    variables: dict[str, float]  # shares of the contribution, largest first
 
     @property
     def key(self) -> str:
@@ -110,7 +109,7 @@ class Findings:
 
     def main_variables(self) -> dict[str, int]:
         """Count the intervals in which each variable contributes most, most frequent variable first."""
-        return dict(Counter(next(iter(finding.shares)) for finding in self.found if finding.shares).most_common())
+        return dict(Counter(next(iter(finding.variables)) for finding in self.found if finding.variables).most_common())
 
     def height(self, score: Floats) -> Floats:
         """Map scores to 0 to 1: the threshold to 1/2, twice its distance from the median training score to 3/4."""
@@ -142,21 +141,9 @@ def read(result: Result, truth: Sequence[Truth]) -> Findings:
         )
         for part in result.parts
     ]
-    by_entity = {track.entity: track for track in tracks}
-    worst = result.worst(len(result.intervals))
-    found = [_finding(row, rank, by_entity) for rank, (_, row) in enumerate(worst.iterrows(), start=1)]
-    return Findings(tuple(tracks), tuple(found), float(result.threshold), float(result.middle), int(result.left_out))
-
-
-def _finding(row: pd.Series, rank: int, tracks: dict[str, Track]) -> Finding:
-    track = tracks[row["entity"]]
-    return Finding(
-        rank,
-        track,
-        track.times.row(row["start"]),
-        track.times.row(row["end"]),
-        float(row["score"]),
-        float(row["severity"]),
-        str(row["evidence"]),
-        {str(name): float(share) for name, share in row["variables"].items()},
-    )
+    intervals = [
+        (track, interval) for track, part in zip(tracks, result.parts, strict=True) for interval in part.intervals
+    ]
+    worst = sorted(intervals, key=lambda pair: -pair[1].score)
+    found = [Finding(rank, track, **vars(interval)) for rank, (track, interval) in enumerate(worst, start=1)]
+    return Findings(tuple(tracks), tuple(found), result.threshold, result.middle, result.left_out)

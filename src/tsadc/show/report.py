@@ -77,7 +77,7 @@ def write(
     Parameters
     ----------
     result : Result
-        What `detect` returned, with the timeline and the variables of all rows.
+        What `detect` returned.
     path : str or Path
         The file to write. Missing folders are created.
     title : str
@@ -97,8 +97,6 @@ def write(
 
     Raises
     ------
-    DataError
-        If the result lacks rows of its series.
     OutputError
         If `path` is a folder or cannot be written.
     """
@@ -193,7 +191,7 @@ def _period(findings: Findings) -> str:
 def _worst(worst: Finding) -> Html:
     variables = [
         join(", " if i else ", mainly ", name(variable), f" ({percent(share)})")
-        for i, (variable, share) in enumerate(list(worst.shares.items())[:NAMED])
+        for i, (variable, share) in enumerate(list(worst.variables.items())[:NAMED])
     ]
     return join(_entity(worst.track, "", ", "), worst.when, variables)
 

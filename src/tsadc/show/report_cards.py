@@ -71,7 +71,7 @@ def _contributions(finding: Finding) -> Html:
             element("span", percent(share), class_="figure"),
             element("span", element("i", style=f"width:{100 * share:.4g}%"), class_="bar", aria_hidden="true"),
         )
-        for variable, share in finding.shares.items()
+        for variable, share in finding.variables.items()
     ]
     return element("ol", rows, class_="contributions")
 
@@ -92,7 +92,7 @@ def _plots(finding: Finding) -> Html:
     duration = finding.stop - finding.start
     around = max(track.length // 2, min(duration, track.length))
     first, stop = max(finding.start - around, 0), min(finding.stop + around, len(track.series))
-    variables = [variable for variable in finding.shares if variable in track.series.names][:PLOTS]
+    variables = [variable for variable in finding.variables if variable in track.series.names][:PLOTS]
     plots = [_plot(finding, track.series.names.index(variable), first, stop) for variable in variables]
     axis = element("div", time_axis(time_ticks(track.times, first, stop)), class_="under")
     return element("div", plots, axis if plots else None, class_="plots")

@@ -99,7 +99,7 @@ def _mark(finding: Finding, rows: int, listed: int) -> Html:
     if finding.rank > listed:
         return element("i", class_="mark", style=style)
     text = ", ".join(
-        [f"No. {finding.rank}: {finding.when}", f"severity {severity(finding.severity)}", *list(finding.shares)[:1]]
+        [f"No. {finding.rank}: {finding.when}", f"severity {severity(finding.severity)}", *list(finding.variables)[:1]]
     )
     return element("a", class_="mark", style=style, href=finding.link, title=text, aria_label=text)
 

@@ -35,7 +35,7 @@ def _row(finding: Finding) -> Html:
     times, duration = finding.track.times, (finding.stop - finding.start) * finding.track.series.clock.interval
     card = finding.rank <= MOST
     rank = element("a", f"{finding.rank}", href=finding.link) if card else f"{finding.rank}"
-    main = next(iter(finding.shares.items()), None)
+    main = next(iter(finding.variables.items()), None)
     cells = (
         (rank, finding.rank),
         (name(finding.track.entity), None),
@@ -80,7 +80,7 @@ def _csv(findings: Findings) -> str:
                 repr(finding.severity),
                 repr(finding.score),
                 _inert(finding.evidence),
-                _inert(shares_text(finding.shares)),
+                _inert(shares_text(finding.variables)),
             ]
         )
     return out.getvalue()

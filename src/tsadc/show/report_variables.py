@@ -27,7 +27,7 @@ def ranking(findings: Findings) -> Html | None:
     """List the variables of all intervals, the most frequent main variable first."""
     listed: dict[str, list[float]] = {}
     for finding in findings.found:
-        for variable, share in finding.shares.items():
+        for variable, share in finding.variables.items():
             listed.setdefault(variable, []).append(share)
     if not listed:
         return None

@@ -147,11 +147,6 @@ class Times:
             return np.asarray(times.tz_localize(None).as_unit("ns").asi8)
         return np.asarray(times, dtype=np.int64)
 
-    def row(self, time: object) -> int:
-        """Return the row of a time that `Clock.at` returned."""
-        tick = time.as_unit("ns").value if isinstance(time, pd.Timestamp) else int(str(time))
-        return int((tick - self.clock.start) // self.clock.interval)
-
     def moment(self, row: int, weekday: bool = True) -> str:
         """Format the date and time of a row, or its number."""
         if not self.clock.dated:
