@@ -119,7 +119,7 @@ def test_the_guide_to_new_detectors_runs(capsys):
     assert tomllib.loads(points)["project"]["entry-points"] == {GROUP: {"means": "my_package.means:Means"}}
 
 
-def test_the_guide_to_benchmarks_takes_ones_own_table(tmp_path, monkeypatch):
+def test_the_guide_to_benchmarks_runs_on_your_own_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     generator, tables = np.random.default_rng(0), []
     for machine in range(8):
