@@ -26,43 +26,47 @@ bench-speed: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/speed.py
 	$(VENV)/bin/python benchmarks/speed_report.py
 
-# Resumes where it was interrupted.
+# Resumes after an interruption; re-runs stale records.
 bench-quality: $(READY)
-	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/quality.toml --out benchmarks/results/quality --jobs 2
+	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/quality.toml --out benchmarks/results/quality --processes 2
 	$(MAKE) results
 
-# The parts of plans/ablation.toml and plans/contamination.toml that docs/results.md shows.
 bench-studies: $(READY)
-	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/ablation.toml --out benchmarks/results/ablation --jobs 2
-	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/contamination.toml --out benchmarks/results/contamination --jobs 2
+	for name in ablation contamination; do \
+		OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/$$name.toml --out benchmarks/results/$$name --processes 2; \
+	done
 	$(MAKE) results
 
-# Experiments of docs/paper.md with a folder of their own; `scorings` is made from the records of `main`.
-PAPER := main eta kappa ablation loss masking cost cleaned
+# Plans of experiments of the paper with records of their own; `scorings` shows records of `main`.
+PAPER := main eta kappa ablation loss masking cost
 DRAWN := main eta kappa
-
-# What README.md shows of docs/results.md.
+# The detectors of the short table for the README.
 QUOTED := tsadc ensemble convolutions ridge robust-z random
+TABLE := $(VENV)/bin/tsadc bench table
+RECORDS := benchmarks/results
 
-# The tables of the documents, from plans and records alone.
+# The tables in docs/tables, from plans and records alone.
 results: $(READY)
-	$(VENV)/bin/tsadc bench table benchmarks/results/quality --into docs/results.md > /dev/null
-	$(VENV)/bin/tsadc bench table benchmarks/results/quality --metric auroc $(QUOTED:%=--only detector=%) \
-		--into README.md > /dev/null
-	$(VENV)/bin/tsadc bench table benchmarks/results/ablation --brief --into docs/results.md > /dev/null
-	$(VENV)/bin/tsadc bench table benchmarks/results/contamination --brief --into docs/results.md > /dev/null
-	for name in $(PAPER); do \
-		$(VENV)/bin/tsadc bench table benchmarks/results/paper/$$name --plan plans/paper/$$name.toml \
-			--brief --into docs/paper.md > /dev/null || exit 1; \
+	$(TABLE) $(RECORDS)/quality --plan plans/quality.toml --out docs/tables/quality.md
+	$(TABLE) $(RECORDS)/quality --plan plans/quality.toml --metric auroc $(QUOTED:%=--only detector=%) \
+		--out docs/tables/quality-short.md
+	for name in ablation contamination; do \
+		$(TABLE) $(RECORDS)/$$name --plan plans/$$name.toml --brief --out docs/tables/$$name.md || exit 1; \
 	done
-	$(VENV)/bin/tsadc bench table benchmarks/results/paper/main --plan plans/paper/scorings.toml \
-		--brief --into docs/paper.md > /dev/null
+	for name in $(PAPER); do \
+		$(TABLE) $(RECORDS)/paper/$$name --plan plans/paper/$$name.toml --brief --out docs/tables/paper-$$name.md \
+			|| exit 1; \
+	done
+	$(TABLE) $(RECORDS)/paper/main --plan plans/paper/scorings.toml --brief --out docs/tables/paper-scorings.md
 	for name in $(DRAWN); do \
-		$(VENV)/bin/tsadc bench report benchmarks/results/paper/$$name --plan plans/paper/$$name.toml \
+		$(VENV)/bin/tsadc bench report $(RECORDS)/paper/$$name --plan plans/paper/$$name.toml \
 			--out docs/paper-$$name.svg > /dev/null || exit 1; \
 	done
-	for file in benchmarks/results/paper/*.json; do \
-		$(VENV)/bin/tsadc bench table $$file --into docs/paper.md > /dev/null || exit 1; \
+	$(VENV)/bin/python benchmarks/paper/cleaned.py --table docs/tables/paper-cleaned.md
+	$(VENV)/bin/python benchmarks/paper/impurity.py --table docs/tables/paper-impurity.md
+	for name in plant sleep; do \
+		$(VENV)/bin/python benchmarks/paper/approximation.py $$name --table docs/tables/paper-approximation-$$name.md \
+			|| exit 1; \
 	done
 	$(VENV)/bin/python benchmarks/detectors.py --table > /dev/null
 	$(VENV)/bin/python benchmarks/speed_report.py > /dev/null

@@ -1,13 +1,17 @@
 """Records of a made-up benchmark, with all that a page can show: splits, failures, hostile names, rows; and data to
 make some from."""
 
+import importlib.util
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from terminal import Answer, tsadc
+from tsadc.bench.job import Job
 from tsadc.data import ContaminationSpec, contaminate
 from tsadc.data.manifest import save
 from tsadc.data.prepared import ABOUT, ARRAYS, LABELS, load
@@ -27,27 +31,29 @@ label = "first"
 [[detectors]]
 name = "random"
 """
-MACHINE = {"processor": "a processor", "cores": 2, "memory": 2**31, "system": "Linux x86_64"}
+MACHINE = "a processor, 2 cores, 2 GiB, Linux x86_64"
 
 
 def record(detector: str, data: str, seed: int, auroc: float, **more: Any) -> dict[str, Any]:
-    return {
-        "data": data,
+    content = {
+        "dataset": data,
         "detector": detector,
-        "preset": "default",
-        "overrides": {},
         "seed": seed,
-        "settings": {"training": {}} if detector == "tsadc" else {},
-        "tsadc": "1.2.3",
+        "settings": "s",
+        "code": "c",
+        "source": "",
+        "version": "1.2.3",
         "commit": "abc",
-        "versions": {"python": "3.11"},
+        "packages": "python 3.11",
         "machine": MACHINE,
         "made": f"2026-01-0{seed + 1}T00:00:00+00:00",
         "prevalence": 0.25,
         "auroc": auroc,
         "ap": auroc / 2,
-        "auroc_interval": [auroc - 0.1, auroc + 0.1],
-        "ap_interval": None,
+        "auroc_low": auroc - 0.1,
+        "auroc_high": auroc + 0.1,
+        "ap_low": None,
+        "ap_high": None,
         "precision": 0.5,
         "recall": 0.25,
         "f1": 0.4,
@@ -56,18 +62,19 @@ def record(detector: str, data: str, seed: int, auroc: float, **more: Any) -> di
         "parts": {},
         "kinds": {},
         "flagged": 0.5,
-        "points": {"delay": 3.0},
+        "delay": 3.0,
         "fit_seconds": 2.0,
         "score_seconds": 0.003,
         "peak_bytes": 2**28,
     } | more
+    variant = Job(data, detector, seed, overrides=more.get("overrides", {})).variant
+    return {"label": variant} | content
 
 
-def failed(detector: str, data: str, seed: int, **error: str) -> dict[str, Any]:
-    kept = ("data", "detector", "preset", "overrides", "seed", "settings", "tsadc", "commit", "versions")
+def failed(detector: str, data: str, seed: int, message: str = "", where: str = "") -> dict[str, Any]:
+    kept = ("dataset", "detector", "seed", "label", "settings", "code", "source", "version", "commit", "packages")
     whole = record(detector, data, seed, 0.0)
-    told = {"type": "MemoryError", "message": "", "where": ""} | error
-    return {name: whole[name] for name in kept} | {"error": told}
+    return {name: whole[name] for name in kept} | {"error": f"MemoryError: {message}", "error_at": where}
 
 
 def records() -> list[dict[str, Any]]:
@@ -104,3 +111,15 @@ def own_data(place: Path) -> tuple[Path, Path]:
 
 def run_plan(plan: Path, *words: object) -> Answer:
     return tsadc("bench", "run", plan, "--out", plan.parent / "out", *words)
+
+
+def script(name: str) -> ModuleType:
+    """Import a script of `benchmarks` by its path without the suffix."""
+    file = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"benchmark_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module

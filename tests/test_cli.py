@@ -27,12 +27,11 @@ info    WHAT... --length=None --preset=default --time=None --entity=None --every
         --skip-bad=False --stream=False
 data list
 data prepare NAME --raw --out --set=None... --skip-bad=False
-bench run PLAN --out --jobs=1 --only=None... --seeds=None --dry-run=False --again=False --retry=False --raw=None
-bench table FOLDER --format=markdown --into=None --brief=False --metric=None --plan=None --only=None...
+bench run PLAN --out=None --processes=1 --only=None... --seeds=None --dry-run=False --again=False --retry=False
+  --raw=None
+bench table FOLDER --format=markdown --out=None --brief=False --metric=None --plan=None --only=None...
   --choosing=False
 bench report FOLDER --out --plan=None --only=None... --choosing=False
-bench impurity --out --draws=50 --seed=0 --into=None --raw=None
-bench approximation DATA --out --record=None --preset=default --set=None... --seed=0 --raw=None
 """
 
 

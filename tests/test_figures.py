@@ -1,20 +1,10 @@
 """Figures in the documents are those of the committed records."""
 
-import importlib.util
-from pathlib import Path
-
-ROOT = Path(__file__).parents[1]
-
-
-def benchmark(name):
-    spec = importlib.util.spec_from_file_location(f"{name}_benchmark", ROOT / "benchmarks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from benchmark import script
 
 
 def test_the_page_on_speed_is_made_from_the_records():
-    report = benchmark("speed_report")
+    report = script("speed_report")
     found = report.records()
     assert len(found) >= 6
     page = report.DOCUMENT.read_text()
@@ -28,7 +18,7 @@ def test_the_page_on_speed_is_made_from_the_records():
 
 
 def test_growth_in_a_line_is_linear_and_other_growth_is_not():
-    report = benchmark("speed_report")
+    report = script("speed_report")
     sizes = (600, 1200, 3000, 12_000)
     assert max(map(abs, report.departures({str(n): 5 + 0.01 * n for n in sizes}))) < 1e-12
     assert max(map(abs, report.departures({str(n): 1e-6 * n**2 for n in sizes}))) > report.WITHIN

@@ -7,7 +7,7 @@ from tsadc.data.task import Answers
 from tsadc.errors import DataError
 
 
-def test_parts_views_and_kinds_are_measured_on_their_own() -> None:
+def test_parts_and_kinds_are_measured_on_their_own() -> None:
     kinds = ((), ("x",), (), ("y",), ("x", "y"), ())
     answers = Answers(kinds, tuple("aaabbb"), {"b alone": np.array([False] * 3 + [True] * 3)})
     table = pd.DataFrame({"score": [0.0, 3.0, 2.0, 1.0, 4.0, 1.5], "left_score": [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]})
@@ -15,17 +15,17 @@ def test_parts_views_and_kinds_are_measured_on_their_own() -> None:
     assert found["auroc"] == pytest.approx(7 / 9, abs=1e-5)
     assert (found["precision"], found["recall"]) == (pytest.approx(2 / 3, abs=1e-5), pytest.approx(2 / 3, abs=1e-5))
     assert found["flagged"] == 0.5
-    assert found["views"] == {"left": {"auroc": 1.0, "ap": 1.0}}
-    assert found["kinds"]["x"] == {"observations": 2, "auroc": 1.0, "ap": 1.0}
-    assert found["kinds"]["y"]["auroc"] == pytest.approx(4 / 6, abs=1e-5)
+    assert found["kinds"] == {"x": 1.0, "y": pytest.approx(4 / 6, abs=1e-5)}
     assert found["parts"]["b alone"]["auroc"] == 0.5
-    assert found["parts"]["b alone"]["observations"] == 3
+    assert set(found["parts"]["b alone"]) == {"auroc", "ap"}
+    one_kind = Answers(((), ("x",)), ("a", "a"))
+    assert measure(table[:2], one_kind, 1.8)["kinds"] == {}
 
 
 def test_scores_must_be_of_the_observations_there_are_answers_to() -> None:
     answers = Answers(((), ("x",)), ("a", "b"))
     check_order(pd.DataFrame({"entity": ["a", "b"]}), answers)
-    with pytest.raises(DataError, match="scored 2 observations, but there are answers to 2, or of other entities"):
+    with pytest.raises(DataError, match="Expected scores of the 2 labelled observations in their order, but"):
         check_order(pd.DataFrame({"entity": ["b", "a"]}), answers)
 
 

@@ -4,17 +4,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tsadc.bench.metrics import METRICS, by_chance, flagging_all, told, value_of
+from tsadc.bench.metrics import METRICS, by_chance, flagging_all, format_value, value_of
 from tsadc.evaluate.ranking import all_positive_f1, cut, paper_metrics
 
 LABELS = np.arange(40) < 12
 RECORD = {"prevalence": 0.3, "flagged": 0.25, "all_positive_f1": all_positive_f1(LABELS), "auroc": 0.7}
 
 
-def test_a_value_is_the_record_s_own_or_of_its_rows() -> None:
+def test_a_metric_that_is_undefined_or_absent_is_none() -> None:
     assert value_of(RECORD, "auroc") == 0.7
-    assert value_of({**RECORD, "points": {"vus_pr": 0.2}}, "vus_pr") == 0.2
-    assert value_of({**RECORD, "points": None}, "vus_pr") is None
+    assert value_of({**RECORD, "vus_pr": None}, "vus_pr") is None
+    assert value_of(RECORD, "vus_pr") is None
 
 
 @pytest.mark.parametrize("name", ["f1", "precision", "recall"])
@@ -34,7 +34,7 @@ def test_flags_at_their_expectation_get_the_paper_s_measures_by_chance(name: str
 
 
 def test_rows_have_measured_floors_and_costs_have_none() -> None:
-    record = {**RECORD, "points": {"vus_pr": 0.4, "random": {"vus_pr": 0.1}, "all_positive": {"vus_pr": 0.2}}}
+    record = {**RECORD, "vus_pr": 0.4, "vus_pr_random": 0.1, "vus_pr_all_positive": 0.2}
     assert (by_chance(record, "vus_pr"), flagging_all(record, "vus_pr")) == (0.1, 0.2)
     assert by_chance(RECORD, "vus_pr") is None
     assert flagging_all(record, "fit_seconds") is None
@@ -61,9 +61,9 @@ def test_flags_that_never_fall_hit_nothing() -> None:
         ("peak_bytes", 3e6, "3M"),
     ],
 )
-def test_costs_are_told_by_three_digits_that_count(metric: str, value: float | None, text: str) -> None:
+def test_costs_have_three_significant_digits(metric: str, value: float | None, text: str) -> None:
     assert metric in METRICS
-    assert told(metric, value) == text
+    assert format_value(metric, value) == text
 
 
 def test_the_page_defines_every_metric_by_its_name() -> None:

@@ -11,7 +11,7 @@ def test_the_best_is_compared_data_set_by_data_set() -> None:
     .95, .85, .6. random failed there."""
     best, cases, others = against_best(summarise(records()), "auroc")
     assert (best, cases) == ("tsadc", 2)
-    assert [one.row for one in others] == ["ridge", HOSTILE]
+    assert [one.label for one in others] == ["ridge", HOSTILE]
     assert [one.difference for one in others] == pytest.approx([(0.19 + 0.1) / 2, (0.39 + 0.35) / 2])
     ours, theirs = [0.95, 0.895], [0.85, 0.705]
     assert others[0].interval == pytest.approx(mean_difference(ours, theirs))

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from tsadc.bench.cell import Cell, identity
-from tsadc.bench.plan import Plan, combinations, differing, nested, read
+from tsadc.bench.job import Job, identity
+from tsadc.bench.plan import BenchmarkPlan, combinations, differing, nested, read
 from tsadc.detectors import find
 from tsadc.errors import ConfigError
 
@@ -39,7 +39,7 @@ source = "x"
 differs = "y"
 data.A = "tiny"
 metrics.F1 = "paper_f1"
-[[published.rows]]
+[[published.methods]]
 name = "theirs"
 ours = "ridge"
 A = [0.5]
@@ -48,7 +48,7 @@ A = [0.5]
 
 @pytest.fixture
 def plan(tiny: None, tmp_path: Path):
-    def made(text: str) -> Plan:
+    def made(text: str) -> BenchmarkPlan:
         (tmp_path / "plan.toml").write_text(text)
         return read(tmp_path / "plan.toml")
 
@@ -58,9 +58,9 @@ def plan(tiny: None, tmp_path: Path):
 def test_a_plan_is_all_combinations(plan) -> None:
     whole = plan(WHOLE)
     assert (whole.title, whole.seeds, whole.budget.epochs) == ("A plan", (0, 1), 2)
-    cells = whole.cells()
-    assert len(cells) == (2 * 2 + 1) * 4
-    assert cells[0] == Cell(
+    jobs = whole.jobs()
+    assert len(jobs) == (2 * 2 + 1) * 4
+    assert jobs[0] == Job(
         "tiny",
         "tsadc",
         0,
@@ -71,57 +71,57 @@ def test_a_plan_is_all_combinations(plan) -> None:
         label="ours scoring=fused",
         by_row=("vus_pr",),
     )
-    assert {cell.seed for cell in cells if cell.data == "tiny-adapted"} == {3}
-    assert {cell.column for cell in cells} == {"tiny eta=0", "tiny eta=0.2", "tiny-adapted"}
-    heads = [cell.config().scoring for cell in cells if cell.network]
+    assert {job.seed for job in jobs if job.dataset == "tiny-adapted"} == {3}
+    assert {job.data for job in jobs} == {"tiny eta=0", "tiny eta=0.2", "tiny-adapted"}
+    heads = [job.config().scoring for job in jobs if job.network]
     assert sorted(heads) == ["fused"] * 5 + ["own"] * 5
-    lags = [cell.config().lags for cell in cells if not cell.network]
+    lags = [job.config().lags for job in jobs if not job.network]
     assert sorted(lags) == [1] * 5 + [3] * 5
-    assert {cell.observations for cell in cells if not cell.network} == {None}
-    assert {cell.config().threshold.method for cell in cells if not cell.network} == {"alarms"}
+    assert {job.observations for job in jobs if not job.network} == {None}
+    assert {job.config().threshold.method for job in jobs if not job.network} == {"alarms"}
 
 
-def test_rows_are_called_without_the_budget(plan) -> None:
-    cells = plan("[budget]\nepochs = 1\n" + ONE + '[[detectors]]\nname = "usad"\nset.scoring = "own"\n').cells()
-    assert [cell.label for cell in cells[:2]] == ["", "usad scoring=own"]
-    assert cells[1].row == "usad scoring=own training.epochs=1"
+def test_labels_omit_the_budget(plan) -> None:
+    jobs = plan("[budget]\nepochs = 1\n" + ONE + '[[detectors]]\nname = "usad"\nset.scoring = "own"\n').jobs()
+    assert [job.label for job in jobs[:2]] == ["ridge", "usad scoring=own"]
+    assert jobs[1].variant == "usad scoring=own training.epochs=1"
 
 
 def test_epochs_of_a_data_set_come_before_those_of_the_budget(plan) -> None:
     other = ONE.replace('"tiny"', '"tiny-adapted"\nepochs = 5').replace("ridge", "usad")
-    cells = plan("seeds = [0]\n[budget]\nepochs = 2\n" + ONE + other).cells()
-    found = {(cell.data, cell.detector): (cell.overrides, cell.label) for cell in cells}
+    jobs = plan("seeds = [0]\n[budget]\nepochs = 2\n" + ONE + other).jobs()
+    found = {(job.dataset, job.detector): (job.overrides, job.label) for job in jobs}
     assert found == {
         ("tiny", "usad"): ({"training": {"epochs": 2}}, "usad"),
         ("tiny-adapted", "usad"): ({"training": {"epochs": 5}}, "usad"),
-        ("tiny", "ridge"): ({}, ""),
-        ("tiny-adapted", "ridge"): ({}, ""),
+        ("tiny", "ridge"): ({}, "ridge"),
+        ("tiny-adapted", "ridge"): ({}, "ridge"),
     }
 
 
 def test_what_others_published_is_read(plan) -> None:
     assert plan(ONE).published is None
     found = plan(ONE + PUBLISHED).published
-    assert found.rows[0].figures == {"A": (0.5,)}
-    assert plan(ONE + PUBLISHED).cells() == plan(ONE).cells()
+    assert found.methods[0].figures == {"A": (0.5,)}
+    assert plan(ONE + PUBLISHED).jobs() == plan(ONE).jobs()
 
 
 def test_seeds_are_those_of_the_data_set_by_default(plan) -> None:
-    assert [cell.seed for cell in plan(ONE).cells()] == [0, 1]
-    assert [cell.seed for cell in plan('seeds = "choose"\n' + ONE).cells()] == [100]
+    assert [job.seed for job in plan(ONE).jobs()] == [0, 1]
+    assert [job.seed for job in plan('seeds = "choose"\n' + ONE).jobs()] == [100]
 
 
 def test_what_the_preset_has_anyway_is_dropped(plan) -> None:
     settings = find("tsadc").Config()
     given = {"decontaminate": True, "inference": {"masks": 3, "residuals": ["reconstruction"]}}
     assert differing(settings, given) == {"inference": {"masks": 3}}
-    cells = plan(ONE.replace("ridge", "tsadc") + "grid.decontaminate = [true, false]\n").cells()
-    assert [cell.row for cell in cells if cell.seed == 0] == ["tsadc", "tsadc decontaminate=False"]
-    assert identity(cells[0], Path())["hash"] == identity(Cell("tiny", "tsadc", 0), Path())["hash"]
+    jobs = plan(ONE.replace("ridge", "tsadc") + "grid.decontaminate = [true, false]\n").jobs()
+    assert [job.variant for job in jobs if job.seed == 0] == ["tsadc", "tsadc decontaminate=False"]
+    assert identity(jobs[0], Path()) == identity(Job("tiny", "tsadc", 0), Path())
 
 
-def test_equal_cells_are_one(plan) -> None:
-    assert len(plan(ONE + ONE).cells()) == len(plan(ONE).cells()) == 2
+def test_equal_jobs_are_one(plan) -> None:
+    assert len(plan(ONE + ONE).jobs()) == len(plan(ONE).jobs()) == 2
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,10 @@ def test_equal_cells_are_one(plan) -> None:
         (ONE + "set.lag = 1\n", "There is no setting `lag`; did you mean `lags`"),
         (ONE + "set = 1\n", r"`detectors\[0\].set` must be a table, but got 1"),
         (ONE + "grid.lags = 1\n", "`grid.lags` of ridge must be a list of values, but got 1"),
-        (ONE + "scoring = ['own']\n", "`scoring` of ridge must be left out: a detector without a network has none"),
+        (
+            ONE + "scoring = ['own']\n",
+            "`scoring` of ridge must be left out: it is a setting of",
+        ),
         (ONE.replace('"tiny"', '"tiny"\nsplit.eta = 0.6'), "`eta` of the data set tiny must be a number from 0 to 0.4"),
         (
             ONE.replace('"tiny"', '"tiny"\nsplit.etta = 0.1'),
@@ -154,8 +157,8 @@ def test_equal_cells_are_one(plan) -> None:
             ONE + '[[detectors]]\nname = "random"\nlabel = "a"\n[[detectors]]\nname = "random"\nlabel = "b"\n',
             "random occurs twice, with several labels",
         ),
-        ("metrics = []\n" + ONE, "`metrics` must be some of those the guide names"),
-        (ONE.replace('"tiny"', '"tiny"\nsplit.eta = []'), r"`data\[0\].split.eta` must be a value or a list of some"),
+        ("metrics = []\n" + ONE, "`metrics` must be a list of at least one metric"),
+        (ONE.replace('"tiny"', '"tiny"\nsplit.eta = []'), r"`data\[0\].split.eta` must be a value or a list of values"),
         (
             ONE + "label = 'a'\n[[detectors]]\nname = 'random'\nlabel = 'a'\n",
             "Two detectors are called 'a'; give each a label of its own",
@@ -163,9 +166,9 @@ def test_equal_cells_are_one(plan) -> None:
         (ONE + "[[detectors]]\nname = 'random'\nlabel = 'ridge'\n", "Two detectors are called 'ridge'"),
         (
             ONE + "set.scoring = 'own'\n",
-            "`set.scoring` of ridge must be left out: a detector without a network has none",
+            "`set.scoring` of ridge must be left out: it is a setting of detectors with a network",
         ),
-        (ONE + "grid.scoring = ['own']\n", "`grid.scoring` of ridge must be left out: a detector without a network"),
+        (ONE + "grid.scoring = ['own']\n", "`grid.scoring` of ridge must be left out: it is a setting"),
         (ONE + "scoring = []\n", r"`detectors\[0\].scoring` must not be empty, but got \[\]; leave it out instead"),
         (ONE + "label = ' '\n", r"`detectors\[0\].label` must not be empty, but got ' '; leave it out instead"),
         (ONE.replace('"tiny"', '""'), r"`data\[0\].name` must not be empty"),
@@ -181,8 +184,11 @@ def test_equal_cells_are_one(plan) -> None:
         ("seeds = 'some'\n" + ONE, "`seeds` must be 'report' or 'choose' or a list, each a whole number"),
         ("budget.epochs = 0\n" + ONE, "`budget.epochs` must be positive, but got 0"),
         (ONE.replace('"tiny"', '"tiny"\nepochs = 0'), r"`data\[0\].epochs` must be positive, but got 0"),
-        (ONE + "[published]\nsource = 'x'\n", "`published.differs` must be said in words"),
-        (ONE + PUBLISHED.replace("ridge", "rigde"), "`published.rows.0..ours` names 'rigde', but there is no such row"),
+        (ONE + "[published]\nsource = 'x'\n", "`published.differs` must be a text that is not empty"),
+        (
+            ONE + PUBLISHED.replace("ridge", "rigde"),
+            "`published.methods.0..ours` names 'rigde', but there is no such label",
+        ),
         (
             ONE + PUBLISHED.replace("tiny", "tiny eta=0.2"),
             "`published.data.A` names 'tiny eta=0.2', but there is no such",
@@ -197,8 +203,8 @@ def test_what_is_wrong_is_named(plan, text: str, sentence: str) -> None:
 
 def test_a_varied_method_may_leave_a_setting_of_one_of_them_idle(plan) -> None:
     varied = "set.threshold.per_day = 2\ngrid.threshold.method = ['tail', 'alarms']\n"
-    cells = plan("seeds = [0]\n" + ONE + varied).cells()
-    assert [(cell.config().threshold.method, cell.config().threshold.per_day) for cell in cells] == [
+    jobs = plan("seeds = [0]\n" + ONE + varied).jobs()
+    assert [(job.config().threshold.method, job.config().threshold.per_day) for job in jobs] == [
         ("tail", 2.0),
         ("alarms", 2.0),
     ]
@@ -214,11 +220,11 @@ def test_a_plan_is_a_file(tmp_path: Path) -> None:
 def test_the_study_is_of_all_detectors_without_a_network_and_tsadc() -> None:
     from tsadc.detectors import REGISTRY
 
-    cells = read(PLANS / "quality.toml").cells()
-    names = {cell.detector for cell in cells}
-    cheap = {name for name in REGISTRY if not replace(cells[0], detector=name).network}
+    jobs = read(PLANS / "quality.toml").jobs()
+    names = {job.detector for job in jobs}
+    cheap = {name for name in REGISTRY if not replace(jobs[0], detector=name).network}
     assert names == cheap | {"tsadc"}
-    assert all(not cell.overrides and not cell.split and cell.preset == "default" for cell in cells)
+    assert all(not job.overrides and not job.split and job.preset == "default" for job in jobs)
 
 
 @pytest.mark.parametrize("file", sorted(PLANS.glob("*.toml")), ids=lambda file: file.stem)
@@ -226,7 +232,7 @@ def test_every_plan_can_be_run(file: Path) -> None:
     plan = read(file)
     assert plan.title
     assert plan.note
-    assert plan.cells()
+    assert plan.jobs()
 
 
 def test_settings_are_combined_and_nested() -> None:
@@ -238,9 +244,9 @@ def test_settings_are_combined_and_nested() -> None:
 def test_the_plan_of_the_guide_can_be_run(tmp_path: Path) -> None:
     guide = (PLANS.parent / "docs" / "guides" / "benchmark.md").read_text()
     (tmp_path / "plan.toml").write_text(guide.split("```toml\n")[1].split("```")[0])
-    cells = read(tmp_path / "plan.toml").cells()
-    assert len(cells) == 2 * 3 * (1 + 4)
-    assert {cell.label for cell in cells if cell.network} == {
+    jobs = read(tmp_path / "plan.toml").jobs()
+    assert len(jobs) == 2 * 3 * (1 + 4)
+    assert {job.label for job in jobs if job.network} == {
         f"small decontaminate={on} scoring={scoring}" for on in (True, False) for scoring in ("fused", "own")
     }
 
@@ -252,4 +258,4 @@ def test_what_the_guide_says_others_published_goes_with_its_plan(tmp_path: Path)
     (tmp_path / "plan.toml").write_text(blocks[0] + others)
     found = read(tmp_path / "plan.toml").published
     assert found is not None
-    assert found.rows[0].figures["Plant"] == (0.91, 0.62)
+    assert found.methods[0].figures["Plant"] == (0.91, 0.62)

@@ -6,22 +6,23 @@ import tomllib
 import pytest
 
 from benchmark import failed, record
-from tsadc.bench.published import Published, compared, markdown, parse
+from tsadc.bench.published import Published, parse
 from tsadc.bench.summary import summarise
 from tsadc.errors import ConfigError
+from tsadc.show.bench_published import compared, markdown
 
 TEXT = """
 source = "Somebody, Table 1"
 differs = "Theirs is larger."
 data = { A = "plant", B = ["ludb eta=0.2", "cinc"], C = "" }
 metrics = { F1 = "auroc", FLOPs = "flops", style = "" }
-[[rows]]
+[[methods]]
 name = "Best"
 ours = ["ridge", "random"]
 A = [0.5, 2.3e9, 1]
 B = [0.25, nan, 2]
 C = [0.125, 7, 3]
-[[rows]]
+[[methods]]
 name = "Other"
 A = [0.75, 1000, 4]
 """
@@ -30,12 +31,12 @@ source = "x"
 differs = "y"
 data = { A = "plant", B = "", C = "" }
 metrics = { F1 = "auroc" }
-[[rows]]
+[[methods]]
 name = "Best"
 ours = "ridge"
 A = [0.5]
 C = [0.25]
-[[rows]]
+[[methods]]
 name = "Other"
 ours = ["random", "pca"]
 B = [0.75]
@@ -58,7 +59,7 @@ def test_what_is_said_is_read() -> None:
     assert (found.source, found.differs) == ("Somebody, Table 1", "Theirs is larger.")
     assert found.data == {"A": ("plant",), "B": ("ludb eta=0.2", "cinc"), "C": ()}
     assert found.metrics == {"F1": "auroc", "FLOPs": "flops", "style": ""}
-    best, other = found.rows
+    best, other = found.methods
     assert (best.name, best.ours, other.ours) == ("Best", ("ridge", "random"), ())
     assert best.figures["A"] == (0.5, 2.3e9, 1.0)
     assert math.isnan(best.figures["B"][1])
@@ -66,8 +67,8 @@ def test_what_is_said_is_read() -> None:
 
 
 def test_each_figure_stands_beside_ours() -> None:
-    head, body = compared(published("\n".join([TEXT, '[[rows]]\nname = "Third"'])), summarise(RECORDS))
-    assert head == ["row", "ours", "A", "ours: plant", "B", "ours: ludb eta=0.2", "ours: cinc", "C"]
+    head, body = compared(published("\n".join([TEXT, '[[methods]]\nname = "Third"'])), summarise(RECORDS))
+    assert head == ["method", "ours", "A", "ours: plant", "B", "ours: ludb eta=0.2", "ours: cinc", "C"]
     theirs = ["0.500 / 2.3G / 1.000", "0.250 / - / 2.000", "0.125 / 7 / 3.000"]
     assert body == [
         ["Best", "ridge", theirs[0], "0.700 / 3M / -", theirs[1], "0.900 / - / -", "-", theirs[2]],
@@ -90,7 +91,7 @@ def test_more_data_sets_than_rows_go_down() -> None:
 def test_the_sentence_on_what_differs_follows_the_table() -> None:
     text = markdown(published(WIDE), [])
     lead, table, differs = text.split("\n\n")
-    assert lead == "Published (x) beside ours: F1, of ours the means over seeds of auroc."
+    assert lead == "Published (x) beside ours: F1; ours are means over seeds of auroc."
     assert table.splitlines()[1:3] == ["|---|---|---|---|---|---|---|", "| A | plant | 0.500 | - | - | - | - |"]
     assert differs == "y"
     assert markdown(published('source = "a figure"\ndiffers = "No numbers."'), []) == "Published: a figure. No numbers."
@@ -100,35 +101,35 @@ def test_the_sentence_on_what_differs_follows_the_table() -> None:
     ("old", "new", "sentence"),
     [
         ("source =", "sauce =", "There is no setting `published.sauce`; did you mean `published.source`"),
-        ('"Somebody, Table 1"', '" "', "`published.source` must be said in words, but got ' '"),
-        ('differs = "Theirs is larger."', "", "`published.differs` must be said in words, but got ''"),
+        ('"Somebody, Table 1"', '" "', "`published.source` must be a text that is not empty, but got ' '"),
+        ('differs = "Theirs is larger."', "", "`published.differs` must be a text that is not empty, but got ''"),
         (
             '{ A = "plant", B = ["ludb eta=0.2", "cinc"], C = "" }',
             '"A"',
             "`published.data` must be a table of their names",
         ),
         ('A = "plant"', "A = 1", "`published.data.A` must be a name or a list of names, but got 1"),
-        ('C = ""', 'ours = ""', "`published.data.ours` must be called otherwise: rows have a key of that name"),
+        ('C = ""', 'ours = ""', "`published.data.ours` needs another name: `ours` is a key of every method"),
         ('F1 = "auroc"', 'F1 = ["auroc", "ap"]', "`published.metrics.F1` must be one metric of ours, but got"),
-        ('name = "Best"', "", r"`published.rows\[0\].name` must be said in words"),
-        ('name = "Other"', 'name = "Best"', "`published.rows` has two called 'Best'; give each a name of its own"),
+        ('name = "Best"', "", r"`published.methods\[0\].name` must be a text that is not empty"),
+        ('name = "Other"', 'name = "Best"', "`published.methods` has two called 'Best'; give each a name of its own"),
         (
             "C = [0.125",
             "Cc = [0.125",
-            r"`published.rows\[0\]` has a data set 'Cc' that published.data lacks; did you mean `C`",
+            r"`published.methods\[0\]` has a data set 'Cc' that published.data lacks; did you mean `C`",
         ),
         (
             "[0.125, 7, 3]",
             "[0.125, 7]",
-            r"`published.rows\[0\].C` must be a list of 3 numbers, one for each of F1, FLOPs",
+            r"`published.methods\[0\].C` must be a list of 3 numbers, one for each of F1, FLOPs",
         ),
-        ("[0.125, 7, 3]", "0.125", r"`published.rows\[0\].C` must be a list of 3 numbers"),
-        ("[0.125, 7, 3]", "[true, 7, 3]", r"`published.rows\[0\].C` must be a list of 3 numbers"),
-        ("[[rows]]\n", "[rows]\n", "`published.rows` must be tables, each under"),
+        ("[0.125, 7, 3]", "0.125", r"`published.methods\[0\].C` must be a list of 3 numbers"),
+        ("[0.125, 7, 3]", "[true, 7, 3]", r"`published.methods\[0\].C` must be a list of 3 numbers"),
+        ("[[methods]]\n", "[methods]\n", "`published.methods` must be tables, each under"),
     ],
 )
 def test_what_is_wrong_is_named(old: str, new: str, sentence: str) -> None:
-    text = TEXT if old != "[[rows]]\n" else TEXT[: TEXT.rindex("[[rows]]")]
+    text = TEXT if old != "[[methods]]\n" else TEXT[: TEXT.rindex("[[methods]]")]
     assert old in text
     with pytest.raises(ConfigError, match=sentence):
         published(text.replace(old, new))
@@ -146,13 +147,13 @@ def test_it_is_a_table() -> None:
             ["plant", "cinc"],
             ["ridge", "random"],
             TEXT,
-            "`published.data.B` names 'ludb eta=0.2', but there is no such column",
+            "`published.data.B` names 'ludb eta=0.2', but there is no such data",
         ),
         (
             ["plant", "ludb eta=0.2", "cinc"],
             ["ridge"],
             TEXT,
-            r"`published.rows\[0\].ours` names 'random', but there is no",
+            r"`published.methods\[0\].ours` names 'random', but there is no",
         ),
         (
             ["plant", "ludb eta=0.2", "cinc"],

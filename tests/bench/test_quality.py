@@ -1,61 +1,84 @@
-"""The published studies: the documents hold what the committed records say, as `make results` puts it there."""
+"""The committed tables are those of the committed records, as `make results` makes them."""
 
-import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tsadc.bench.records import Store, cell_of, load
-from tsadc.cli import shown
-from tsadc.cli.studies import study_table
+from benchmark import script
+from tsadc.bench.plan import read
+from tsadc.bench.records import job_of, load
+from tsadc.cli.bench_show import ShowOptions, report, table
 from tsadc.data.catalogue import PROTOCOLS
-from tsadc.show import bench_markdown as table
 
 ROOT = Path(__file__).parents[2]
-RECORDS = ROOT / "benchmarks" / "results"
-STUDIES = [name for name in ("quality", "ablation", "contamination") if (RECORDS / name).is_dir()]
-each_study = pytest.mark.parametrize("study", STUDIES)
+PLANS, RECORDS, TABLES = ROOT / "plans", ROOT / "benchmarks" / "results", ROOT / "docs" / "tables"
+STUDIES = ("quality", "ablation", "contamination")
+PAPER = ("main", "eta", "kappa", "ablation", "loss", "masking", "cost", "scorings")
 
 
-def test_there_are_records() -> None:
-    assert "quality" in STUDIES
+def quoted() -> tuple[str, ...]:
+    names = re.search(r"^QUOTED := (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert names is not None
+    return tuple(f"detector={name}" for name in names.group(1).split())
 
 
-@each_study
-def test_the_document_holds_the_tables_of_the_committed_records(study: str) -> None:
-    document = (ROOT / "docs" / "results.md").read_text()
-    assert table.markdown(load(RECORDS / study), brief=study != "quality") in document
+def study(name: str, out: Path) -> None:
+    options = ShowOptions(RECORDS / name, PLANS / f"{name}.toml")
+    table(options, "markdown", out=out, brief=name != "quality")
 
 
-@pytest.mark.parametrize("plan", sorted((ROOT / "plans" / "paper").glob("*.toml")), ids=lambda file: file.stem)
-def test_the_paper_document_holds_what_plans_and_records_say(plan: Path) -> None:
-    folder = RECORDS / "paper" / ("main" if plan.stem == "scorings" else plan.stem)
-    _, _, rest = (ROOT / "docs" / "paper.md").read_text().partition(f"<!-- {plan.stem}: begin -->")
-    block, _, _ = rest.partition(f"<!-- {plan.stem}: end -->")
-    text = shown.table(shown.Shown(folder, plan), "markdown", into=None, brief=True)
-    assert block.strip() == text, "run make results"
-    records = list(folder.glob("*/*/seed-*.json"))
-    assert ("\n\nNot run." in text) == (not records)
+def paper(name: str, out: Path) -> None:
+    options = ShowOptions(RECORDS / "paper" / name.replace("scorings", "main"), PLANS / "paper" / f"{name}.toml")
+    table(options, "markdown", out=out, brief=True)
 
 
-@pytest.mark.parametrize("file", sorted((RECORDS / "paper").glob("*.json")), ids=lambda file: file.stem)
-def test_the_paper_document_holds_the_tables_of_studies(file: Path) -> None:
-    _, _, rest = (ROOT / "docs" / "paper.md").read_text().partition(f"<!-- {file.stem}: begin -->")
-    block, _, _ = rest.partition(f"<!-- {file.stem}: end -->")
-    assert block.strip() == study_table(file), "run make results"
+def short(out: Path) -> None:
+    table(ShowOptions(RECORDS / "quality", PLANS / "quality.toml", quoted()), "markdown", out=out, metric="auroc")
+
+
+MAKERS: dict[str, Callable[[Path], object]] = {
+    **{name: lambda out, name=name: study(name, out) for name in STUDIES},
+    "quality-short": short,
+    **{f"paper-{name}": lambda out, name=name: paper(name, out) for name in PAPER},
+    "paper-cleaned": lambda out: script("paper/cleaned").main(["--table", str(out)]),
+    "paper-impurity": lambda out: script("paper/impurity").main(["--table", str(out)]),
+    **{
+        f"paper-approximation-{name}": lambda out, name=name: script("paper/approximation").main(
+            [name, "--table", str(out)]
+        )
+        for name in ("plant", "sleep")
+    },
+}
+
+
+def test_there_is_a_maker_of_every_table() -> None:
+    assert {file.stem for file in TABLES.glob("*.md")} == set(MAKERS)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_committed_table_is_that_of_the_records(name: str, tmp_path: Path) -> None:
+    MAKERS[name](tmp_path / "made.md")
+    assert (tmp_path / "made.md").read_text() == (TABLES / f"{name}.md").read_text(), "run make results"
 
 
 @pytest.mark.parametrize("name", ["main", "eta", "kappa"])
-def test_figures_of_the_paper_document_are_those_of_the_records(name: str, tmp_path: Path) -> None:
-    plan = ROOT / "plans" / "paper" / f"{name}.toml"
-    shown.report(shown.Shown(RECORDS / "paper" / name, plan), tmp_path / "drawn.svg")
+def test_the_committed_figure_is_that_of_the_records(name: str, tmp_path: Path) -> None:
+    options = ShowOptions(RECORDS / "paper" / name, PLANS / "paper" / f"{name}.toml")
+    report(options, tmp_path / "drawn.svg")
     assert (tmp_path / "drawn.svg").read_text() == (ROOT / "docs" / f"paper-{name}.svg").read_text(), "run make results"
 
 
-@pytest.mark.parametrize("study", [*STUDIES, *(f"paper/{one.name}" for one in sorted(RECORDS.glob("paper/*/")))])
-def test_the_committed_records_are_of_the_present_settings(study: str, shared_data: Path) -> None:
-    store = Store(RECORDS / study)
-    for file in sorted((RECORDS / study).glob("*/*/*.json")):
-        cell = cell_of(json.loads(file.read_text()))
-        assert cell.data in PROTOCOLS
-        assert store.current(cell, shared_data), f"{file} was made with other settings: run make bench-quality"
+@pytest.mark.parametrize("name", [*STUDIES, *(f"paper/{name}" for name in PAPER if name != "scorings")])
+def test_the_committed_records_are_of_jobs_of_their_plan(name: str) -> None:
+    records = load(RECORDS / name)
+    keys = {job.key for job in read(PLANS / f"{name}.toml").jobs()}
+    assert records
+    for job in map(job_of, records):
+        assert job.dataset in PROTOCOLS
+        assert job.key in keys
+
+
+def test_files_of_records_stay_small() -> None:
+    assert max(file.stat().st_size for file in RECORDS.rglob("*.jsonl")) < 200_000

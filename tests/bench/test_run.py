@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tsadc.bench import run
-from tsadc.bench.cell import Cell, Record
+from tsadc.bench.job import Job, Record
 from tsadc.bench.measure import Arrays
-from tsadc.bench.records import Store, load
+from tsadc.bench.records import Store, job_of, load
 from tsadc.bench.run import run_all, trainings
 from tsadc.errors import TsadcError
 
@@ -21,26 +21,26 @@ HERE = Path(".")
 
 @pytest.mark.usefixtures("tiny")
 def test_what_shares_a_training_is_run_together() -> None:
-    cells = [Cell(data, "random", seed) for data in ("tiny", "tiny-adapted") for seed in (0, 1)]
-    other = Cell("tiny", "random", 0, overrides={"contamination": 0.2})
-    assert trainings([*cells, other]) == [[cells[0], cells[2]], [cells[1], cells[3]], [other]]
+    jobs = [Job(data, "random", seed) for data in ("tiny", "tiny-adapted") for seed in (0, 1)]
+    other = Job("tiny", "random", 0, overrides={"contamination": 0.2})
+    assert trainings([*jobs, other]) == [[jobs[0], jobs[2]], [jobs[1], jobs[3]], [other]]
 
 
 @pytest.mark.usefixtures("tiny")
 def test_a_record_is_kept_before_the_next_is_made(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    running = run_all([Cell("tiny", "random", seed) for seed in (0, 1)], HERE, store)
-    cell, record = next(running)
+    running = run_all([Job("tiny", "random", seed) for seed in (0, 1)], HERE, store)
+    job, record = next(running)
     assert load(tmp_path) == [record]
-    assert cell.seed == 0
-    assert [cell.seed for cell, _ in running] == [1]
+    assert job.seed == 0
+    assert [job.seed for job, _ in running] == [1]
     assert len(load(tmp_path)) == 2
 
 
 def test_several_processes_give_the_same_records(tmp_path: Path) -> None:
-    cells = [Cell("plant", name, 0) for name in ("random", "robust-z")]
-    alone = {cell.row: timeless(record) for cell, record in run_all(cells, HERE, Store(tmp_path / "1"))}
-    several = {cell.row: timeless(record) for cell, record in run_all(cells, HERE, Store(tmp_path / "2"), jobs=2)}
+    jobs = [Job("plant", name, 0) for name in ("random", "robust-z")]
+    alone = {job.variant: timeless(record) for job, record in run_all(jobs, HERE, Store(tmp_path / "1"))}
+    several = {job.variant: timeless(record) for job, record in run_all(jobs, HERE, Store(tmp_path / "2"), processes=2)}
     assert set(alone) == {"random", "robust-z"}
     assert several == alone
     assert len(load(tmp_path / "2")) == 2
@@ -82,16 +82,16 @@ def test_every_worker_of_a_run_watches_its_parent(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(run, "ProcessPoolExecutor", Pool)
     with pytest.raises(RuntimeError):
-        list(run_all([Cell("plant", "random", 0)], HERE, Store(tmp_path), jobs=2))
+        list(run_all([Job("plant", "random", 0)], HERE, Store(tmp_path), processes=2))
     assert made == [1, run._begin]
 
 
 class Deadly(Store):
     """Its process is killed once it has kept a record of seed 0, unless that is of `robust-z`."""
 
-    def keep(self, cell: Cell, record: Record, arrays: Arrays) -> None:
-        super().keep(cell, record, arrays)
-        if multiprocessing.parent_process() and cell.seed == 0 and cell.detector != "robust-z":
+    def keep(self, record: Record, scores: Arrays) -> None:
+        super().keep(record, scores)
+        if multiprocessing.parent_process() and record["seed"] == 0 and record["detector"] != "robust-z":
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -100,23 +100,21 @@ def test_what_a_killed_process_leaves_gets_a_failure_and_the_others_go_on(tmp_pa
     # Those of one training: heads of one network. The second is what the process did not come to.
     quick = {"training": {"epochs": 1}}
     heads = [
-        Cell("plant", "usad", 0, overrides={**quick, "scoring": scoring}, observations=8)
-        for scoring in ("fused", "own")
+        Job("plant", "usad", 0, overrides={**quick, "scoring": scoring}, observations=8) for scoring in ("fused", "own")
     ]
     store = Deadly(tmp_path)
-    running = run_all([*heads, Cell("plant", "robust-z", 0)], HERE, store, jobs=2)
+    running = run_all([*heads, Job("plant", "robust-z", 0)], HERE, store, processes=2)
     other, first, second = (one for _, one in sorted(running, key=lambda pair: pair[0].detector))
-    assert (first["settings"]["scoring"], "error" in first) == ("fused", False)
-    assert (second["settings"]["scoring"], second["error"]) == ("own", run.KILLED)
+    assert (job_of(first).scoring, "error" in first) == ("fused", False)
+    assert (job_of(second).scoring, second["error"]) == ("own", run.KILLED["error"])
     assert "auroc" in other
     assert sorted("error" in one for one in load(tmp_path)) == [False, False, True]
-    assert store.current(heads[1], HERE, retry=True) is None
 
 
-def test_a_process_that_cannot_begin_blames_no_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_begin_blames_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_begin", os._exit)  # of an event: an initializer that fails
-    with pytest.raises(TsadcError, match=r"^A process ended before it could begin; go on with --jobs 1\.$"):
-        list(run_all([Cell("plant", "random", 0)], HERE, Store(tmp_path), jobs=2))
+    with pytest.raises(TsadcError, match=r"^A process ended before it could begin; go on with --processes 1\.$"):
+        list(run_all([Job("plant", "random", 0)], HERE, Store(tmp_path), processes=2))
     assert load(tmp_path) == []
 
 
@@ -133,16 +131,18 @@ def test_an_interruption_while_trainings_are_handed_out_stops_those_that_run(
             return super().submit(*given, **more)
 
     monkeypatch.setattr(run, "ThreadPoolExecutor", Threads)
-    slow = [Cell("plant", "gru-gnn", seed, overrides={"training": {"epochs": 1000}}) for seed in range(3)]
+    slow = [Job("plant", "gru-gnn", seed, overrides={"training": {"epochs": 1000}}) for seed in range(3)]
     with pytest.raises(KeyboardInterrupt):
-        list(run_all(slow, HERE, Store(tmp_path), jobs=2))
+        list(run_all(slow, HERE, Store(tmp_path), processes=2))
     assert multiprocessing.active_children() == []
     assert load(tmp_path) == []
 
 
-def test_a_run_that_is_left_kills_its_processes_and_blames_nobody(tmp_path: Path) -> None:
-    slow = Cell("plant", "gru-gnn", 0, overrides={"training": {"epochs": 1000}})
-    running = run_all([Cell("plant", "random", 0), slow, Cell("plant", "robust-z", 1)], HERE, Store(tmp_path), jobs=2)
+def test_a_run_that_is_left_kills_its_processes_and_blames_no_job(tmp_path: Path) -> None:
+    slow = Job("plant", "gru-gnn", 0, overrides={"training": {"epochs": 1000}})
+    running = run_all(
+        [Job("plant", "random", 0), slow, Job("plant", "robust-z", 1)], HERE, Store(tmp_path), processes=2
+    )
     assert next(running)[0].detector == "random"
     running.close()
     assert multiprocessing.active_children() == []

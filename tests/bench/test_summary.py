@@ -1,7 +1,7 @@
 import pytest
 
 from benchmark import failed, record
-from tsadc.bench.summary import Grid, columns, complete, rows, summarise, value_of
+from tsadc.bench.summary import Grid, complete, data_of, labels_of, summarise
 from tsadc.errors import DataError
 
 SOME = [
@@ -17,7 +17,7 @@ SOME = [
 
 
 def test_seeds_are_put_together() -> None:
-    found = {(one.row, one.column): one for one in summarise(SOME)}
+    found = {(one.label, one.data): one for one in summarise(SOME)}
     ridge = found["ridge", "plant"]
     assert [one["seed"] for one in ridge.records] == [0, 1, 2]
     assert ridge.mean("auroc") == pytest.approx(0.7)
@@ -27,11 +27,11 @@ def test_seeds_are_put_together() -> None:
     assert found["ridge", "ludb eta=0.1"].split == {"eta": 0.1}
 
 
-def test_columns_are_in_the_order_of_data_sets_and_rows_by_their_mean() -> None:
+def test_data_is_in_the_order_of_the_catalogue_and_labels_by_their_mean() -> None:
     every = summarise(SOME)
-    assert columns(every) == ["ludb eta=0.1", "ludb eta=0.2", "plant"]
-    assert rows(every) == ["ridge", "random"]
-    assert rows(summarise([*SOME, record("tsadc", "plant", 0, 0.1)])) == ["tsadc", "ridge", "random"]
+    assert data_of(every) == ["ludb eta=0.1", "ludb eta=0.2", "plant"]
+    assert labels_of(every) == ["ridge", "random"]
+    assert labels_of(summarise([*SOME, record("tsadc", "plant", 0, 0.1)])) == ["tsadc", "ridge", "random"]
 
 
 def test_a_grid_finds_what_a_table_needs() -> None:
@@ -44,7 +44,7 @@ def test_a_grid_finds_what_a_table_needs() -> None:
 
 
 def test_seeds_for_choosing_stay_apart() -> None:
-    assert [one.column for one in summarise(SOME, choosing=True)] == ["mine"]
+    assert [one.data for one in summarise(SOME, choosing=True)] == ["mine"]
     with pytest.raises(DataError, match="no records of seeds for choosing"):
         summarise(SOME[:2], choosing=True)
 
@@ -55,12 +55,5 @@ def test_splits_of_one_data_set_are_one_case() -> None:
     assert table == [[pytest.approx(0.8)], [pytest.approx(0.7)]]
 
 
-def test_values_of_rows_are_found_too() -> None:
-    assert value_of({"auroc": 0.5}, "auroc") == 0.5
-    assert value_of({"points": {"vus_pr": 0.25}}, "vus_pr") == 0.25
-    assert value_of({"points": None}, "vus_pr") is None
-    assert value_of({"points": {"delay": None}}, "delay") is None
-
-
-def test_labels_name_rows() -> None:
-    assert rows(summarise([record("ridge", "plant", 0, 0.5, label="a name")])) == ["a name"]
+def test_a_label_stands_for_its_job() -> None:
+    assert labels_of(summarise([record("ridge", "plant", 0, 0.5, label="a name")])) == ["a name"]

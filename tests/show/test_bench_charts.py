@@ -19,7 +19,7 @@ def test_mean_ranks_are_in_order_and_those_left_out_are_counted() -> None:
 
 
 def test_ranks_need_two_data_sets_and_a_measure_that_is_better_when_higher() -> None:
-    assert ranks(summarise([one for one in records() if one["data"] == "plant"]), "auroc") is None
+    assert ranks(summarise([one for one in records() if one["dataset"] == "plant"]), "auroc") is None
     assert ranks(summarise(records()), "delay") is None
 
 
@@ -29,7 +29,7 @@ def test_an_option_that_varies_is_a_panel() -> None:
     assert [one.split["eta"] for one in panel.curves["ridge"]] == [0.0, 0.2]
     split = [one | {"split": {"eta": 0.1, "kappa": kappa}} for kappa in (1, 2) for one in records()[:1]]
     assert [one.title for one in panels(summarise(split))] == ["plant: kappa at eta = 0.1"]
-    assert curves(summarise([one for one in records() if one["data"] == "ludb"]), "auroc") is None
+    assert curves(summarise([one for one in records() if one["dataset"] == "ludb"]), "auroc") is None
 
 
 def test_curves_lie_where_the_values_are() -> None:

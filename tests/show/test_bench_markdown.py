@@ -10,7 +10,7 @@ BEGIN, END = "<!-- quality: begin -->", "<!-- quality: end -->"
 
 
 def lines(text: str, title: str) -> dict[str, str]:
-    """The rows of the table whose first heading is `title`, by their first cell."""
+    """The rows of the table whose first heading is `title`, by their first job."""
     table = next(part for part in text.split("\n\n") if part.startswith(f"| {title} |"))
     return {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines()}
 
@@ -54,12 +54,12 @@ def test_f1_stands_out_where_it_beats_flagging_everything() -> None:
 
 def test_parts_and_kinds_have_tables_of_their_own() -> None:
     parts = {"half": {"auroc": 0.61, "ap": 0.51}}
-    kinds = {"x": {"auroc": 0.9}, "y": {"auroc": 0.3}}
+    kinds = {"x": 0.9, "y": 0.3}
     text = markdown(
         [
-            record("ridge", "smd-causal", 0, 0.7, parts=parts, kinds={"incident": {"auroc": 0.7}}),
+            record("ridge", "smd-causal", 0, 0.7, parts=parts, kinds={}),
             record("ridge", "plant", 0, 0.7, kinds=kinds),
-            record("ridge", "plant", 1, 0.7, kinds={"x": {"auroc": 0.7}}),
+            record("ridge", "plant", 1, 0.7, kinds={"x": 0.7}),
         ]
     )
     assert lines(text, "AUROC / AP")["AUROC / AP"] == "| AUROC / AP | smd-causal: half |"
@@ -102,9 +102,9 @@ def test_a_document_without_markers_gets_them_at_its_end(tmp_path: Path) -> None
 
 def test_briefly_there_are_the_measures_and_the_seeds_alone() -> None:
     records = [
-        record("ridge", "plant", 0, 0.7, kinds={"spike": {"auroc": 1.0}, "stuck": {"auroc": 0.5}}),
-        record("ridge", "plant", 1, 0.8, kinds={"spike": {"auroc": 1.0}, "stuck": {"auroc": 0.5}}),
-        record("random", "plant", 0, 0.5, kinds={"spike": {"auroc": 1.0}, "stuck": {"auroc": 0.5}}),
+        record("ridge", "plant", 0, 0.7, kinds={"spike": 1.0, "stuck": 0.5}),
+        record("ridge", "plant", 1, 0.8, kinds={"spike": 1.0, "stuck": 0.5}),
+        record("random", "plant", 0, 0.5, kinds={"spike": 1.0, "stuck": 0.5}),
     ]
     whole, brief = markdown(records), markdown(records, brief=True)
     assert brief.endswith("Seeds: plant: 0 or 0 1.")

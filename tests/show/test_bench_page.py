@@ -5,7 +5,7 @@ from typing import Any
 
 from benchmark import HOSTILE, record, records
 from pages import Page, browser, dump
-from tsadc.bench.published import Published, Row
+from tsadc.bench.published import Published, PublishedMethod
 from tsadc.show.bench_page import render
 
 METRICS = ("auroc", "ap", "delay", "vus_pr")
@@ -41,7 +41,7 @@ def test_metrics_that_nobody_has_are_left_out() -> None:
 def verdict(*some: dict[str, Any], metrics: Sequence[str] = ("auroc",), **more: str) -> str:
     """The words between the heading and the first tile."""
     text = Page(render(some, title="THE TITLE", metrics=metrics, **more)).text
-    return text.split("THE TITLE")[2].partition("Cells")[0]
+    return text.split("THE TITLE")[2].partition("Jobs")[0]
 
 
 def test_all_rows_that_are_best_as_often_are_named() -> None:
@@ -68,11 +68,11 @@ def test_the_verdict_is_by_the_first_metric_of_which_more_is_better() -> None:
 
 def test_what_was_not_run_is_said_in_the_head() -> None:
     some = record("ridge", "plant", 0, 0.9)
-    assert "334 of 408 cells not run." in verdict(some, lacking="334 of 408 cells not run.")
-    text = Page(render([some], title="x", metrics=["auroc"], lacking="2 of 3 cells not run.")).text
-    assert text.count("2 of 3 cells not run.") == 2
-    assert "every cell has its numbers" not in text
-    assert "every cell has its numbers" in Page(render([some], title="x", metrics=["auroc"])).text
+    assert "334 of 408 jobs not run." in verdict(some, lacking="334 of 408 jobs not run.")
+    text = Page(render([some], title="x", metrics=["auroc"], lacking="2 of 3 jobs not run.")).text
+    assert text.count("2 of 3 jobs not run.") == 2
+    assert "every job has its numbers" not in text
+    assert "every job has its numbers" in Page(render([some], title="x", metrics=["auroc"])).text
 
 
 def test_the_plan_goes_by_its_title() -> None:
@@ -83,7 +83,7 @@ def test_the_plan_goes_by_its_title() -> None:
 
 def test_where_everything_failed_that_is_said() -> None:
     read = Page(render(records()[-1:], title="x", metrics=METRICS))
-    assert "Nothing was measured: every cell failed." in read.text
+    assert "Nothing was measured: every job failed." in read.text
 
 
 def acting(script: str, shown: str = "") -> str:
@@ -136,7 +136,7 @@ def test_tables_are_filtered_and_sorted(tmp_path: Path) -> None:
 
 @browser
 def test_text_beside_published_figures_stays_on_its_line(tmp_path: Path) -> None:
-    rows = tuple(Row(f"A method with a long name {i}", ("ridge",), {"A": (0.5,) * 8}) for i in range(2))
+    rows = tuple(PublishedMethod(f"A method with a long name {i}", ("ridge",), {"A": (0.5,) * 8}) for i in range(2))
     others = Published("A table", "Other data.", {"A": ("ludb",)}, {f"F{i}": "auroc" for i in range(8)}, rows)
     script = """
         const range = document.createRange();

@@ -2,7 +2,7 @@ import base64
 import re
 
 from benchmark import HOSTILE, records
-from tsadc.bench.published import Published, Row
+from tsadc.bench.published import Published, PublishedMethod
 from tsadc.bench.summary import summarise
 from tsadc.show.bench_formats import comma_separated
 from tsadc.show.bench_tables import beside, failures, listing, matrix, provenance
@@ -30,12 +30,12 @@ def test_what_chance_gets_stands_in_the_cell_and_flagging_all_where_it_is_someth
 
 
 def test_what_others_published_stands_beside_ours() -> None:
-    rows = (Row(HOSTILE, ("ridge",), {"A": (0.5,)}), Row("theirs", (), {}))
+    rows = (PublishedMethod(HOSTILE, ("ridge",), {"A": (0.5,)}), PublishedMethod("theirs", (), {}))
     some = Published("A table", "Other data.", {"A": ("plant eta=0.2",)}, {"F1": "auroc"}, rows)
-    (mean,) = (one.mean("auroc") for one in summarise(records()) if (one.row, one.column) == ("ridge", "plant eta=0.2"))
+    (mean,) = (one.mean("auroc") for one in summarise(records()) if (one.label, one.data) == ("ridge", "plant eta=0.2"))
     text = beside(some, summarise(records()))
     head, first, _ = lines(text)
-    assert re.split(r"\|+", head)[1:-1] == ["row", "ours", "A", "ours: plant eta=0.2"]
+    assert re.split(r"\|+", head)[1:-1] == ["method", "ours", "A", "ours: plant eta=0.2"]
     assert re.split(r"\|+", first)[-4:-1] == ["ridge", "0.500", f"{mean:.3f}"]
     assert HOSTILE not in text
     assert re.findall(r'data-value="([^"]*)"', text) == ["0.5", f"{float(f'{mean:.3f}'):g}", "NaN", "NaN"]

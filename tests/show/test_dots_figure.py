@@ -9,7 +9,6 @@ from tsadc.errors import DataError
 from tsadc.show.dots_figure import LINE, WIDE, figure
 
 SVG = "{http://www.w3.org/2000/svg}"
-NETWORK = {"training": {}}
 
 
 def drawn(records: list[dict[str, Any]], metric: str = "auroc") -> ElementTree.Element:
@@ -26,10 +25,10 @@ def dots(tree: ElementTree.Element) -> dict[str, tuple[str | None, float, float]
     return found
 
 
-def test_a_row_by_both_heads_is_one_line_of_two_dots() -> None:
-    own = {"settings": {**NETWORK, "scoring": "own"}, "overrides": {"scoring": "own"}}
+def test_a_label_by_both_scorings_is_one_line_of_two_dots() -> None:
+    own = {"overrides": {"scoring": "own"}}
     some = [
-        record("usad", "plant", 0, 0.9, settings={**NETWORK, "scoring": "fused"}),
+        record("usad", "plant", 0, 0.9),
         record("usad", "plant", 0, 0.6, **own),
         record("ridge", "plant", 0, 0.7),
         record("ridge", "plant", 1, 0.8),
@@ -57,12 +56,16 @@ def test_a_row_by_both_heads_is_one_line_of_two_dots() -> None:
 
 
 def test_what_is_absent_or_hostile_breaks_nothing() -> None:
-    some = [record("ridge", "plant", 0, 0.7), record(HOSTILE, "ludb", 0, 0.6), record("ridge", "ludb", 0, 0.5)]
-    some.append(failed("pca", "ludb", 0))
+    some = [
+        record("ridge", "plant", 0, 0.7),
+        record("pca", "ludb", 0, 0.6, label=HOSTILE),
+        record("ridge", "ludb", 0, 0.5),
+    ]
+    some.append(failed("bands", "ludb", 0))
     text = figure(summarise(some), ["fit_seconds"])
     assert "<script" not in text
     assert text.count("<circle") == 3 + 1  # and one that says what they mean
-    assert "pca" not in text
+    assert "bands" not in text
     assert "<title>ridge: 2</title>" in text
     ticks = [one.text for one in ElementTree.fromstring(text).iter(f"{SVG}text") if one.get("text-anchor") == "middle"]
     assert ticks[0] == "1.95"  # all took 2 seconds, and the axis is wider than that
@@ -73,8 +76,8 @@ def test_what_is_absent_or_hostile_breaks_nothing() -> None:
 def test_heads_are_paired_wherever_their_word_stands() -> None:
     more = {"scoring": "own", "latent": 20}
     some = [
-        record("usad", "plant", 0, 0.9, settings={**NETWORK, "scoring": "fused"}, overrides={"latent": 20}),
-        record("usad", "plant", 0, 0.6, settings={**NETWORK, "scoring": "own"}, overrides=more),
+        record("usad", "plant", 0, 0.9, overrides={"latent": 20}),
+        record("usad", "plant", 0, 0.6, overrides=more),
     ]
     tree = drawn(some)
     assert [one.text for one in tree.findall(f"{SVG}text")] == ["usad latent=20"]

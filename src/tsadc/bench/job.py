@@ -1,107 +1,176 @@
-"""The cells of one training become records of plain data and the arrays of their scores. What fails becomes a record
-with its error, never a number."""
+"""A benchmark job: one detector with its settings and a seed on one data set, and what decides its numbers."""
 
 from __future__ import annotations
 
-import copy
-import tempfile
-import time
-import traceback
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from tsadc.bench import fitting, points
-from tsadc.bench.cell import Cell, Record, digest, identity
-from tsadc.bench.fitting import Fitted, epoch_seconds, network_size
-from tsadc.bench.machine import circumstances, forget_peak, peak
-from tsadc.bench.measure import Arrays, arrays, check_order, measure
+from tsadc.bench.own import Own, parts
+from tsadc.bench.source import reference, source_hash
+from tsadc.config import to_mapping, update
+from tsadc.data import catalogue
+from tsadc.data.packs import open_pack
+from tsadc.data.protocols import Protocol
 from tsadc.data.task import Task
+from tsadc.detectors import find
+from tsadc.detectors.residual import ResidualConfig, ResidualDetector
+from tsadc.detectors.settings import Common
+from tsadc.errors import ConfigError, DataError
+
+Record = dict[str, Any]
 
 
-def run(cells: Sequence[Cell], raw: Path, folder: Path | None = None) -> Iterator[tuple[Cell, Record, Arrays]]:
-    """The records of cells that share their training, one after another; a network is trained once. In `folder` its
-    training survives a kill."""
-    rows = list(dict.fromkeys(cell.row for cell in cells))
-    known = identity(cells[0], raw)
-    origin = [known[key] for key in ("source", "draws", "tsadc")]
-    name = digest([cells[0].training, *origin])
-    with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as place:
-        file = Path(place) / f"{name}.safetensors"
-        for row in rows:
-            yield from _row([cell for cell in cells if cell.row == row], raw, file, origin)
-        file.unlink(missing_ok=True)
+@dataclass(frozen=True)
+class Job:
+    """A detector with its settings and a seed on a data set.
+
+    `overrides` are settings on top of the preset, as `config.parse_assignments` returns them. `split` holds options of
+    the data set. `observations` limits the training part; None uses all of it. `own` locates data that is no known
+    data set. `label` is how tables call the job: the plan's label, otherwise the variant. `by_row` names the metrics of
+    `points` that the plan shows. The last two do not change any number.
+    """
+
+    dataset: str
+    detector: str
+    seed: int
+    preset: str = "default"
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    split: Mapping[str, Any] = field(default_factory=dict)
+    observations: int | None = None
+    own: Own | None = None
+    label: str = ""
+    by_row: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.variant)
+
+    @property
+    def variant(self) -> str:
+        """The detector, its preset and its changed settings."""
+        changed = [f"{name}={value}" for name, value in flat(self.overrides)]
+        changed += [] if self.observations is None else [f"observations={self.observations}"]
+        return " ".join([self.detector if self.preset == "default" else f"{self.detector}:{self.preset}", *changed])
+
+    @property
+    def data(self) -> str:
+        """The data set and its options."""
+        return " ".join([self.dataset, *(f"{name}={value:g}" for name, value in flat(self.split))])
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Data, variant and seed: unique among the jobs of a plan."""
+        return self.data, self.variant, self.seed
+
+    @property
+    def protocol(self) -> Protocol:
+        """How the data set is drawn."""
+        return self.own.protocol(self.dataset) if self.own else catalogue.find(self.dataset, "benchmark")
+
+    @property
+    def network(self) -> bool:
+        """Whether the detector trains a network."""
+        return issubclass(find(self.detector), ResidualDetector)
+
+    @property
+    def scoring(self) -> str:
+        """How the residuals of the network become scores; empty without a network."""
+        config = update(find(self.detector).Config.preset(self.preset), self.overrides)
+        return config.scoring if isinstance(config, ResidualConfig) else ""
+
+    @property
+    def training(self) -> str:
+        """A key that is equal for jobs that can share one training, such as those that differ in scoring only."""
+        trained_on = self.protocol.trains_as or self.dataset
+        return digest(
+            [trained_on, dict(self.split), self.detector, self.observations, essential(self.detector, self.config())]
+        )
+
+    def config(self) -> Common:
+        """Return all settings. The data set decides the length, and the coverage if its records are padded."""
+        base = find(self.detector).Config.preset(self.preset)
+        given: dict[str, Any] = {"length": self.protocol.length, "seed": self.seed}
+        taken = sorted(set(given) & set(self.overrides))
+        if taken:
+            raise ConfigError(f"`{taken[0]}` comes with the data set and the seeds; leave it out of the settings.")
+        padded = {"coverage": self.own.coverage} if self.own else {}
+        config: Common = update(base, {**padded, **given, **self.overrides})
+        return config
+
+    def task(self, raw: Path) -> Task:
+        """Draw the training and test parts of this seed."""
+        if self.own:
+            return self.own.protocol(self.dataset).build(raw, self.seed)
+        return catalogue.draw(self.dataset, raw, self.seed, tuple(flat(self.split)))
 
 
-def _row(
-    cells: Sequence[Cell], raw: Path, file: Path, origin: Sequence[str | int]
-) -> Iterator[tuple[Cell, Record, Arrays]]:
-    """Cells that share all that is fitted."""
-    fitted: Fitted | None = None
-    failure: Exception | None = None
-    forget_peak()
-    for cell in cells:
-        record = beginning(cell, raw)
-        found: Arrays = {}
-        with warnings.catch_warnings(record=True) as notices:
-            warnings.simplefilter("always")
-            try:
-                if failure is not None:
-                    raise failure
-                task = cell.task(raw)
-                if fitted is None:
-                    try:
-                        fitted = fitting.fit(cell, task, file, origin)
-                    except Exception as error:
-                        failure = error  # of all cells of this training, unlike those of their own data
-                        raise
-                measured, found = _judge(cell, fitted, task)
-                record |= measured
-            except Exception as error:
-                record["error"] = _describe(error)
-        if notices:
-            record["notices"] = sorted({str(notice.message) for notice in notices})
-        yield cell, record, found
+def essential(name: str, config: Common) -> dict[str, Any]:
+    """Return the settings that the training of a network depends on; all settings for a detector without one."""
+    detector = find(name)
+    if issubclass(detector, ResidualDetector) and isinstance(config, ResidualConfig):
+        return detector.weight_settings(config)
+    return to_mapping(config)
 
 
-def beginning(cell: Cell, raw: Path) -> Record:
-    """What a record says before anything is run."""
-    return identity(cell, raw) | circumstances() | ({"label": cell.label} if cell.label else {})
+def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Return nested settings as (dotted name, value), sorted by name."""
+    return [
+        pair
+        for name, value in sorted(settings.items())
+        for pair in (flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else [(f"{prefix}{name}", value)])
+    ]
 
 
-def _judge(cell: Cell, fitted: Fitted, task: Task) -> tuple[Record, Arrays]:
-    """Score without labels, then measure with them."""
-    # Another protocol may score with the same training, and must not find it adapted.
-    detector = fitted.detector if task.history is None else copy.deepcopy(fitted.detector).adapt(task.history)
-    started, cpu = time.perf_counter(), time.process_time()
-    result = detector.detect(task.test)
-    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-    table = result.observations
-    check_order(table, task.answers)
-    record = {
-        "fit_seconds": round(fitted.seconds, 2),
-        "fit_cpu_seconds": round(fitted.cpu, 2),
-        "shared_seconds": round(fitted.network_seconds, 2),
-        "epoch_seconds": epoch_seconds(detector),
-        "train": detector.provenance_["data"],
-        **({} if fitted.cleaning is None else {"cleaned": fitted.cleaning}),
-        "score_seconds": round(seconds / len(table), 5),
-        "score_cpu_seconds": round(cpu / len(table), 5),
-        "peak_bytes": peak(),
-        **network_size(detector, task.test),
-        "threshold": float(result.threshold),
-        **measure(table, task.answers, result.threshold),
+def identity(job: Job, raw: Path) -> Record:
+    """Return the part of a record that says which job it is of, and hashes of everything that decides its numbers: the
+    settings, the source code and the data. A record with another hash is stale."""
+    source = job.own.digest if job.own else source_digest(raw, job.protocol.source)
+    return {
+        "dataset": job.dataset,
+        **({"split": dict(job.split)} if job.split else {}),
+        "detector": job.detector,
+        **({"preset": job.preset} if job.preset != "default" else {}),
+        **({"overrides": dict(job.overrides)} if job.overrides else {}),
+        **({"limit": job.observations} if job.observations is not None else {}),
+        "seed": job.seed,
+        "label": job.label,
+        "settings": settings_hash(job),
+        "code": code_hash(job),
+        "source": source[:16],
     }
-    kept = arrays(table, task.answers, result.threshold)
-    if cell.by_row:
-        by_row = points.rows(result, task.answers)
-        record["points"] = points.measure(by_row) if by_row else None
-        kept |= by_row
-    return record, kept
 
 
-def _describe(error: Exception) -> dict[str, str]:
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(frame.filename).name}:{frame.lineno}"
-    return {"type": type(error).__name__, "message": str(error), "where": where}
+def settings_hash(job: Job) -> str:
+    """Return a hash of the data set, its options and all settings of the detector."""
+    settings = to_mapping(job.config())
+    return digest([job.dataset, job.protocol.check(job.split), job.observations, job.detector, settings])
+
+
+def code_hash(job: Job) -> str:
+    """Return a hash of the code that fits, scores and measures the job and draws its data."""
+    drawing = parts if job.own else job.protocol.build
+    return source_hash([reference(find(job.detector)), reference(drawing), ("tsadc.bench.execute", "execute")])
+
+
+def digest(content: Any) -> str:
+    """Return a short hash of plain data."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def source_digest(raw: Path, source: str) -> str:
+    """Return the SHA-256 of the data pack; an empty string for simulated data."""
+    pack = open_pack(raw, source) if source else None
+    if source and pack is None:
+        raise DataError(f"{raw} has no {source}; set TSADC_DATA to the folder that holds it.")
+    return _digest(pack.file, pack.file.stat().st_mtime_ns) if pack else ""
+
+
+@lru_cache(maxsize=8)
+def _digest(file: Path, changed: int) -> str:
+    with open(file, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

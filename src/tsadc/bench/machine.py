@@ -1,4 +1,4 @@
-"""What a record was made with and on, and what it took."""
+"""The software and the machine that a record was made with, and the memory it took."""
 
 from __future__ import annotations
 
@@ -9,47 +9,44 @@ import subprocess
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-PROCESSES = Path("/proc")  # as Linux has it
-PROCESS = PROCESSES / "self"
-PACKAGES = ("tsadc", "torch", "numpy", "scipy", "scikit-learn")
+PROCESSES = Path("/proc")  # on Linux
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
 
 
-def circumstances() -> dict[str, Any]:
-    """Versions, the commit, the machine and the time."""
-    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+def circumstances() -> dict[str, str | None]:
+    """Return the versions, the commit, the machine and the time."""
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES]
     return {
-        "versions": {"python": platform.python_version(), **versions},
+        "version": importlib.metadata.version("tsadc"),
         "commit": commit(),
+        "packages": ", ".join([f"python {platform.python_version()}", *versions]),
         "machine": machine(),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
 @lru_cache(maxsize=1)
-def machine() -> dict[str, Any]:
-    """Processor, cores and memory in bytes, as far as the system tells."""
-    named = [line.partition(":")[2].strip() for line in _lines("cpuinfo") if line.startswith("model name")]
-    total = next((int(line.split()[1]) * 1024 for line in _lines("meminfo") if line.startswith("MemTotal")), None)
-    return {
-        "processor": named[0] if named else platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "memory": total,
-        "system": f"{platform.system()} {platform.machine()}",
-    }
+def machine() -> str:
+    """Return processor, cores, memory and system, as far as the system reports them."""
+    models = [line.partition(":")[2].strip() for line in _lines("cpuinfo") if line.startswith("model name")]
+    processor = models[0] if models else platform.processor() or platform.machine()
+    memory = [f"{int(line.split()[1]) / 2**20:.0f} GiB" for line in _lines("meminfo") if line.startswith("MemTotal")]
+    cores = os.cpu_count()
+    parts = [processor, f"{cores} core{'' if cores == 1 else 's'}", *memory]
+    return ", ".join([*parts, f"{platform.system()} {platform.machine()}"])
 
 
-def forget_peak() -> None:
-    """From here on `peak` is of what comes, where the system can do that."""
+def reset_peak() -> None:
+    """Start `peak` afresh, where the system can."""
     try:
-        (PROCESS / "clear_refs").write_text("5")
+        (PROCESSES / "self" / "clear_refs").write_text("5")
     except OSError:
         return
 
 
 def peak() -> int | None:
-    """The most bytes that this process has held, None where the system does not tell."""
+    """Return the most bytes that this process has held, or None if the system does not report it."""
     lines = (line for line in _lines("self/status") if line.startswith("VmHWM"))
     return next((int(line.split()[1]) * 1024 for line in lines), None)
 
@@ -63,10 +60,10 @@ def _lines(name: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def commit() -> str | None:
-    """The commit of the code, with a plus sign if files were changed since; None where no repository knows it: it may
-    be installed inside of somebody else's."""
+    """Return the commit of the code, with a plus sign if files were changed since. Return None if this file is in no
+    repository; the repository around it may be another project's."""
     file = Path(__file__)
-    asked = (
+    commands = (
         ["ls-files", "--error-unmatch", str(file)],
         ["rev-parse", "--short=12", "HEAD"],
         ["status", "--porcelain", "--untracked-files=no", "."],
@@ -76,7 +73,7 @@ def commit() -> str | None:
             subprocess.run(
                 ["git", *words], cwd=file.parents[1], capture_output=True, text=True, check=True, timeout=20
             ).stdout
-            for words in asked
+            for words in commands
         )
     except (OSError, subprocess.SubprocessError):
         return None

@@ -1,4 +1,4 @@
-"""Scores against answers. Nothing here decides anything: thresholds were chosen before, without labels."""
+"""Measure scores against labels. Nothing here decides anything: thresholds were chosen before, without labels."""
 
 from __future__ import annotations
 
@@ -10,49 +10,44 @@ from numpy.typing import NDArray
 
 from tsadc.data.task import Answers
 from tsadc.errors import DataError
-from tsadc.evaluate.bootstrap import Interval, intervals
+from tsadc.evaluate.bootstrap import intervals
 from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision, cut, oracle_f1, paper_metrics
 from tsadc.series import Booleans, Floats
 
 DIGITS = 5
-Measured = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
 
 
-def measure(table: pd.DataFrame, answers: Answers, threshold: float) -> Measured:
-    """The scores of observations against the answers: of all, of named parts, of each view and of each kind."""
+def measure(table: pd.DataFrame, answers: Answers, threshold: float) -> dict[str, Any]:
+    """Return the metrics of observations. `parts` has AUROC and AP of each named part; `kinds` the AUROC of each kind
+    of anomaly against normal observations, if there are several kinds."""
     labels, scores, entities = answers.labels, table["score"].to_numpy(float), np.asarray(answers.entities)
-    views = [name.removesuffix("_score") for name in table.columns if name.endswith("_score")]
-    by_view = {name: _ranking(labels, table[f"{name}_score"].to_numpy(float)) for name in views}
-    by_kind = {}
-    for kind in sorted({kind for kinds in answers.kinds for kind in kinds}):
-        chosen = np.array([kind in kinds for kinds in answers.kinds], dtype=bool)
-        either = chosen | ~labels
-        by_kind[kind] = {"observations": int(chosen.sum()), **_ranking(chosen[either], scores[either])}
-    parts = {
-        name: _measure(labels[inside], scores[inside], entities[inside], threshold)
-        for name, inside in answers.parts.items()
-    }
-    return {**_measure(labels, scores, entities, threshold), "parts": parts, "views": by_view, "kinds": by_kind}
-
-
-def _measure(labels: Booleans, scores: Floats, entities: NDArray[np.str_], threshold: float) -> Measured:
-    found = cut(labels, scores > threshold)
+    hits = cut(labels, scores > threshold)
     within = intervals(labels, scores, entities)
+    metrics = {
+        "prevalence": float(labels.mean()),
+        "auroc": auroc(labels, scores),
+        "auroc_low": within.auroc and within.auroc[0],
+        "auroc_high": within.auroc and within.auroc[1],
+        "ap": average_precision(labels, scores),
+        "ap_low": within.average_precision and within.average_precision[0],
+        "ap_high": within.average_precision and within.average_precision[1],
+        "precision": hits.precision,
+        "recall": hits.recall,
+        "f1": hits.f1,
+        "flagged": float((scores > threshold).mean()),
+        "all_positive_f1": all_positive_f1(labels),
+        "oracle_f1": oracle_f1(labels, scores),
+        **vars(paper_metrics(labels, scores > threshold)),
+    }
+    parts = {name: _ranking(labels[inside], scores[inside]) for name, inside in answers.parts.items()}
+    kinds = sorted({kind for kinds in answers.kinds for kind in kinds})
     return {
         "observations": len(labels),
         "entities": len(set(entities.tolist())),
-        "prevalence": round(float(labels.mean()), DIGITS),
-        **_ranking(labels, scores),
-        "auroc_interval": _rounded(within.auroc),
-        "ap_interval": _rounded(within.average_precision),
-        "precision": round(found.precision, DIGITS),
-        "recall": round(found.recall, DIGITS),
-        "f1": round(found.f1, DIGITS),
-        "flagged": round(float((scores > threshold).mean()), DIGITS),
-        "all_positive_f1": round(all_positive_f1(labels), DIGITS),
-        "oracle_f1": round(oracle_f1(labels, scores), DIGITS),
-        **{name: round(value, DIGITS) for name, value in vars(paper_metrics(labels, scores > threshold)).items()},
+        **{name: None if value is None else round(value, DIGITS) for name, value in metrics.items()},
+        "parts": parts,
+        "kinds": {kind: _kind(kind, answers, scores) for kind in kinds} if len(kinds) > 1 else {},
     }
 
 
@@ -60,19 +55,23 @@ def _ranking(labels: Booleans, scores: Floats) -> dict[str, float]:
     return {"auroc": round(auroc(labels, scores), DIGITS), "ap": round(average_precision(labels, scores), DIGITS)}
 
 
-def _rounded(within: Interval | None) -> list[float] | None:
-    return None if within is None else [round(end, DIGITS) for end in within]
+def _kind(kind: str, answers: Answers, scores: Floats) -> float:
+    chosen = np.array([kind in kinds for kinds in answers.kinds], dtype=bool)
+    either = chosen | ~answers.labels
+    return round(auroc(chosen[either], scores[either]), DIGITS)
 
 
 def check_order(table: pd.DataFrame, answers: Answers) -> None:
+    """Raise if the scores are not of the labelled observations, in their order."""
     if tuple(table["entity"]) != answers.entities:
         raise DataError(
-            f"The detector scored {len(table)} observations, but there are answers to {len(answers.entities)}, or of "
-            "other entities; scores cannot be measured."
+            f"Expected scores of the {len(answers.entities)} labelled observations in their order, but the detector "
+            f"scored {len(table)} observations of other entities or in another order."
         )
 
 
 def arrays(table: pd.DataFrame, answers: Answers, threshold: float) -> Arrays:
+    """Return the scores and labels of observations, to be kept beside a record."""
     scores = {name: table[name].to_numpy(np.float32) for name in table.columns if name.endswith("_score")}
     return {
         "score": table["score"].to_numpy(np.float64),

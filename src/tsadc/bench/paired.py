@@ -1,4 +1,4 @@
-"""The best row against each other one, data set by data set: seeds and splits of one data set are averaged first."""
+"""Compare the best label with each other one over data sets; seeds and splits of a data set are averaged first."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from tsadc.evaluate.compare import holm, mean_difference, wilcoxon
 
 @dataclass(frozen=True)
 class Against:
-    """The mean over data sets of the best row's value less this row's, its interval when data sets are drawn anew, and
-    the p of Wilcoxon's test, corrected for as many tests as there are rows (Holm)."""
+    """By how much the best label is better than this one, as a mean over data sets. The interval is from a bootstrap
+    over data sets; `p` is that of Wilcoxon's test, with Holm's correction for the number of labels."""
 
-    row: str
+    label: str
     difference: float
     interval: Interval
     p: float
 
 
 def against_best(summaries: Sequence[Summary], metric: str) -> tuple[str, int, list[Against]] | None:
-    """The best row by its mean, the number of data sets, and the others among those that have a value on all of them,
-    nearest first. None without two rows and two data sets."""
-    cases, names, values = complete(summaries, metric)
-    if len(names) < 2 or len(cases) < 2:
+    """Return the label with the best mean, the number of data sets, and the others that have a value on all of them,
+    nearest first. Return None without two labels and two data sets."""
+    datasets, labels, values = complete(summaries, metric)
+    if len(labels) < 2 or len(datasets) < 2:
         return None
     table = np.array(values)
     first = int(table.mean(axis=0).argmax())
-    others = [i for i in range(len(names)) if i != first]
+    others = [i for i in range(len(labels)) if i != first]
     corrected = holm([wilcoxon(table[:, first], table[:, i]) for i in others])
-    found = [
+    compared = [
         Against(
-            names[i],
+            labels[i],
             float((table[:, first] - table[:, i]).mean()),
             mean_difference(table[:, first], table[:, i]),
             p,
         )
         for i, p in zip(others, corrected, strict=True)
     ]
-    return names[first], len(cases), sorted(found, key=lambda one: one.difference)
+    return labels[first], len(datasets), sorted(compared, key=lambda against: against.difference)

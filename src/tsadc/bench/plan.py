@@ -1,15 +1,15 @@
-"""A plan says what to compare with what: data sets with their splits, detectors with their settings, seeds.
+"""A benchmark plan in a TOML file: the detectors, settings, data sets and seeds to compare.
 
-    title, note      what it is about
-    seeds            "report" or "choose": those of each data set; or numbers
-    metrics          what its tables show
+    title, note      what the plan is about
+    seeds            "report" or "choose": the seeds of each data set for either purpose; or a list of numbers
+    metrics          the metrics of its tables
     [budget]         epochs and observations for every detector with a network
-    [[data]]         name of a protocol and its `split`, or `folder` and `manifest` of data of one's own; `epochs`
+    [[data]]         name of a known data set and its `split`, or `folder` and `manifest` of your own data; `epochs`
     [[detectors]]    name, preset, scoring, label, `set`: settings, `grid`: settings with lists of values
-    [published]      what others published of it: see `published`
+    [published]      published figures of the same experiment: see `published`
 
-A list in `split` or `grid` makes a variant of each of its values, several lists all their combinations. A setting that
-the preset has anyway is dropped, so that equal cells of several plans are equal.
+A list in `split` or `grid` makes one variant per value; several lists make all combinations. Settings that equal the
+preset are dropped, so that equal jobs of different plans are equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from tsadc.bench import points, published
-from tsadc.bench.cell import Cell, flat
+from tsadc.bench.job import Job, flat
 from tsadc.bench.metrics import METRICS
 from tsadc.bench.own import Own
 from tsadc.bench.published import Published
@@ -34,14 +34,14 @@ from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import refuse_unused
 from tsadc.errors import ConfigError
 
-TABLES = ("split", "set", "grid")  # of an entry, with names of their own
+FREE_TABLES = ("split", "set", "grid")  # of an entry; their keys are not fields of a class here
 T = TypeVar("T")
 Seeds = Literal["report", "choose"] | tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Budget:
-    """For every detector with a network; None: as its settings say, and all there are."""
+    """Limits for every detector with a network; None keeps its settings and all observations."""
 
     epochs: int | None = None
     observations: int | None = None
@@ -53,8 +53,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class Data:
-    """One data set, a protocol by its name or a prepared folder with a manifest, and its options. `epochs` are those of
-    networks on it, instead of the budget's."""
+    """A data set with its options: a known one by name, or a prepared folder with a manifest. `epochs` replaces the
+    budget's for networks on this data."""
 
     name: str = ""
     folder: str = ""
@@ -68,13 +68,16 @@ class Data:
 
     @property
     def own(self) -> Own | None:
+        """Where the user's own data lies; None for a known data set."""
         return Own(Path(self.folder), Path(self.manifest)) if self.folder else None
 
     @property
     def protocol(self) -> Protocol:
+        """How the data set is drawn."""
         return self.own.protocol(self.name) if self.own else catalogue.find(self.name, "benchmark")
 
     def splits(self) -> list[dict[str, float]]:
+        """Return the options of each variant."""
         lists = {name: value if isinstance(value, list) else [value] for name, value in flat(self.split)}
         for name, values in lists.items():
             require_once(f"split.{name}", values)
@@ -83,7 +86,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Entry:
-    """One detector, of which `scoring` and `grid` make variants."""
+    """A detector; `scoring` and `grid` make variants of it."""
 
     name: str = ""
     preset: str = "default"
@@ -94,16 +97,19 @@ class Entry:
 
     @property
     def network(self) -> bool:
+        """Whether the detector trains a network."""
         return issubclass(find(self.name), ResidualDetector)
 
     def variants(self, budget: Budget) -> list[tuple[dict[str, Any], str]]:
-        """Settings that differ from the preset's, and what the row is called. A budget, which all have, is not said."""
-        asked = [
+        """Return the changed settings of each variant, and its label. The label omits the budget, which all share."""
+        requested = [
             *(["scoring"] if self.scoring else []),
             *(f"{key}.scoring" for key in ("set", "grid") if "scoring" in vars(self)[key]),
         ]
-        if asked and not self.network:
-            raise ConfigError(f"`{asked[0]}` of {self.name} must be left out: a detector without a network has none.")
+        if requested and not self.network:
+            raise ConfigError(
+                f"`{requested[0]}` of {self.name} must be left out: it is a setting of detectors with a network."
+            )
         lists = dict(flat(self.grid)) | ({"scoring": list(self.scoring)} if self.scoring else {})
         for name, values in lists.items():
             if not isinstance(values, list) or not values:
@@ -112,7 +118,7 @@ class Entry:
         base = find(self.name).Config.preset(self.preset)
         shorter = {"training": {"epochs": budget.epochs}} if self.network and budget.epochs else {}
         varied = [name for name, values in lists.items() if len(values) > 1]
-        out = []
+        variants = []
         for chosen in combinations(lists):
             settings = dict(self.set)
             for name, value in chosen.items():
@@ -120,15 +126,15 @@ class Entry:
             if not {"threshold.method", "contamination"} & set(varied):
                 config = update(base, settings)
                 refuse_unused(config.threshold, config.contamination != "auto", settings.get("threshold", {}))
-            words = [self.label, *(f"{name}={chosen[name]}" for name in varied)]
-            plain = Cell("", self.name, 0, self.preset, differing(base, settings)).row
-            out.append((differing(base, merge(shorter, settings)), " ".join(words) if self.label else plain))
-        return out
+            label = " ".join([self.label, *(f"{name}={chosen[name]}" for name in varied)]) if self.label else ""
+            variant = Job("", self.name, 0, self.preset, differing(base, settings)).variant
+            variants.append((differing(base, merge(shorter, settings)), label or variant))
+        return variants
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to compare with what."""
+class BenchmarkPlan:
+    """The data sets, detectors, settings and seeds to compare."""
 
     title: str = ""
     note: str = ""
@@ -139,49 +145,50 @@ class Plan:
     detectors: tuple[Entry, ...] = ()
     published: Published | None = None
 
-    def cells(self) -> list[Cell]:
-        """Every cell once; what no detector or data set could be asked for is refused."""
-        found: dict[tuple[str, str, int], Cell] = {}
+    def jobs(self) -> list[Job]:
+        """Return every job once; raise if a detector or data set cannot do what is requested."""
+        jobs: dict[tuple[str, str, int], Job] = {}
         for data in self.data:
             budget = replace(self.budget, epochs=data.epochs or self.budget.epochs)
-            variants = [(entry, *one) for entry in self.detectors for one in entry.variants(budget)]
+            variants = [(entry, *variant) for entry in self.detectors for variant in entry.variants(budget)]
             for split, seed, (entry, settings, label) in itertools.product(
                 data.splits(), self.seeds_of(data), variants
             ):
                 taken = self.budget.observations if entry.network else None
-                cell = Cell(data.name, entry.name, seed, entry.preset, settings, split, taken, data.own)
-                cell = replace(cell, label="" if cell.row == label else label, by_row=self.by_row)
-                cell.config()
-                known = found.setdefault((cell.column, cell.row, seed), cell)
-                if known.label != cell.label:
-                    raise ConfigError(f"{cell.row} occurs twice, with several labels; keep one of them.")
-                if known.own != cell.own:
-                    raise ConfigError(f"Two data sets are called {cell.data!r}; give each a name of its own.")
-        called: dict[tuple[str, str, int], Cell] = {}
-        for cell in found.values():
-            name = cell.label or cell.row
-            if called.setdefault((cell.column, name, cell.seed), cell) is not cell:
-                raise ConfigError(f"Two detectors are called {name!r}; give each a label of its own.")
-        return list(found.values())
+                job = Job(
+                    data.name, entry.name, seed, entry.preset, settings, split, taken, data.own, label, self.by_row
+                )
+                job.config()
+                known = jobs.setdefault(job.key, job)
+                if known.label != job.label:
+                    raise ConfigError(f"{job.variant} occurs twice, with several labels; keep one of them.")
+                if known.own != job.own:
+                    raise ConfigError(f"Two data sets are called {job.dataset!r}; give each a name of its own.")
+        labelled: dict[tuple[str, str, int], Job] = {}
+        for job in jobs.values():
+            if labelled.setdefault((job.data, job.label, job.seed), job) is not job:
+                raise ConfigError(f"Two detectors are called {job.label!r}; give each a label of its own.")
+        return list(jobs.values())
 
     @property
     def by_row(self) -> tuple[str, ...]:
-        """The measures of rows that it asks for."""
+        """The metrics of rows among `metrics`."""
         return tuple(name for name in self.metrics if name in points.NAMES)
 
     def absent(self, raw: Path) -> dict[str, str]:
-        """The data sets that are not there, and the file each of them needs."""
-        named = [catalogue.find(data.name, "benchmark") for data in self.data if not data.folder]
-        return {one.name: one.source for one in named if not catalogue.present(one, raw)}
+        """Return the data sets that are not in the folder, each with the file it needs."""
+        known = [catalogue.find(data.name, "benchmark") for data in self.data if not data.folder]
+        return {protocol.name: protocol.source for protocol in known if not catalogue.present(protocol, raw)}
 
     def seeds_of(self, data: Data) -> tuple[int, ...]:
-        asked = self.seeds if data.seeds is None else data.seeds
-        if not isinstance(asked, str):
-            return asked
-        return data.protocol.report if asked == "report" else data.protocol.choose
+        """Return the seeds for one data set."""
+        seeds = self.seeds if data.seeds is None else data.seeds
+        if not isinstance(seeds, str):
+            return seeds
+        return data.protocol.report if seeds == "report" else data.protocol.choose
 
     def check(self) -> None:
-        """Refuse what `cells` could not make sense of."""
+        """Raise if the plan is incomplete or contradicts itself."""
         for name in ("data", "detectors"):
             if not getattr(self, name):
                 raise ConfigError(f"it names no {name}; add a table [[{name}]] with a name.")
@@ -194,8 +201,8 @@ class Plan:
                     f"{data.name!r}."
                 )
             for name, value in flat(data.split):
-                require(value != [], f"data[{i}].split.{name}", "a value or a list of some", value)
-        require(len(self.metrics) > 0, "metrics", "some of those the guide names", list(self.metrics))
+                require(value != [], f"data[{i}].split.{name}", "a value or a list of values", value)
+        require(len(self.metrics) > 0, "metrics", "a list of at least one metric", list(self.metrics))
         wrong = next((name for name in self.metrics if name not in METRICS), None)
         if wrong is not None:
             raise ConfigError(f"There is no metric {wrong!r}{nearest(wrong, METRICS)}")
@@ -206,77 +213,78 @@ class Plan:
         require_once("metrics", self.metrics)
 
 
-def read(file: str | Path) -> Plan:
-    """The plan in a TOML file, checked; paths in it count from its folder."""
+def read(file: str | Path) -> BenchmarkPlan:
+    """Read and check the plan in a TOML file. Paths in it are relative to its folder."""
     file = Path(file)
     content = read_toml(file, "plan")
     entries = {name: content.pop(name, []) for name in ("data", "detectors")}
     others = content.pop("published", None)
     try:
-        plan = build(Plan, content)
-        data = [_entry(Data, one, f"data[{i}]") for i, one in enumerate(_tables(entries, "data"))]
-        detectors = [_entry(Entry, one, f"detectors[{i}]") for i, one in enumerate(_tables(entries, "detectors"))]
-        plan = replace(plan, data=tuple(_placed(one, file.parent) for one in data), detectors=tuple(detectors))
+        plan = build(BenchmarkPlan, content)
+        data = [_entry(Data, table, f"data[{i}]") for i, table in enumerate(_tables(entries, "data"))]
+        detectors = [_entry(Entry, table, f"detectors[{i}]") for i, table in enumerate(_tables(entries, "detectors"))]
+        plan = replace(plan, data=tuple(_relative(one, file.parent) for one in data), detectors=tuple(detectors))
         plan.check()
-        cells = plan.cells()
+        jobs = plan.jobs()
         if others is not None:
-            found = published.parse(others)
-            found.check((cell.column for cell in cells), (cell.label or cell.row for cell in cells))
-            plan = replace(plan, published=found)
+            figures = published.parse(others)
+            figures.check((job.data for job in jobs), (job.label for job in jobs))
+            plan = replace(plan, published=figures)
     except ConfigError as error:
         raise ConfigError(f"The plan {file} cannot be run: {error}") from None
     return plan
 
 
-def _placed(data: Data, beside: Path) -> Data:
-    folder, manifest = (str(beside / place) if place else "" for place in (data.folder, data.manifest))
+def _relative(data: Data, parent: Path) -> Data:
+    folder, manifest = (str(parent / path) if path else "" for path in (data.folder, data.manifest))
     return replace(data, folder=folder, manifest=manifest)
 
 
 def _tables(entries: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     given = entries[name]
-    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+    if not isinstance(given, list) or not all(isinstance(table, dict) for table in given):
         raise ConfigError(f"`{name}` must be tables, each under [[{name}]], but got {given!r}.")
     return given
 
 
 def _entry(cls: type[T], table: Mapping[str, Any], where: str) -> T:
-    """Tables in it have names that are not ours, and are taken as they are."""
-    own = {name: table[name] for name in TABLES if name in table and name in cls.__dataclass_fields__}  # type: ignore[attr-defined]
-    for name, value in own.items():
+    """Build a class from a table; the tables in `FREE_TABLES` are taken as they are."""
+    fields = cls.__dataclass_fields__  # type: ignore[attr-defined]
+    free = {name: table[name] for name in FREE_TABLES if name in table and name in fields}
+    for name, value in free.items():
         if not isinstance(value, dict):
             raise ConfigError(f"`{where}.{name}` must be a table, but got {value!r}.")
-    plain = {name: value for name, value in table.items() if name not in own}
+    plain = {name: value for name, value in table.items() if name not in free}
     for name, value in plain.items():
         if value == [] or (isinstance(value, str) and not value.strip()):
             raise ConfigError(f"`{where}.{name}` must not be empty, but got {value!r}; leave it out instead.")
-    return replace(build(cls, plain, where), **own)  # type: ignore[type-var]
+    return replace(build(cls, plain, where), **free)  # type: ignore[type-var]
 
 
 def require_once(name: str, values: Sequence[Any]) -> None:
-    """Refuse a list that says something twice."""
-    twice = [one for i, one in enumerate(values) if one in values[:i]]
+    """Raise if a value occurs twice."""
+    twice = [value for i, value in enumerate(values) if value in values[:i]]
     if twice:
         raise ConfigError(f"`{name}` must name each value once, but has {twice[0]!r} twice; leave one out.")
 
 
 def combinations(lists: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """One value of each list, in every way."""
+    """Return every combination of one value per list."""
     return [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
 
 
 def nested(name: str, value: Any) -> dict[str, Any]:
-    """`a.b` and 1 -> `{"a": {"b": 1}}`."""
+    """Return nested settings: `a.b` and 1 become `{"a": {"b": 1}}`."""
     for part in reversed(name.split(".")):
         value = {part: value}
     return dict(value)
 
 
 def differing(base: Common, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the settings those that are not as in `base` anyway."""
-    before, after = (dict(flat(to_mapping(one))) for one in (base, update(base, settings)))
-    out: dict[str, Any] = {}
+    """Return the settings that change `base`."""
+    before, after = (dict(flat(to_mapping(config))) for config in (base, update(base, settings)))
+    changed: dict[str, Any] = {}
     for name, _ in flat(settings):
         if before[name] != after[name]:
-            out = merge(out, nested(name, after[name]))
-    return out
+            changed = merge(changed, nested(name, after[name]))
+    return changed

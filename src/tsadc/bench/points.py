@@ -1,5 +1,5 @@
-"""Scores of single rows against the rows of true anomalies, and blame against the variables to blame, where a data set
-has them. Measures of rows are of one series; the mean is over those that have both normal and anomalous rows."""
+"""Measure the scores of rows against labelled rows, and blamed variables against those to blame, if a data set has
+both. Metrics of rows are computed per series and averaged over the series with both normal and anomalous rows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tsadc.evaluate.volume import volume
 from tsadc.series import Booleans, Floats
 
 DIGITS = 5
-SHIFTS = 5  # in time, for each series
-BUFFER = 100  # rows, of VUS: the same everywhere, as values grow with it
+SHIFTS = 5  # random shifts in time per series
+BUFFER = 100  # rows, of VUS; the same for all data, as the value grows with it
 OF_ROWS = (
     "vus_pr",
     "vus_roc",
@@ -38,58 +38,60 @@ Values = dict[str, float | None]
 
 
 def rows(result: Result, answers: Answers) -> Arrays:
-    """Series end to end: scores, flags, labels, and where each series ends; of each event the variables to blame and
-    how much each was blamed. Nothing where rows carry no labels."""
+    """Return scores, flags and labels of all rows, series after series, and where each series ends; for each event, the
+    variables to blame and how much each was blamed. Return nothing if rows have no labels."""
     if answers.rows is None:
         return {}
     entity = result.timeline["entity"].to_numpy()
     events = [event for event in answers.events if event.blamed.any()]
-    given = result.variables.to_numpy()
-    # Squares, as intervals are explained by.
-    weights = [np.nansum(np.square(given[one.start : one.stop], dtype=np.float64), axis=0) for one in events]
-    shape = (len(events), given.shape[1])
+    variables = result.variables.to_numpy()
+    # Squares, as in the explanation of an interval.
+    weights = [np.nansum(np.square(variables[one.start : one.stop], dtype=np.float64), axis=0) for one in events]
+    shape = (len(events), variables.shape[1])
     return {
         "row_score": result.timeline["score"].to_numpy(np.float32),
         "row_flag": result.timeline["anomalous"].to_numpy(bool),
         "row_label": answers.rows,
         "row_ends": np.append(np.flatnonzero(entity[1:] != entity[:-1]) + 1, len(entity)),
-        "event_blamed": np.array([one.blamed for one in events], dtype=bool).reshape(shape),
+        "event_blamed": np.array([event.blamed for event in events], dtype=bool).reshape(shape),
         "event_weight": np.array(weights).reshape(shape),
     }
 
 
-def measure(arrays: Arrays) -> dict[str, Any]:
-    """By name, from what `rows` gives; None where it is not defined. `random` holds what the same scores and flags get
-    when they are shifted in time by chance, so that alarms stay as long and as many as they are, and `all_positive`
-    what a constant score with all rows flagged gets."""
+def measure(arrays: Arrays) -> Values:
+    """Return the metrics of what `rows` returned, None where one is undefined. NAME_random is the value after random
+    shifts of the same scores and flags in time, which keep the number and length of alarms; NAME_all_positive the value
+    of a constant score with all rows flagged."""
+    if not arrays:
+        return dict.fromkeys(NAMES)
     generator = np.random.default_rng(0)
-    found, chance, everything = [], [], []
-    for mine in np.split(np.arange(len(arrays["row_label"])), arrays["row_ends"][:-1]):
-        labels, flagged = arrays["row_label"][mine], arrays["row_flag"][mine]
+    values, chance, everything = [], [], []
+    for places in np.split(np.arange(len(arrays["row_label"])), arrays["row_ends"][:-1]):
+        labels, scores, flagged = (arrays[name][places] for name in ("row_label", "row_score", "row_flag"))
         if not 0 < labels.sum() < len(labels):
             continue
-        found.append(_series(labels, arrays["row_score"][mine], flagged))
+        values.append(_series(labels, scores, flagged))
         for shift in generator.integers(1, len(labels), SHIFTS):
-            chance.append(_series(labels, np.roll(arrays["row_score"][mine], shift), np.roll(flagged, shift)))
+            chance.append(_series(labels, np.roll(scores, shift), np.roll(flagged, shift)))
         everything.append(_series(labels, np.zeros(len(labels)), np.ones(len(labels), dtype=bool)))
     events = list(zip(arrays["event_blamed"], arrays["event_weight"], strict=True))
+    blamed = _rounded(vars(blame(events))) if events else dict.fromkeys(OF_BLAME)
     alike = _rounded(vars(random_blame(events))) if events else dict.fromkeys(OF_BLAME)
     return {
-        "series": len(found),
-        **_means(found, OF_ROWS),
+        "series": len(values),
         "events": len(events),
-        **(_rounded(vars(blame(events))) if events else alike),
-        "random": _means(chance, OF_ROWS) | alike,
-        "all_positive": _means(everything, OF_ROWS) | alike,
+        **(_means(values) | blamed),
+        **{f"{name}_random": value for name, value in (_means(chance) | alike).items()},
+        **{f"{name}_all_positive": value for name, value in (_means(everything) | alike).items()},
     }
 
 
-def _means(found: Sequence[Values], names: Sequence[str]) -> Values:
-    out: Values = {}
-    for name in names:
-        values = [value for one in found if (value := one[name]) is not None]
-        out[name] = float(np.mean(values)) if values else None
-    return _rounded(out)
+def _means(series: Sequence[Values]) -> Values:
+    means: Values = {}
+    for name in OF_ROWS:
+        values = [value for metrics in series if (value := metrics[name]) is not None]
+        means[name] = float(np.mean(values)) if values else None
+    return _rounded(means)
 
 
 def _rounded(values: dict[str, Any]) -> Values:
@@ -97,18 +99,18 @@ def _rounded(values: dict[str, Any]) -> Values:
 
 
 def _series(labels: Booleans, scores: Floats, flagged: Booleans) -> Values:
-    # A row that no observation covers was not found to be anything.
+    # A row that no observation covers gets the lowest score.
     known = np.where(np.isfinite(scores), scores, np.nanmin(scores, initial=np.inf, where=np.isfinite(scores)))
     surface = volume(labels, np.where(np.isfinite(known), known, 0.0), BUFFER)
-    waited = delay(labels, flagged)
+    delays = delay(labels, flagged)
     return {
         "vus_pr": surface.pr,
         "vus_roc": surface.roc,
         **_named("range", range_cut(labels, flagged)),
         **_named("affiliation", affiliation(labels, flagged)),
-        "events_detected": waited.detected,
-        "delay": waited.median,
-        "false_rows": waited.alarms,
+        "events_detected": delays.detected,
+        "delay": delays.median,
+        "false_rows": delays.alarms,
     }
 
 

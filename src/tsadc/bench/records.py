@@ -1,111 +1,145 @@
-"""Records on disk: `OUT/DATA/ROW/seed-N.json`, one per cell, each there whole or not at all. A record is current while
-its hash is that of what would be run now; the scores lie in a folder of their own under that hash."""
+"""Records on disk: one file of JSON lines per data set, `OUT/DATASET.jsonl`, sorted by data, label and seed.
+
+A record is current while its hashes of settings, code and data are those of its job today, otherwise it is stale.
+Scores go to `OUT/scores`, under a name that is made of these hashes.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from tsadc.atomic import write_file
-from tsadc.bench.cell import Cell, Record, flat, identity
+from tsadc.bench.job import Job, Record, code_hash, digest, identity, settings_hash
 from tsadc.bench.measure import Arrays
-from tsadc.errors import DataError
+from tsadc.errors import DataError, OutputError
 
-SCORES, TRAINING, PLAN = "scores", ".training", "plan.toml"
-ASKED = {"hash", "data", "detector", "preset", "overrides", "seed", "settings", "tsadc"}
+SCORES, TRAINING, PLAN, LOCK = "scores", ".training", "plan.toml", ".lock"
+HASHES = ("settings", "code", "source")
+IDENTITY = {"dataset", "detector", "seed", "label", *HASHES}
 MEASURED = {"auroc", "ap", "f1", "prevalence", "flagged", "all_positive_f1", "fit_seconds", "score_seconds"}
+Key = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
 class Store:
-    """Where records go, and, if anywhere, scores. `training` holds what a killed run goes on from."""
+    """The folder that records and scores are written to."""
 
     out: Path
-    cache: Path | None = None
 
     @property
     def training(self) -> Path:
+        """The folder that keeps unfinished trainings."""
         return self.out / TRAINING
 
-    def file(self, cell: Cell) -> Path:
-        plain = Cell("", cell.detector, 0, cell.preset).row
-        changed = f"+{hashlib.sha256(cell.row.encode()).hexdigest()[:8]}" if cell.row != plain else ""
-        data = "+".join([cell.data, *(f"{name}={value:g}" for name, value in flat(cell.split))])
-        return self.out / data / f"{plain.replace(':', '-')}{changed}" / f"seed-{cell.seed}.json"
+    def keep(self, record: Record, scores: Arrays) -> None:
+        """Write a record in place of an earlier one of the same job, and its scores. Several processes may do so."""
+        if scores:
+            save_arrays(scores_file(self.out, record), scores)
+        file = self.out / f"{record['dataset']}.jsonl"
+        self.training.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.training / f"{file.name}.lock"):
+            records = {key_of(one): one for one in _read(file)} | {key_of(record): record}
+            write_records(file, records.values())
 
-    def current(self, cell: Cell, raw: Path, retry: bool = False) -> Record | None:
-        """The record of the cell as it would be run now; with `retry` a failure does not count, and where rows are to
-        be measured none without them."""
-        try:
-            record: Record = json.loads(self.file(cell).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        if not whole(record):
-            return None
-        same = record["hash"] == identity(cell, raw)["hash"]
-        taken = record.get("points", {})
-        enough = "error" in record or taken is None or set(cell.by_row) <= set(taken)
-        return record if same and enough and not (retry and "error" in record) else None
 
-    def relabel(self, cell: Cell, record: Record) -> None:
-        """Have the record say how the plan calls its row now."""
-        if record.get("label", "") != cell.label:
-            self.keep(cell, {**record, "label": cell.label}, {})
-
-    def keep(self, cell: Cell, record: Record, arrays: Arrays) -> None:
-        if self.cache is not None and arrays:
-            save_arrays(self.cache / f"{record['hash']}.npz", arrays)
-        write_file(self.file(cell), (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold an exclusive lock on a results folder, which is created if needed; raise if another process holds it. The
+    system releases the lock when the process ends, even if it is killed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / LOCK, blocking=False):
+            yield
+    except Timeout:
+        raise OutputError(
+            f"Another `tsadc bench run` writes into {folder}; wait until it is done, or choose another --out."
+        ) from None
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be written: {error.strerror or error}.") from None
 
 
 def load(out: Path) -> list[Record]:
-    """Every record under a folder."""
+    """Return every record in a folder."""
     if out.is_file():
         raise DataError(f"{out} is a file, but the folder that `tsadc bench run` wrote was expected.")
     if not out.is_dir():
         raise DataError(f"There is no folder {out} with records; run the benchmark first.")
-    found = []
-    for file in sorted(out.glob("*/*/seed-*.json")):
+    return [record for file in sorted(out.glob("*.jsonl")) for record in _read(file)]
+
+
+def _read(file: Path) -> list[Record]:
+    records = []
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines() if file.exists() else (), start=1):
         try:
-            record = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            record = json.loads(line)
+        except ValueError:
             record = None
-        if not whole(record):
-            raise DataError(f"{file} is damaged; delete it and run the benchmark again.")
-        found.append(record)
-    return found
+        if not complete(record):
+            raise DataError(f"{file}, line {number}, is not a record; delete the line and run the benchmark again.")
+        records.append(record)
+    return records
 
 
-def whole(record: Any) -> bool:
-    """Whether it is what `keep` wrote: who it is of, and either numbers or an error."""
+def complete(record: Any) -> bool:
+    """Return whether it says which job it is of, and has either numbers or an error."""
     if not isinstance(record, dict):
         return False
-    return record.keys() >= ASKED and ("error" in record or record.keys() >= MEASURED)
+    return record.keys() >= IDENTITY and ("error" in record or record.keys() >= MEASURED)
 
 
-def cell_of(record: Mapping[str, Any]) -> Cell:
-    """The cell that a record is of."""
-    return Cell(
-        record["data"],
+def write_records(file: Path, records: Iterable[Record]) -> None:
+    """Write records as sorted lines of JSON."""
+    lines = [json.dumps(record, ensure_ascii=False) for record in sorted(records, key=key_of)]
+    write_file(file, "".join(f"{line}\n" for line in lines).encode())
+
+
+def job_of(record: Mapping[str, Any]) -> Job:
+    """Return the job that a record is of."""
+    return Job(
+        record["dataset"],
         record["detector"],
         record["seed"],
-        record["preset"],
-        record["overrides"],
+        record.get("preset", "default"),
+        record.get("overrides", {}),
         record.get("split", {}),
-        record.get("taken"),
-        label=record.get("label", ""),
+        record.get("limit"),
+        label=record["label"],
     )
 
 
+def key_of(record: Mapping[str, Any]) -> Key:
+    """Return data, variant and seed, which no two records of a folder share."""
+    return job_of(record).key
+
+
+def current(record: Record | None, job: Job, raw: Path) -> bool:
+    """Return whether a record holds what running the job now would give, failures included."""
+    if record is None or any(record[name] != value for name, value in identity(job, raw).items() if name in HASHES):
+        return False
+    return "error" in record or set(job.by_row) <= record.keys()
+
+
+def stale(record: Record, job: Job) -> bool:
+    """Return whether the settings or the code of a job have changed since the record was made."""
+    return (record["settings"], record["code"]) != (settings_hash(job), code_hash(job))
+
+
+def scores_file(out: Path, record: Mapping[str, Any]) -> Path:
+    """Return where the scores of a record are kept."""
+    return out / SCORES / f"{digest([record[name] for name in HASHES])}.npz"
+
+
 def save_arrays(file: Path, arrays: Arrays) -> None:
-    """Compressed; the file appears whole or not at all."""
+    """Write a compressed file that appears whole or not at all."""
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays)
     write_file(file, content.getvalue())

@@ -1,4 +1,4 @@
-"""Records by row and column, over their seeds. Tables and pages are made from this."""
+"""Gather records by label and data over their seeds. Tables, figures and pages are made from these summaries."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tsadc.bench.cell import Cell, Record
+from tsadc.bench.job import Job, Record
 from tsadc.bench.metrics import COSTS, value_of
-from tsadc.bench.records import cell_of
+from tsadc.bench.records import job_of
 from tsadc.data.catalogue import PROTOCOLS
 from tsadc.data.protocols import CHOOSING
 from tsadc.errors import DataError
@@ -20,120 +20,131 @@ Read = Callable[[Record, str], float | None]
 
 @dataclass(frozen=True)
 class Summary:
-    """What one row got on one column. `records` are in the order of their seeds, failures among them."""
+    """The records of one label on one data set. `data` is the data set with its options, `dataset` its bare name;
+    `records` are in the order of their seeds and include failures."""
 
-    row: str
-    column: str
+    label: str
     data: str
+    dataset: str
     split: Mapping[str, float]
     records: tuple[Record, ...]
 
     @property
     def fine(self) -> tuple[Record, ...]:
-        return tuple(one for one in self.records if "error" not in one)
+        """The records without an error."""
+        return tuple(record for record in self.records if "error" not in record)
 
     @property
     def network(self) -> bool:
-        """Whether it is trained by gradients."""
-        return any("training" in one["settings"] for one in self.records)
+        """Whether the detector trains a network."""
+        return any(job_of(record).network for record in self.records)
 
     def values(self, metric: str, read: Read = value_of) -> list[float]:
-        """Of the seeds that have one."""
-        found = [read(one, metric) for one in self.fine]
-        return [value for value in found if value is not None]
+        """Return the metric of each seed that has it."""
+        values = [read(record, metric) for record in self.fine]
+        return [value for value in values if value is not None]
 
     def mean(self, metric: str, read: Read = value_of) -> float | None:
+        """Return the mean over seeds, or None if no seed has the metric."""
         values = self.values(metric, read)
         return float(np.mean(values)) if values else None
 
     def deviation(self, metric: str) -> float | None:
-        """Standard deviation over seeds."""
+        """Return the standard deviation over seeds, or None with fewer than two of them."""
         values = self.values(metric)
         return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def summarise(records: Sequence[Record], choosing: bool = False) -> list[Summary]:
-    """Of the seeds for reporting, or of those for choosing; by column in the order of data sets, then by row."""
-    kept = [one for one in records if (one["seed"] >= CHOOSING) == choosing]
+    """Summarise the seeds for reporting, or those for choosing settings. Data sets are in the order of the catalogue,
+    then labels in alphabetical order."""
+    kept = [record for record in records if (record["seed"] >= CHOOSING) == choosing]
     if not kept:
         raise DataError(f"There are no records of seeds for {'choosing' if choosing else 'reporting'}; run some first.")
-    cells = [(cell_of(one), one) for one in sorted(kept, key=lambda one: int(one["seed"]))]
-    several = _shared_labels([cell for cell, _ in cells])
+    pairs = [(job_of(record), record) for record in sorted(kept, key=lambda record: int(record["seed"]))]
+    ambiguous = _ambiguous_labels([job for job, _ in pairs])
     groups: dict[tuple[str, str], list[Record]] = {}
-    for cell, one in cells:
-        row = cell.row if cell.label in several else cell.label or cell.row
-        groups.setdefault((row, cell.column), []).append(one)
-    out = [
-        Summary(row, column, some[0]["data"], some[0].get("split", {}), tuple(some))
-        for (row, column), some in groups.items()
+    for job, record in pairs:
+        label = job.variant if job.label in ambiguous else job.label
+        groups.setdefault((label, job.data), []).append(record)
+    summaries = [
+        Summary(label, data, group[0]["dataset"], group[0].get("split", {}), tuple(group))
+        for (label, data), group in groups.items()
     ]
-    return sorted(out, key=lambda one: (_place(one.data), one.data, sorted(one.split.items()), one.row))
+    return sorted(summaries, key=lambda one: (_order(one.dataset), one.dataset, sorted(one.split.items()), one.label))
 
 
-def _shared_labels(cells: Sequence[Cell]) -> set[str]:
-    """Labels under which a folder holds several settings for one seed, as when a plan was changed between two runs."""
-    times = Counter((cell.label, cell.column, cell.seed) for cell in cells if cell.label)
+def _ambiguous_labels(jobs: Sequence[Job]) -> set[str]:
+    """Return the labels that stand for several settings, as after a plan was changed between two runs."""
+    times = Counter((job.label, job.data, job.seed) for job in jobs)
     return {label for (label, _, _), count in times.items() if count > 1}
 
 
-def _place(data: str) -> int:
+def _order(dataset: str) -> int:
     names = list(PROTOCOLS)
-    return names.index(data) if data in names else len(names)
+    return names.index(dataset) if dataset in names else len(names)
 
 
-def columns(summaries: Sequence[Summary]) -> list[str]:
-    return list(dict.fromkeys(one.column for one in summaries))
+def data_of(summaries: Sequence[Summary]) -> list[str]:
+    """Return the data of the summaries in their order, each once."""
+    return list(dict.fromkeys(summary.data for summary in summaries))
 
 
-def rows(summaries: Sequence[Summary], metric: str = "auroc") -> list[str]:
-    """Those with a network first, then as `ranked`."""
-    trained = {one.row for one in summaries if one.network}
-    return sorted(ranked(summaries, metric), key=lambda row: row not in trained)
+def labels_of(summaries: Sequence[Summary], metric: str = "auroc") -> list[str]:
+    """Return the labels as `ranked` orders them, those with a network first."""
+    trained = {summary.label for summary in summaries if summary.network}
+    return sorted(ranked(summaries, metric), key=lambda label: label not in trained)
 
 
 def ranked(summaries: Sequence[Summary], metric: str) -> list[str]:
-    """By the mean of a metric over columns, best first; of costs the least."""
+    """Return the labels by their mean over data sets, the best first: the highest, or the lowest cost."""
     means: dict[str, list[float]] = {}
-    for one in summaries:
-        mean = one.mean(metric)
-        means.setdefault(one.row, []).extend([] if mean is None else [mean])
+    for summary in summaries:
+        mean = summary.mean(metric)
+        means.setdefault(summary.label, []).extend([] if mean is None else [mean])
     sign = 1 if metric in COSTS else -1
-    return sorted(means, key=lambda row: (sign * float(np.mean(means[row])) if means[row] else 0.0, row))
+    return sorted(means, key=lambda label: (sign * float(np.mean(means[label])) if means[label] else 0.0, label))
 
 
 class Grid:
-    """Summaries by row and column; rows as `rows` orders them by a metric."""
+    """Summaries by label and data; `labels_of` orders the labels by a metric."""
 
     def __init__(self, summaries: Sequence[Summary], metric: str = "auroc") -> None:
         self.summaries = summaries
-        self.columns, self.rows = columns(summaries), rows(summaries, metric)
-        self._cells = {(one.row, one.column): one for one in summaries}
+        self.data, self.labels = data_of(summaries), labels_of(summaries, metric)
+        self._summaries = {(summary.label, summary.data): summary for summary in summaries}
 
-    def get(self, row: str, column: str) -> Summary:
-        """One without records where there is none."""
-        return self._cells.get((row, column)) or Summary(row, column, "", {}, ())
+    def get(self, label: str, data: str) -> Summary:
+        """Return the summary; one without records if the job was not run."""
+        return self._summaries.get((label, data)) or Summary(label, data, "", {}, ())
 
-    def of(self, column: str) -> list[Summary]:
-        return [one for one in self.summaries if one.column == column]
+    def of(self, data: str) -> list[Summary]:
+        """Return the summaries of all labels on the data."""
+        return [summary for summary in self.summaries if summary.data == data]
 
-    def best(self, column: str, metric: str) -> float | None:
-        """The highest mean on a column."""
-        return max((mean for one in self.of(column) if (mean := one.mean(metric)) is not None), default=None)
+    def best(self, data: str, metric: str) -> float | None:
+        """Return the highest mean on the data."""
+        return max((mean for summary in self.of(data) if (mean := summary.mean(metric)) is not None), default=None)
 
-    def whole(self, column: str) -> Summary:
-        """Every record on a column, whoever made it."""
-        return Summary("", column, "", {}, tuple(record for one in self.of(column) for record in one.records))
+    def whole(self, data: str) -> Summary:
+        """Return one summary of all records on the data."""
+        return Summary("", data, "", {}, tuple(record for summary in self.of(data) for record in summary.records))
 
 
 def complete(summaries: Sequence[Summary], metric: str) -> tuple[list[str], list[str], list[list[float]]]:
-    """Data sets, the rows that have a value on all of them in every split, and values (data set, row): splits of one
-    data set are no independent cases, so their mean counts."""
-    means = {(one.row, one.column): one.mean(metric) for one in summaries}
-    have = columns(summaries)
-    full = [row for row in rows(summaries, metric) if all(means.get((row, column)) is not None for column in have)]
-    cases = list(dict.fromkeys(one.data for one in summaries))
-    table = [
-        [float(np.mean([one.mean(metric) for one in summaries if (one.row, one.data) == (row, data)])) for row in full]
-        for data in cases
+    """Return the data sets, the labels with a value on every one in every split, and the values (data set, label).
+    Splits of one data set are not independent, so they are averaged."""
+    means = {(summary.label, summary.data): summary.mean(metric) for summary in summaries}
+    every = data_of(summaries)
+    full = [
+        label for label in labels_of(summaries, metric) if all(means.get((label, data)) is not None for data in every)
     ]
-    return cases, full, table
+    datasets = list(dict.fromkeys(summary.dataset for summary in summaries))
+    table = [
+        [
+            float(np.mean([one.mean(metric) for one in summaries if (one.label, one.dataset) == (label, dataset)]))
+            for label in full
+        ]
+        for dataset in datasets
+    ]
+    return datasets, full, table

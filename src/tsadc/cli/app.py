@@ -250,7 +250,7 @@ def prepare(
 
 Only = Annotated[
     list[str] | None,
-    typer.Option(help="Only these cells, as data=NAME, detector=NAME, seed=N or eta=X, separated by commas."),
+    typer.Option(help="Only these jobs, as data=NAME, detector=NAME, seed=N or eta=X, separated by commas."),
 ]
 Raw = Annotated[Path | None, typer.Option(help="The folder with data sets. (default: TSADC_DATA)", readable=False)]
 
@@ -258,91 +258,71 @@ Raw = Annotated[Path | None, typer.Option(help="The folder with data sets. (defa
 @bench_app.command("run")
 def bench_run(
     plan: Annotated[Path, typer.Argument(help="The plan, a TOML file.", readable=False)],
-    out: Annotated[Path, typer.Option(help="The folder for records and scores; what is done there is not run again.")],
-    jobs: Annotated[int, typer.Option(help="Processes, each with one training at a time.")] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for records and scores. (default: results/PLAN)", readable=False)
+    ] = None,
+    processes: Annotated[int, typer.Option(help="Number of processes, each with one training at a time.")] = 1,
     only: Only = None,
-    seeds: Annotated[str | None, typer.Option(help="report, choose, or numbers by commas; not the plan's.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be run, and how long.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Run also what is done.")] = False,
-    retry: Annotated[bool, typer.Option("--retry", help="Run also what failed.")] = False,
+    seeds: Annotated[
+        str | None, typer.Option(help="report, choose, or numbers separated by commas; replaces the plan's seeds.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the jobs and estimate their time; run none.")
+    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Re-run completed jobs.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Re-run failed jobs.")] = False,
     raw: Raw = None,
 ) -> None:
-    """Run what of a plan is not done yet; the same command goes on after an interruption."""
-    # Before torch is loaded: processes beside each other must not share their cores by threads.
+    """Run the jobs of a plan that are not done or whose records are stale; repeat the command to go on after a stop."""
+    # Before torch is loaded: parallel processes must not compete for cores with threads.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from tsadc.cli.bench import Asked, run
+    from tsadc.cli.bench_run import RunOptions, run
 
-    asked = Asked(plan, out, _raw(raw), jobs, tuple(only or ()), seeds, dry_run, again, retry)
-    raise typer.Exit(run(asked))
+    raise typer.Exit(run(RunOptions(plan, _raw(raw), out, processes, tuple(only or ()), seeds, dry_run, again, retry)))
 
 
 Records = Annotated[Path, typer.Argument(help="The folder that `tsadc bench run` wrote.", readable=False)]
 ByPlan = Annotated[
-    Path | None, typer.Option("--plan", help="The cells and metrics of this plan, not of the last run.", readable=False)
+    Path | None,
+    typer.Option("--plan", help="Show the jobs and metrics of this plan, not of the last run.", readable=False),
 ]
-Choosing = Annotated[bool, typer.Option("--choosing", help="Seeds for choosing settings, instead of those to report.")]
+Choosing = Annotated[bool, typer.Option("--choosing", help="Show the seeds for choosing settings, not for reporting.")]
 
 
 @bench_app.command("table")
 def bench_table(
     folder: Records,
     format_: Annotated[str, typer.Option("--format", help="markdown, csv or latex.")] = "markdown",
-    into: Annotated[Path | None, typer.Option(help="Also put it into this file, between its marks.")] = None,
-    brief: Annotated[bool, typer.Option("--brief", help="Markdown of the plan's metrics alone.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the table to this file, not to the terminal.")] = None,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Only the plan's metrics, without details (Markdown).")
+    ] = False,
     metric: Annotated[str | None, typer.Option(help="Only the table of this metric, such as auroc.")] = None,
     plan: ByPlan = None,
     only: Only = None,
     choosing: Choosing = False,
 ) -> None:
-    """The records as a table, beside what others published if the plan says it."""
-    from tsadc.cli.shown import Shown, table
+    """Show the records as tables, beside published figures if the plan has them."""
+    from tsadc.cli.bench_show import ShowOptions, table
 
-    print(table(Shown(folder, plan, tuple(only or ()), choosing), format_, into=into, brief=brief, metric=metric))
+    text = table(ShowOptions(folder, plan, tuple(only or ()), choosing), format_, out=out, brief=brief, metric=metric)
+    if out is None:
+        print(text)
 
 
 @bench_app.command("report")
 def bench_report(
     folder: Records,
-    out: Annotated[Path, typer.Option(help="The page to write, .html; .svg: one figure.")],
+    out: Annotated[Path, typer.Option(help="The page to write (.html), or one figure (.svg).")],
     plan: ByPlan = None,
     only: Only = None,
     choosing: Choosing = False,
 ) -> None:
-    """The records as one page: tables to sort and filter, ranks, curves, failures."""
+    """Write the records as one page: sortable tables, ranks, curves and failures."""
+    from tsadc.cli.bench_show import ShowOptions, report
     from tsadc.cli.console import say
-    from tsadc.cli.shown import Shown, report
 
-    say(report(Shown(folder, plan, tuple(only or ()), choosing), out))
-
-
-@bench_app.command("impurity")
-def bench_impurity(
-    out: Annotated[Path, typer.Option(help="The record to write, a JSON file.")],
-    draws: Annotated[int, typer.Option(help="Masks of the whole training part.")] = 50,
-    seed: Annotated[int, typer.Option(help="Of the data and the masks.")] = 0,
-    into: Annotated[Path | None, typer.Option(help="Also put the table into this file.")] = None,
-    raw: Raw = None,
-) -> None:
-    """How much of what is anomalous the masks of training leave, beside the paper's formula."""
-    from tsadc.cli.studies import impurity_to
-
-    print(impurity_to(out, _raw(raw), seed=seed, draws=draws, into=into))
-
-
-@bench_app.command("approximation")
-def bench_approximation(
-    data: Annotated[str, typer.Argument(help="The data set, as plans name it.")],
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")],
-    record: Annotated[Path | None, typer.Option(help="Where to keep the numbers, a JSON file.")] = None,
-    preset: Annotated[str, typer.Option(help="default, paper or tiny.")] = "default",
-    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting, as a.b=value.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the data and the training.")] = 0,
-    raw: Raw = None,
-) -> None:
-    """A normal and an anomalous observation beside what both modules make of them, as a page."""
-    from tsadc.cli.studies import Pictured, approximation_to
-
-    print(approximation_to(Pictured(data, out, _raw(raw), record, preset, set_ or [], seed)))
+    say(report(ShowOptions(folder, plan, tuple(only or ()), choosing), out))
 
 
 def _raw(given: Path | None) -> Path:

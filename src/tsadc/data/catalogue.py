@@ -29,7 +29,7 @@ from tsadc.data.ludb import PACK as LUDB_PACK
 from tsadc.data.packs import open_pack
 from tsadc.data.plant import Plant
 from tsadc.data.prepared import Prepared, Writer, load
-from tsadc.data.protocols import EVERYWHERE, SMD19, Protocol
+from tsadc.data.protocols import SMD19, Protocol
 from tsadc.data.sleep import KINDS as STAGES
 from tsadc.data.sleepedf import PACK as SLEEP
 from tsadc.data.sleepedf import SleepEDF
@@ -93,8 +93,7 @@ def find(name: str, purpose: Purpose) -> type[DataSet] | Protocol:
 @lru_cache(maxsize=2)
 def draw(name: str, raw: Path, seed: int, split: tuple[tuple[str, float], ...] = ()) -> Task:
     """Return the task of a benchmark protocol; the latest are kept, as several detectors need the same one."""
-    options = {option: value for option, value in split if option not in EVERYWHERE}
-    return find(name, "benchmark").build(raw, seed, **options)
+    return find(name, "benchmark").build(raw, seed, **dict(split))
 
 
 def present(protocol: Protocol, raw: Path) -> bool:

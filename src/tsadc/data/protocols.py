@@ -40,11 +40,9 @@ from tsadc.data.task import Answers, Task, answers
 from tsadc.errors import ConfigError, DataError
 from tsadc.series import Booleans, Clock, Floats, Labelled, Series, Truth
 
-VERSION = 1  # of the draws; records of another version are made again
 CHOOSING = 100  # the first seed for choosing settings
 FOLDS = 4
 CHOSEN_FOLDS = (2, 3)  # of the unseen machines
-EVERYWHERE = {"cleaned": 1}  # options of every data set, which take effect when a detector is fitted
 ETA_SMD, ETA_SLEEP, ETA_ECG = 0.125, 0.2, 0.17
 SMD19 = "smd19.npz"
 
@@ -84,21 +82,21 @@ class Protocol:
     own: bool = False
 
     def check(self, split: Mapping[str, Any]) -> dict[str, float]:
-        """Return the options without those that have no effect; raise if one is unknown or out of range."""
-        checked = {name: self._checked(name, value) for name, value in sorted(split.items())}
-        return {name: value for name, value in checked.items() if name not in EVERYWHERE or value}
+        """Return the options; raise if one is unknown or out of range."""
+        return {name: self._checked(name, value) for name, value in sorted(split.items())}
 
     def _checked(self, name: str, value: Any) -> float:
-        limits = {**self.options, **EVERYWHERE}
         if name in ("eta", "kappa") and self.own:
             raise ConfigError(
                 f"`{name}` of your own data set {self.name} is set when its manifest is made, by "
                 f"`tsadc.data.ContaminationSpec({name}=...)`; leave it out of `split`, and write a manifest for each "
                 "value."
             )
-        if name not in limits:
-            raise ConfigError(f"The data set {self.name} has no option `{name}`{nearest(name, list(limits))}")
-        most, least, counted = limits[name], int(name == "kappa"), name in ("kappa", *EVERYWHERE)
+        if not self.options:
+            raise ConfigError(f"The data set {self.name} has no options, but got `{name}`; leave it out of `split`.")
+        if name not in self.options:
+            raise ConfigError(f"The data set {self.name} has no option `{name}`{nearest(name, list(self.options))}")
+        most, least, counted = self.options[name], int(name == "kappa"), name == "kappa"
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         whole = not counted or (number and float(value).is_integer())
         if not number or not whole or not least <= value <= most:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tsadc.bench.metrics import NEUTRAL
-from tsadc.bench.summary import Summary, complete, ranked, rows
+from tsadc.bench.summary import Summary, complete, labels_of, ranked
 from tsadc.evaluate.compare import critical_difference
 from tsadc.series import Floats
 from tsadc.show.axes import Tick, plain, value_ticks
@@ -28,20 +28,20 @@ def ranks(summaries: Sequence[Summary], metric: str) -> Html | None:
     last = len(names)
     ticks = [Tick((rank - 1) / (last - 1), f"{rank:g}") for rank in value_ticks(1, last, 8) if rank == int(rank)]
     lines = []
-    for row, rank in zip(found.names, found.ranks, strict=True):
+    for label, rank in zip(found.names, found.ranks, strict=True):
         dot = element("i", class_="dot", style=f"left:{100 * (rank - 1) / (last - 1):.4g}%")
-        bars = [element("i", class_="same" if row in group else "other") for group in found.groups]
+        bars = [element("i", class_="same" if label in group else "other") for group in found.groups]
         lines.append(
             element(
                 "div",
-                element("span", name(row), class_="label"),
+                element("span", name(label), class_="label"),
                 element("span", f"{rank:.2f}", class_="figure"),
                 element("span", bars, class_="bars"),
                 element("span", dot, class_="rail"),
                 class_="ranked",
             )
         )
-    absent = len(rows(summaries)) - last
+    absent = len(labels_of(summaries)) - last
     words = (
         f"Mean rank by {metric} over {len(cases)} data sets, 1 is best; seeds and splits of one were averaged before. "
         f"Rows along one bar are nearer than the critical difference of {found.difference:.2f} (Nemenyi, 5 %) and are "
@@ -75,10 +75,10 @@ def panels(summaries: Sequence[Summary]) -> list[Panel]:
     for one in summaries:
         for option in one.split:
             fixed = tuple(sorted((other, value) for other, value in one.split.items() if other != option))
-            found.setdefault((one.data, option, fixed), {}).setdefault(one.row, []).append(one)
+            found.setdefault((one.dataset, option, fixed), {}).setdefault(one.label, []).append(one)
     out = []
     for (data, option, fixed), curves in found.items():
-        several = {row: _ordered(some, option) for row, some in curves.items() if len(some) > 1}
+        several = {label: _ordered(some, option) for label, some in curves.items() if len(some) > 1}
         if several:
             out.append(Panel(data, option, fixed, several))
     return sorted(out, key=lambda panel: (panel.data, panel.option, panel.fixed))
@@ -93,10 +93,11 @@ def curves(summaries: Sequence[Summary], metric: str) -> Html | None:
     shown = panels(summaries)
     if not shown:
         return None
-    order = [row for row in ranked(summaries, metric) if any(row in panel.curves for panel in shown)]
-    colours = {row: i + 1 for i, row in enumerate(order[:COLOURS])}
+    order = [label for label in ranked(summaries, metric) if any(label in panel.curves for panel in shown)]
+    colours = {label: i + 1 for i, label in enumerate(order[:COLOURS])}
     key = [
-        element("span", element("i", class_=f"swatch colour-{colour}"), name(row)) for row, colour in colours.items()
+        element("span", element("i", class_=f"swatch colour-{colour}"), name(label))
+        for label, colour in colours.items()
     ]
     more = f" The {COLOURS} best of {len(order)} rows are drawn." if len(order) > COLOURS else ""
     words = f"Mean {metric} over seeds; the bands reach from the lowest seed to the highest.{more}"
@@ -109,7 +110,7 @@ def curves(summaries: Sequence[Summary], metric: str) -> Html | None:
 
 
 def _plot(panel: Panel, metric: str, colours: dict[str, int]) -> Html:
-    drawn = {row: some for row, some in panel.curves.items() if row in colours}
+    drawn = {label: some for label, some in panel.curves.items() if label in colours}
     values = [value for some in drawn.values() for one in some for value in one.values(metric)] or [0.0, 1.0]
     low, high = min(values), max(values)
     air = max(0.06 * (high - low), 0.01)
@@ -122,16 +123,16 @@ def _plot(panel: Panel, metric: str, colours: dict[str, int]) -> Html:
         for value, text in zip(ticks, plain(ticks), strict=True)
     ]
     shapes = [level_line((value - low) / (high - low), "grid") for value in ticks]
-    for row, some in drawn.items():
+    for label, some in drawn.items():
         fine = [one for one in some if one.values(metric)]
         if not fine:
             continue
         x = np.array([(one.split[panel.option] - points[0]) / spread for one in fine])
         seeds = [(np.array(one.values(metric)) - low) / (high - low) for one in fine]
         shapes.append(
-            _band(x, np.array([one.min() for one in seeds]), np.array([one.max() for one in seeds]), row, colours)
+            _band(x, np.array([one.min() for one in seeds]), np.array([one.max() for one in seeds]), label, colours)
         )
-        shapes.append(line(x, np.array([one.mean() for one in seeds]), f"curve colour-{colours[row]}"))
+        shapes.append(line(x, np.array([one.mean() for one in seeds]), f"curve colour-{colours[label]}"))
     axis = time_axis([Tick((point - points[0]) / spread, f"{point:g}") for point in points])
     return element(
         "figure",
@@ -142,7 +143,7 @@ def _plot(panel: Panel, metric: str, colours: dict[str, int]) -> Html:
     )
 
 
-def _band(x: Floats, lower: Floats, upper: Floats, row: str, colours: dict[str, int]) -> Html:
+def _band(x: Floats, lower: Floats, upper: Floats, label: str, colours: dict[str, int]) -> Html:
     there = [f"{round(a * WIDTH)},{round((1 - b) * HEIGHT)}" for a, b in zip(x, upper, strict=True)]
     back = [f"{round(a * WIDTH)},{round((1 - b) * HEIGHT)}" for a, b in zip(x[::-1], lower[::-1], strict=True)]
-    return element("path", d=f"M{'L'.join([*there, *back])}z", class_=f"band colour-{colours[row]}")
+    return element("path", d=f"M{'L'.join([*there, *back])}z", class_=f"band colour-{colours[label]}")

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 
-from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, high_end, low_end, told
+from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, format_value, high_end, low_end
 from tsadc.bench.summary import Grid, Summary
 
 PARTS = {"_low": low_end, "_high": high_end, "_random": by_chance, "_all_positive": flagging_all}
@@ -15,7 +15,7 @@ SPECIAL |= {mark: f"\\{mark}" for mark in "&%$#_"}
 
 
 def comma_separated(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
-    """A line for each row and column: mean and standard deviation of each metric, its interval, what knowing
+    """A line for each label and data set: mean and standard deviation of each metric, its interval, what knowing
     nothing gets, and costs."""
     options = sorted({name for one in summaries for name in one.split})
     head = ["data", *options, "detector", "network", "seeds", "failed"]
@@ -26,7 +26,7 @@ def comma_separated(summaries: Sequence[Summary], metrics: Sequence[str]) -> str
     lines.writerow([*head, *costs])
     for one in summaries:
         seeds = " ".join(str(record["seed"]) for record in one.records)
-        known = [one.data, *(one.split.get(name, "") for name in options), one.row, int(one.network), seeds]
+        known = [one.dataset, *(one.split.get(name, "") for name in options), one.label, int(one.network), seeds]
         values = [
             part
             for name in metrics
@@ -39,19 +39,19 @@ def comma_separated(summaries: Sequence[Summary], metrics: Sequence[str]) -> str
 
 
 def latex(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
-    """Rows down, data sets across, for the package booktabs; the best of each column is bold."""
+    """Labels down, data sets across, for the package booktabs; the best on each data set is bold."""
     return "\n\n".join(_table(summaries, metric) for metric in metrics)
 
 
 def _table(summaries: Sequence[Summary], metric: str) -> str:
     found = Grid(summaries)
-    best = {column: found.best(column, metric) for column in found.columns}
-    lines = [f"% {metric}", f"\\begin{{tabular}}{{l{'r' * len(found.columns)}}}", "\\toprule"]
-    lines.append(" & ".join(["", *map(escape, found.columns)]) + r" \\")
+    best = {data: found.best(data, metric) for data in found.data}
+    lines = [f"% {metric}", f"\\begin{{tabular}}{{l{'r' * len(found.data)}}}", "\\toprule"]
+    lines.append(" & ".join(["", *map(escape, found.data)]) + r" \\")
     lines.append("\\midrule")
-    for row in found.rows:
-        body = [_cell(found.get(row, column), metric, best[column]) for column in found.columns]
-        lines.append(" & ".join([escape(row), *body]) + r" \\")
+    for label in found.labels:
+        body = [_cell(found.get(label, data), metric, best[data]) for data in found.data]
+        lines.append(" & ".join([escape(label), *body]) + r" \\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"])
 
 
@@ -60,8 +60,10 @@ def _cell(summary: Summary, metric: str, best: float | None) -> str:
     if mean is None:
         return "--"
     spread = summary.deviation(metric)
-    text = told(metric, mean) if mean != best or metric in NEUTRAL else f"\\textbf{{{told(metric, mean)}}}"
-    return text if spread is None else f"{text} {{\\small$\\pm${told(metric, spread)}}}"
+    text = (
+        format_value(metric, mean) if mean != best or metric in NEUTRAL else f"\\textbf{{{format_value(metric, mean)}}}"
+    )
+    return text if spread is None else f"{text} {{\\small$\\pm${format_value(metric, spread)}}}"
 
 
 def escape(text: str) -> str:

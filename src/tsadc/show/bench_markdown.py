@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tsadc.atomic import write_file
-from tsadc.bench.cell import Record
-from tsadc.bench.markdown import table as as_table
-from tsadc.bench.metrics import by_chance, flagging_all, high_end, low_end, told
+from tsadc.bench.job import Record
+from tsadc.bench.metrics import by_chance, flagging_all, format_value, high_end, low_end
 from tsadc.bench.paired import against_best
 from tsadc.bench.summary import Grid, Read, Summary, summarise
 from tsadc.errors import DataError
+from tsadc.show.markdown import table as as_table
 
 ALWAYS = ("auroc", "ap", "f1")
 RANKING = {"auroc": "AUROC", "ap": "AP (average precision)"}
@@ -55,7 +55,7 @@ def insert(document: Path, text: str, name: str = "quality") -> None:
 def _preface(found: Grid, metrics: Sequence[str], details: bool) -> str:
     """How to read the tables, and what made the numbers."""
     records = [one for summary in found.summaries for one in summary.records]
-    commits = sorted({f"tsadc {one['tsadc']} at commit {one['commit'] or 'unknown'}" for one in records})
+    commits = sorted({f"tsadc {one['version']} at commit {one['commit'] or 'unknown'}" for one in records})
     words = ["Means over seeds."]
     if set(RANKING) & set(metrics):
         words.append(
@@ -79,20 +79,20 @@ def one_metric(found: Grid, metric: str) -> str:
 
 
 def _ranked(metric: str, found: Grid) -> str:
-    best = {column: _best(found.of(column), metric) for column in found.columns}
+    best = {data: _best(found.of(data), metric) for data in found.data}
     body = []
-    for row in found.rows:
-        cells = {column: _ranking(found.get(row, column), metric) for column in found.columns}
-        body.append([row, *(f"**{cell}**" if best[column] == row else cell for column, cell in cells.items())])
-    prevalence = [found.whole(column).mean("prevalence") for column in found.columns]
+    for label in found.labels:
+        values = {data: _ranking(found.get(label, data), metric) for data in found.data}
+        body.append([label, *(f"**{text}**" if best[data] == label else text for data, text in values.items())])
+    prevalence = [found.whole(data).mean("prevalence") for data in found.data]
     body.append(["prevalence, also by chance" if metric == "ap" else "prevalence", *map(_number, prevalence)])
-    return as_table([RANKING[metric], *found.columns], body)
+    return as_table([RANKING[metric], *found.data], body)
 
 
 def _best(summaries: Sequence[Summary], metric: str) -> str:
     """The row without a network that is best."""
-    means = {one.row: mean for one in summaries if not one.network and (mean := one.mean(metric)) is not None}
-    return max(means, key=lambda row: means[row]) if means else ""
+    means = {one.label: mean for one in summaries if not one.network and (mean := one.mean(metric)) is not None}
+    return max(means, key=lambda label: means[label]) if means else ""
 
 
 def _ranking(one: Summary, metric: str) -> str:
@@ -104,27 +104,27 @@ def _ranking(one: Summary, metric: str) -> str:
 
 def _plain(metric: str, found: Grid) -> str:
     """In brackets what random scores, or as many flags thrown at random, would get."""
-    every = [found.whole(column) for column in found.columns]
+    every = [found.whole(data) for data in found.data]
     if all(one.fine and one.mean(metric) is None for one in every):
         return f"{metric}: none of these rows has it."
-    body = [[row, *(_beside(found.get(row, column), metric) for column in found.columns)] for row in found.rows]
+    body = [[label, *(_beside(found.get(label, data), metric) for data in found.data)] for label in found.labels]
     flagged = [one.mean(metric, flagging_all) for one in every]
-    body += [["flag everything", *(told(metric, value) for value in flagged)]] if set(flagged) != {None} else []
+    body += [["flag everything", *(format_value(metric, value) for value in flagged)]] if set(flagged) != {None} else []
     chance = any(one.mean(metric, by_chance) is not None for one in every)
-    return as_table([f"{metric} (by chance)" if chance else metric, *found.columns], body)
+    return as_table([f"{metric} (by chance)" if chance else metric, *found.data], body)
 
 
 def _beside(one: Summary, metric: str) -> str:
     value, chance = one.mean(metric), one.mean(metric, by_chance)
-    beside = "" if value is None or chance is None else f" ({told(metric, chance)})"
-    return told(metric, value) + beside + _failures(one)
+    beside = "" if value is None or chance is None else f" ({format_value(metric, chance)})"
+    return format_value(metric, value) + beside + _failures(one)
 
 
 def _thresholds(found: Grid) -> str:
-    flagging = [found.whole(column).mean("all_positive_f1") for column in found.columns]
-    body = [[row, *(_f1(found.get(row, column)) for column in found.columns)] for row in found.rows]
+    flagging = [found.whole(data).mean("all_positive_f1") for data in found.data]
+    body = [[label, *(_f1(found.get(label, data)) for data in found.data)] for label in found.labels]
     return as_table(
-        ["F1 at its own threshold (by chance)", *found.columns], [*body, ["flag everything", *map(_number, flagging)]]
+        ["F1 at its own threshold (by chance)", *found.data], [*body, ["flag everything", *map(_number, flagging)]]
     )
 
 
@@ -136,9 +136,9 @@ def _f1(one: Summary) -> str:
 
 
 def _seeds(found: Grid) -> str:
-    """Which seeds are behind each column; several where rows differ, none where all failed."""
-    seeds = {column: sorted({_seeds_of(one.fine) for one in found.of(column)}) for column in found.columns}
-    return "Seeds: " + "; ".join(f"{column}: {' or '.join(filter(None, some))}" for column, some in seeds.items()) + "."
+    """Which seeds are behind each data set; several where labels differ, none where all failed."""
+    seeds = {data: sorted({_seeds_of(one.fine) for one in found.of(data)}) for data in found.data}
+    return "Seeds: " + "; ".join(f"{data}: {' or '.join(filter(None, some))}" for data, some in seeds.items()) + "."
 
 
 def _paired(found: Grid) -> str:
@@ -148,7 +148,7 @@ def _paired(found: Grid) -> str:
         return ""
     best, cases, others = compared
     body = [
-        [one.row, f"{one.difference:+.3f} ({one.interval[0]:+.3f} to {one.interval[1]:+.3f})", f"{one.p:.3f}"]
+        [one.label, f"{one.difference:+.3f} ({one.interval[0]:+.3f} to {one.interval[1]:+.3f})", f"{one.p:.3f}"]
         for one in others
     ]
     head = [f"AUROC of {best} less that of", f"mean over {cases} data sets, 90 % interval", "p (Wilcoxon, Holm)"]
@@ -160,47 +160,52 @@ def _paired(found: Grid) -> str:
 
 def _halves(found: Grid) -> str:
     """The parts that choosing settings has not seen."""
-    order = [(column, part) for column in found.columns for part in _named(found.whole(column), "parts")]
+    order = [(data, part) for data in found.data for part in _named(found.whole(data), "parts")]
     body = []
-    for row in found.rows:
-        cells = []
-        for column, part in order:
-            one = found.get(row, column)
-            cells.append(" / ".join(_number(one.mean(key, _inside("parts", part))) for key in RANKING))
-        body.append([row, *cells])
-    return as_table(["AUROC / AP", *(f"{column}: {part}" for column, part in order)], body) if order else ""
+    for label in found.labels:
+        entries = []
+        for data, part in order:
+            one = found.get(label, data)
+            entries.append(" / ".join(_number(one.mean(key, _inside(part))) for key in RANKING))
+        body.append([label, *entries])
+    return as_table(["AUROC / AP", *(f"{data}: {part}" for data, part in order)], body) if order else ""
 
 
 def _kinds(found: Grid) -> str:
     """Each kind on its own: its observations against the normal ones."""
     body = []
-    for column in found.columns:
-        kinds = _named(found.whole(column), "kinds")
+    for data in found.data:
+        kinds = _named(found.whole(data), "kinds")
         for kind in kinds if len(kinds) > 1 else ():
-            means = [found.get(row, column).mean("auroc", _inside("kinds", kind)) for row in found.rows]
-            body.append([column, kind, *map(_number, means)])
-    return as_table(["data", "AUROC of the kind", *found.rows], body) if body else ""
+            means = [found.get(label, data).mean(kind, _kind) for label in found.labels]
+            body.append([data, kind, *map(_number, means)])
+    return as_table(["data", "AUROC of the kind", *found.labels], body) if body else ""
 
 
 def _named(one: Summary, group: str) -> list[str]:
     return sorted({name for record in one.fine for name in record[group]})
 
 
-def _inside(group: str, name: str) -> Read:
-    """Reads a metric of one of a record's parts or kinds."""
-    return lambda record, metric: record[group].get(name, {}).get(metric)
+def _inside(part: str) -> Read:
+    """Return a function that reads a metric of one of a record's parts."""
+    return lambda record, metric: record["parts"].get(part, {}).get(metric)
+
+
+def _kind(record: Record, kind: str) -> float | None:
+    value: float | None = record["kinds"].get(kind)
+    return value
 
 
 def _details(found: Grid) -> str:
     body = []
-    for column in found.columns:
-        for row in found.rows:
-            one = found.get(row, column)
+    for data in found.data:
+        for label in found.labels:
+            one = found.get(label, data)
             if not one.records:
                 continue
             numbers = [one.deviation("auroc"), *(one.mean(key) for key in ("precision", "recall", "oracle_f1"))]
             times = [_time(one, "fit_seconds", 1), _time(one, "score_seconds", 1000)]
-            body.append([column, row, _seeds_of(one.records) + _failures(one), *map(_number, numbers), *times])
+            body.append([data, label, _seeds_of(one.records) + _failures(one), *map(_number, numbers), *times])
     head = ["data", "detector", "seeds", "sd of AUROC over seeds", "precision", "recall", "oracle F1"]
     return as_table([*head, "fit, s", "score, ms per observation"], body)
 

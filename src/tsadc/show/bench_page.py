@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tsadc.bench.cell import Record
+from tsadc.bench.job import Record
 from tsadc.bench.metrics import NEUTRAL
 from tsadc.bench.published import Published
-from tsadc.bench.summary import Summary, columns, rows, summarise
+from tsadc.bench.summary import Summary, data_of, labels_of, summarise
 from tsadc.data.protocols import CHOOSING
 from tsadc.show.bench_charts import curves, ranks
 from tsadc.show.bench_tables import beside, failures, listing, matrix, provenance
@@ -108,20 +108,20 @@ def _verdict(summaries: Sequence[Summary], metrics: Sequence[str]) -> Html | Non
     """Which rows are best most often by the first metric of which more is better; on data sets where every row that has
     a number at all has one, as a row that was run on few could else not win elsewhere."""
     if not any(one.fine for one in summaries):
-        return element("p", element("strong", "Nothing was measured"), ": every cell failed.", class_="verdict")
+        return element("p", element("strong", "Nothing was measured"), ": every job failed.", class_="verdict")
     metric = next((one for one in metrics if one not in NEUTRAL), None)
     if metric is None:
         return None
-    means = {(one.row, one.column): mean for one in summaries if (mean := one.mean(metric)) is not None}
-    every = [row for row in rows(summaries, metric) if any(row == own for own, _ in means)]
-    have = columns(summaries)
-    shared = [column for column in have if all((row, column) in means for row in every)]
+    means = {(one.label, one.data): mean for one in summaries if (mean := one.mean(metric)) is not None}
+    every = [label for label in labels_of(summaries, metric) if any(label == own for own, _ in means)]
+    have = data_of(summaries)
+    shared = [data for data in have if all((label, data) in means for label in every)]
     if not shared:
         words = f"No row is called the best: there is no data set on which every row has its {metric}."
         return element("p", words, class_="verdict calm")
-    tops = {column: max(means[row, column] for row in every) for column in shared}
-    wins = {row: sum(means[row, column] == top for column, top in tops.items()) for row in every}
-    first = [row for row in every if wins[row] == max(wins.values())]
+    tops = {data: max(means[label, data] for label in every) for data in shared}
+    wins = {label: sum(means[label, data] == top for data, top in tops.items()) for label in every}
+    first = [label for label in every if wins[label] == max(wins.values())]
     what = "data sets and splits" if any(one.split for one in summaries) else "data sets"
     where = "on the only data set" if len(have) == 1 else f"on {wins[first[0]]} of {len(shared)} {what}"
     where += " that every row has a number of" if len(shared) < len(have) else ""
@@ -139,18 +139,18 @@ def _tiles(summaries: Sequence[Summary], records: Sequence[Record], lacking: str
     failed = sum("error" in one for one in records)
     seeds = len({one["seed"] for one in records})
     boxes = [
-        ("Cells", f"{len(records):,}", f"of {count(seeds, 'seed', 'seeds')}"),
+        ("Jobs", f"{len(records):,}", f"of {count(seeds, 'seed', 'seeds')}"),
         (
             "Data sets",
-            f"{len({one.data for one in summaries}):,}",
-            f"in {count(len(columns(summaries)), 'split', 'splits')}",
+            f"{len({one.dataset for one in summaries}):,}",
+            f"in {count(len(data_of(summaries)), 'split', 'splits')}",
         ),
         (
             "Detectors",
-            f"{len(rows(summaries)):,}",
-            f"{len({one.row for one in summaries if one.network}):,} with a network",
+            f"{len(labels_of(summaries)):,}",
+            f"{len({one.label for one in summaries if one.network}):,} with a network",
         ),
-        ("Failed", f"{failed:,}", "listed below" if failed else lacking or "every cell has its numbers"),
+        ("Failed", f"{failed:,}", "listed below" if failed else lacking or "every job has its numbers"),
     ]
     return element(
         "dl",

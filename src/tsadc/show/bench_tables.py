@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 
-from tsadc.bench.cell import Record
-from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, told
-from tsadc.bench.published import SLASH, Published, compared, lead
-from tsadc.bench.records import cell_of
+from tsadc.bench.job import Record
+from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, format_value
+from tsadc.bench.published import Published
+from tsadc.bench.records import job_of
 from tsadc.bench.summary import Grid, Summary
 from tsadc.show.bench_formats import comma_separated
+from tsadc.show.bench_published import SLASH, compared, lead
 from tsadc.show.markup import Html, element, join, name
 from tsadc.show.words import DASH, count
 
@@ -18,21 +19,21 @@ from tsadc.show.words import DASH, count
 def matrix(summaries: Sequence[Summary], metric: str) -> Html:
     """Rows down, data sets across; the best of each in bold, the spread over seeds in small."""
     found = Grid(summaries, metric)
-    best = {column: found.best(column, metric) for column in found.columns}
+    best = {data: found.best(data, metric) for data in found.data}
     body = []
-    for row in found.rows:
-        cells = [_cell(found.get(row, column), metric, best[column]) for column in found.columns]
-        body.append(element("tr", element("td", name(row)), cells, data_filter=row.lower()))
-    return join(_table(["Detector", *found.columns], body, 1), _flagging_all(found, metric))
+    for label in found.labels:
+        entries = [_cell(found.get(label, data), metric, best[data]) for data in found.data]
+        body.append(element("tr", element("td", name(label)), entries, data_filter=label.lower()))
+    return join(_table(["Detector", *found.data], body, 1), _flagging_all(found, metric))
 
 
 def _flagging_all(found: Grid, metric: str) -> Html | None:
     """What flagging everything gets, the same for whoever is compared; None where it is what chance gets, which stands
-    in every cell."""
+    in every job."""
     if all(one.mean(metric, flagging_all) == one.mean(metric, by_chance) for one in found.summaries if one.fine):
         return None
-    values = {column: found.whole(column).mean(metric, flagging_all) for column in found.columns}
-    known = [f"{column} {told(metric, value)}" for column, value in values.items() if value is not None]
+    values = {data: found.whole(data).mean(metric, flagging_all) for data in found.data}
+    known = [f"{data} {format_value(metric, value)}" for data, value in values.items() if value is not None]
     return element("p", f"Flagging everything gets: {', '.join(known)}.", class_="note") if known else None
 
 
@@ -42,12 +43,12 @@ def _cell(summary: Summary, metric: str, best: float | None) -> Html:
         failed = summary.records and not summary.fine
         return element("td", "failed" if failed else DASH, class_="num", data_value="NaN")
     spread = summary.deviation(metric)
-    text = told(metric, mean)
+    text = format_value(metric, mean)
     shown = element("strong", text) if mean == best and metric not in NEUTRAL else text
-    small = element("small", f" \N{PLUS-MINUS SIGN}{told(metric, spread)}") if spread is not None else None
+    small = element("small", f" \N{PLUS-MINUS SIGN}{format_value(metric, spread)}") if spread is not None else None
     chance = summary.mean(metric, by_chance)
     hint = (
-        element("small", f"({told(metric, chance)})", class_="chance", title="by chance")
+        element("small", f"({format_value(metric, chance)})", class_="chance", title="by chance")
         if chance is not None
         else None
     )
@@ -67,7 +68,7 @@ def listing(summaries: Sequence[Summary], metrics: Sequence[str]) -> Html:
             (_scaled(one, "peak_bytes", 2.0**-20), 0),
         ]
         costs += [(one.mean("parameters"), 0), (_scaled(one, "flops", 1e-6), 1)]
-        cells = [
+        entries = [
             element(
                 "td",
                 DASH if value is None else f"{value:,.{digits}f}",
@@ -77,11 +78,11 @@ def listing(summaries: Sequence[Summary], metrics: Sequence[str]) -> Html:
             for value, digits in (*numbers, *costs)
         ]
         known = [
-            element("td", one.column),
-            element("td", name(one.row)),
+            element("td", one.data),
+            element("td", name(one.label)),
             element("td", seeds, class_="num", data_value=len(one.fine)),
         ]
-        body.append(element("tr", known, cells, data_filter=f"{one.column} {one.row}".lower()))
+        body.append(element("tr", known, entries, data_filter=f"{one.data} {one.label}".lower()))
     head = ["Data", "Detector", "Seeds", *listed, "Fit, s", "Score, ms", "Peak, MiB", "Parameters", "MFLOP"]
     data = base64.b64encode(comma_separated(summaries, metrics).encode("utf-8", "replace")).decode()
     link = element(
@@ -101,18 +102,18 @@ def _scaled(one: Summary, key: str, factor: float) -> float | None:
 def beside(published: Published, summaries: Sequence[Summary]) -> Html:
     """What others published beside the means of ours, and what differs."""
     differs = element("p", published.differs, class_="note")
-    if not published.rows:
+    if not published.methods:
         return join(element("p", f"{published.source}.", class_="lead"), differs)
     head, lines = compared(published, summaries)
     body = [
-        element("tr", (_figure(cell) if i > 1 else element("td", cell) for i, cell in enumerate(line)))
+        element("tr", (_figure(text) if i > 1 else element("td", text) for i, text in enumerate(line)))
         for line in lines
     ]
     return join(element("p", lead(published), class_="lead"), _table(head, body, 2), differs)
 
 
 def _figure(text: str) -> Html:
-    """Figures of one cell, sorted by the first of them."""
+    """Figures of one table entry, sorted by the first of them."""
     try:
         value = f"{float(text.partition(SLASH)[0]):.9g}"
     except ValueError:
@@ -127,13 +128,13 @@ def failures(records: Sequence[Record]) -> Html | None:
         return None
     body = []
     for one in failed:
-        cell, error = cell_of(one), one["error"]
+        job = job_of(one)
         words = [
-            cell.column,
-            cell.label or cell.row,
-            str(cell.seed),
-            f"{error['type']}: {error['message']}",
-            error["where"],
+            job.data,
+            job.label,
+            str(job.seed),
+            one["error"],
+            one["error_at"],
         ]
         body.append(element("tr", (element("td", word) for word in words)))
     return _table(["Data", "Detector", "Seed", "Error", "Where"], body, 5)
@@ -145,28 +146,17 @@ def provenance(records: Sequence[Record], plan: str) -> Html:
     def every(values: Sequence[str | None]) -> str:
         return "; ".join(sorted({value for value in values if value})) or "not recorded"
 
-    machines = [_machine(one) for one in records]
     known = {
         "Plan": plan or DASH,
         "Records": f"{len(records):,}, of seeds {', '.join(map(str, sorted({one['seed'] for one in records})))}",
-        "Version": every([f"tsadc {one['tsadc']} at commit {one.get('commit') or 'unknown'}" for one in records]),
-        "Packages": every(
-            [", ".join(f"{package} {version}" for package, version in one["versions"].items()) for one in records]
-        ),
-        "Machines": every(machines),
+        "Version": every([f"tsadc {one.get('version')} at commit {one.get('commit') or 'unknown'}" for one in records]),
+        "Packages": every([one.get("packages") for one in records]),
+        "Machines": every([one.get("machine") for one in records]),
         "Made": _span([str(one["made"]) for one in records if one.get("made")]),
     }
     return element(
         "dl", (join(element("dt", key), element("dd", value)) for key, value in known.items()), class_="facts"
     )
-
-
-def _machine(record: Record) -> str | None:
-    found = record.get("machine")
-    if not found:
-        return None
-    memory = f", {found['memory'] / 2**30:.0f} GiB" if found["memory"] else ""
-    return f"{found['processor']}, {count(found['cores'], 'core', 'cores')}{memory}, {found['system']}"
 
 
 def _span(times: list[str]) -> str:

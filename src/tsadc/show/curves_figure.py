@@ -23,7 +23,7 @@ STYLE = (
 def figure(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
     """The bands reach from the lowest seed to the highest. Some option must vary in the records."""
     shown = panels(summaries)
-    order = [row for row in ranked(summaries, metrics[0]) if any(row in panel.curves for panel in shown)]
+    order = [label for label in ranked(summaries, metrics[0]) if any(label in panel.curves for panel in shown)]
     colours = dict(zip(order, PALETTE, strict=False))
     across, down = LEFT + WIDE + RIGHT, TOP + HIGH + BELOW
     parts = [
@@ -35,10 +35,10 @@ def figure(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
     parts += [
         element(
             "g",
-            _swatch(row, colour),
+            _swatch(label, colour),
             transform=f"translate({LEFT + 2 * across * (i % columns)} {_place(i, columns, down * len(shown))})",
         )
-        for i, (row, colour) in enumerate(colours.items())
+        for i, (label, colour) in enumerate(colours.items())
     ]
     height = down * len(shown) + LINE * (-(-len(colours) // columns) + 1)
     label = f"Mean {', '.join(metrics)} over seeds, bands from the lowest seed to the highest"
@@ -54,12 +54,14 @@ def _place(number: int, columns: int, below: int) -> int:
     return below + LINE * (number // columns + 1)
 
 
-def _swatch(row: str, colour: str) -> Html:
-    return join(element("path", d="M0,0h18", stroke=colour), element("text", row, x=24, y=4))
+def _swatch(label: str, colour: str) -> Html:
+    return join(element("path", d="M0,0h18", stroke=colour), element("text", label, x=24, y=4))
 
 
 def _panel(panel: Panel, metric: str, colours: dict[str, str]) -> Html:
-    drawn = {row: [one for one in some if one.values(metric)] for row, some in panel.curves.items() if row in colours}
+    drawn = {
+        label: [one for one in some if one.values(metric)] for label, some in panel.curves.items() if label in colours
+    }
     values = [value for some in drawn.values() for one in some for value in one.values(metric)] or [0.0, 1.0]
     air = max(0.06 * (max(values) - min(values)), 0.01)
     low, high = min(values) - air, max(values) + air
@@ -77,16 +79,16 @@ def _panel(panel: Panel, metric: str, colours: dict[str, str]) -> Html:
         shapes.append(element("line", class_="grid", x1=0, y1=y(value), x2=WIDE, y2=y(value)))
         shapes.append(element("text", text, x=-6, y=y(value) + 4, text_anchor="end"))
     shapes += [element("text", f"{one:g}", x=x(one), y=HIGH + 16, text_anchor="middle") for one in points]
-    for row, some in drawn.items():
+    for label, some in drawn.items():
         if some:
             places = [(x(one.split[panel.option]), [y(value) for value in one.values(metric)]) for one in some]
-            shapes += _curve(places, [y(one.mean(metric) or 0.0) for one in some], colours[row], row)
+            shapes += _curve(places, [y(one.mean(metric) or 0.0) for one in some], colours[label], label)
     return join(shapes)
 
 
-def _curve(places: Sequence[tuple[float, list[float]]], means: Sequence[float], colour: str, row: str) -> list[Html]:
+def _curve(places: Sequence[tuple[float, list[float]]], means: Sequence[float], colour: str, label: str) -> list[Html]:
     there = [f"{x},{min(ends)}" for x, ends in places]
     back = [f"{x},{max(ends)}" for x, ends in reversed(places)]
     band = element("polygon", points=" ".join([*there, *back]), fill=colour, class_="band")
     along = "L".join(f"{x},{mean}" for (x, _), mean in zip(places, means, strict=True))
-    return [band, element("path", element("title", row), d=f"M{along}", stroke=colour)]
+    return [band, element("path", element("title", label), d=f"M{along}", stroke=colour)]

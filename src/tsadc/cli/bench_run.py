@@ -1,0 +1,194 @@
+"""`tsadc bench run`: run the jobs of a plan that have no current record, and report progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+
+from tsadc.atomic import write_file
+from tsadc.bench.job import Job, Record, identity
+from tsadc.bench.plan import BenchmarkPlan, Seeds, read, require_once
+from tsadc.bench.records import PLAN, Store, current, exclusive, key_of, load
+from tsadc.bench.run import run_all
+from tsadc.cli.bench_select import selected, traits_of
+from tsadc.cli.console import complain, say
+from tsadc.data.catalogue import PROTOCOLS, present
+from tsadc.data.protocols import CHOOSING
+from tsadc.errors import ConfigError, DataError, OutputError
+from tsadc.show.words import count
+
+RESULTS = Path("results")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of `tsadc bench run`; without `out`, records go to `results/PLAN`."""
+
+    plan: Path
+    raw: Path
+    out: Path | None = None
+    processes: int = 1
+    only: tuple[str, ...] = ()
+    seeds: str | None = None
+    dry_run: bool = False
+    again: bool = False
+    retry: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Where records go."""
+        return self.out or RESULTS / self.plan.stem
+
+
+def run(options: RunOptions) -> int:
+    """Run a plan. Return the exit code: 0, 1 if jobs failed, 130 if interrupted."""
+    if options.processes < 1:
+        raise ConfigError(f"--processes takes a whole number from 1, but got {options.processes}.")
+    plan = reseeded(read(options.plan), options.seeds)
+    absent = plan.absent(options.raw)
+    _check_folders(options, absent)
+    every = plan.jobs()
+    chosen = selected(every, [traits_of(job) for job in every], options.only, "The plan has")
+    for name in dict.fromkeys(job.dataset for job in chosen if job.dataset in absent):
+        say(f"{name} is not run: {options.raw} has no {absent[name]}")
+    jobs = [job for job in chosen if job.dataset not in absent]
+    if absent and not jobs:
+        raise DataError(f"{options.raw} holds none of the plan's data sets; set TSADC_DATA to the folder that does.")
+    for job in jobs:
+        identity(job, options.raw)  # raises if a job cannot be run, before any other is
+    kept = {key_of(record): record for record in load(options.folder)} if options.folder.exists() else {}
+    done = [(job, kept[job.key]) for job in jobs if current(kept.get(job.key), job, options.raw)]
+    skipped = set() if options.again else {job.key for job, record in done if not (options.retry and "error" in record)}
+    todo = [job for job in jobs if job.key not in skipped]
+    stale = sum(job.key in kept for job in jobs) - len(done)
+    outdated = f", {stale} with stale records" if stale else ""
+    say(f"{count(len(jobs), 'job', 'jobs')}, {len(skipped)} done before{outdated}")
+    try:
+        _check_draws(todo, options.raw)
+        if options.dry_run:
+            return _estimate_all(todo, [(job, kept[job.key]) for job in every if job.key in kept], options.processes)
+        with exclusive(options.folder):
+            write_file(options.folder / PLAN, options.plan.read_bytes())
+            for job, record in done:
+                if record["label"] != job.label:
+                    Store(options.folder).keep({**record, "label": job.label}, {})
+            failed = sum("error" in record for job, record in done if job.key in skipped)
+            return _execute(todo, done, options, failed)
+    except KeyboardInterrupt:
+        complain("interrupted; the same command goes on where it stopped.")
+        return 130
+
+
+def _check_folders(options: RunOptions, absent: Mapping[str, str]) -> None:
+    """Raise if --out is a file, or if the plan needs data and there is no folder with any."""
+    if options.folder.exists() and not options.folder.is_dir():
+        raise OutputError(f"{options.folder} is a file, but --out needs a folder for the records; choose another name.")
+    known = [protocol for protocol in PROTOCOLS.values() if protocol.source]
+    if absent and not options.raw.is_dir() and not any(present(protocol, options.raw) for protocol in known):
+        came = f"{options.raw} is a file" if options.raw.exists() else f"There is no folder {options.raw}"
+        raise DataError(f"{came}, but the folder with the data sets was expected; name it by --raw or TSADC_DATA.")
+
+
+def _check_draws(jobs: Sequence[Job], raw: Path) -> None:
+    """Raise if a data set has too few anomalies for its options, before hours are spent on others."""
+    for job in {(job.data, job.seed): job for job in jobs if job.split}.values():
+        try:
+            job.task(raw)
+        except DataError as error:
+            raise DataError(f"{job.data} cannot be drawn with seed {job.seed}: {error}") from None
+
+
+def _execute(todo: Sequence[Job], done: list[tuple[Job, Record]], options: RunOptions, failed: int) -> int:
+    """Run jobs and report each. `failed` counts the failures of earlier runs that are not run again."""
+    started = time.monotonic()
+    finished = run_all(todo, options.raw, Store(options.folder), options.processes)
+    for number, (job, record) in enumerate(finished, start=1):
+        failed += "error" in record
+        done = [*(pair for pair in done if pair[0] != job), (job, record)]
+        left = timedelta(seconds=round((time.monotonic() - started) / number * (len(todo) - number)))
+        say(f"[{number}/{len(todo)}, {left} left{best(job.data, done)}] {line(job, record)}")
+    if failed:
+        complain(f"{count(failed, 'job', 'jobs')} failed; the records say why, and --retry runs them again.")
+    return 1 if failed else 0
+
+
+def _estimate_all(todo: Sequence[Job], done: Sequence[tuple[Job, Record]], processes: int) -> int:
+    estimates = [(job, estimate(job, done)) for job in todo]
+    for job, seconds in estimates:
+        say(f"{job.data} {job.label} seed {job.seed}: {_duration(seconds and sum(seconds))}")
+    # Jobs that share a training need it once.
+    fits: dict[str, float] = {}
+    for job, seconds in estimates:
+        fits[job.training] = max(fits.get(job.training, 0.0), seconds[0] if seconds else 0.0)
+    total = sum(fits.values()) + sum(seconds[1] for _, seconds in estimates if seconds)
+    unknown = sum(seconds is None for _, seconds in estimates)
+    rest = f", and {count(unknown, 'job', 'jobs')} of unknown length" if 0 < unknown < len(todo) else ""
+    whole = _duration(None if unknown == len(todo) else total / processes)
+    trainings = count(len(fits), "training", "trainings")
+    total_words = f"In all {trainings}, {whole} with {count(processes, 'process', 'processes')}{rest}."
+    say(total_words if todo else "Nothing is left to run.")
+    return 0
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "of unknown length"
+    return "under a second" if seconds < 1 else f"about {timedelta(seconds=round(seconds))}"
+
+
+def estimate(job: Job, done: Sequence[tuple[Job, Record]]) -> tuple[float, float] | None:
+    """Return the seconds of fitting and of scoring, from records of the same variant on the same data set or else of
+    the same detector on it; None if there are none."""
+    fine = [(other, record) for other, record in done if "error" not in record and other.dataset == job.dataset]
+    for same in (lambda other: other.variant == job.variant, lambda other: other.detector == job.detector):
+        records = [record for other, record in fine if same(other)]
+        if records:
+            scoring = [record["score_seconds"] * record["observations"] for record in records]
+            return float(np.mean([record["fit_seconds"] for record in records])), float(np.mean(scoring))
+    return None
+
+
+def best(data: str, done: Sequence[tuple[Job, Record]]) -> str:
+    """Return words on the label with the highest mean AUROC on the data so far."""
+    values: dict[str, list[float]] = {}
+    for job, record in done:
+        if job.data == data and "error" not in record:
+            values.setdefault(job.label, []).append(record["auroc"])
+    if not values:
+        return ""
+    first = max(values, key=lambda label: np.mean(values[label]))
+    return f", best so far {first} {np.mean(values[first]):.3f}"
+
+
+def line(job: Job, record: Record) -> str:
+    """Return a line on a finished job."""
+    name = f"{job.data} {job.label} seed {job.seed}{' (choosing)' if job.seed >= CHOOSING else ''}"
+    if "error" in record:
+        return f"{name}: failed, {record['error']}"
+    scores = f"AUROC {record['auroc']:.3f}, AP {record['ap']:.3f}, F1 {record['f1']:.3f}"
+    times = f"fit {record['fit_seconds']:.1f} s, {1000 * record['score_seconds']:.1f} ms per observation"
+    return f"{name}: {scores}, {times}"
+
+
+def reseeded(plan: BenchmarkPlan, given: str | None) -> BenchmarkPlan:
+    """Return the plan with the seeds that --seeds gives, if any."""
+    if given is None:
+        return plan
+    seeds: Seeds = "report" if given == "report" else "choose" if given == "choose" else _numbers(given)
+    return replace(plan, seeds=seeds, data=tuple(replace(data, seeds=None) for data in plan.data))
+
+
+def _numbers(given: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(int(number) for number in given.split(","))
+    except ValueError:
+        numbers = (-1,)
+    if min(numbers) < 0:
+        raise ConfigError(f"--seeds takes report, choose or whole numbers such as 0,1,2, but got {given!r}.")
+    require_once("--seeds", numbers)
+    return numbers

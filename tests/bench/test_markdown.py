@@ -1,5 +1,0 @@
-from tsadc.bench.markdown import table
-
-
-def test_names_cannot_break_a_table() -> None:
-    assert table(["a", "b|c"], [["one\ntwo", "3"]]) == "| a | b\\|c |\n|---|---|\n| one two | 3 |"
