@@ -40,16 +40,12 @@ bench-studies: $(READY)
 # Plans of experiments of the paper with records of their own; `scorings` shows records of `main`.
 PAPER := main eta kappa ablation loss masking cost
 DRAWN := main eta kappa
-# The detectors of the short table for the README.
-QUOTED := tsadc ensemble convolutions ridge robust-z random
 TABLE := $(VENV)/bin/tsadc bench table
 RECORDS := benchmarks/results
 
 # The tables in docs/tables, from plans and records alone.
 results: $(READY)
 	$(TABLE) $(RECORDS)/quality --plan plans/quality.toml --out docs/tables/quality.md
-	$(TABLE) $(RECORDS)/quality --plan plans/quality.toml --metric auroc $(QUOTED:%=--only detector=%) \
-		--out docs/tables/quality-short.md
 	for name in ablation contamination; do \
 		$(TABLE) $(RECORDS)/$$name --plan plans/$$name.toml --brief --out docs/tables/$$name.md || exit 1; \
 	done

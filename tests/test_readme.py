@@ -138,7 +138,7 @@ def test_the_guide_to_benchmarks_runs_on_your_own_table(tmp_path, monkeypatch):
     Path("plan.toml").write_text(f'seeds = [0]\n{data}\n[[detectors]]\nname = "robust-z"\n')
     run("tsadc bench run plan.toml --out results", monkeypatch)
     (found,) = load(tmp_path / "results")
-    assert (found["data"], found["auroc"], found["prevalence"]) == ("mine", 1.0, 0.3)
+    assert (found["dataset"], found["auroc"], found["prevalence"]) == ("mine", 1.0, 0.3)
     assert set(found["kinds"]) == {"leak", "jam"}
 
 

@@ -1,6 +1,5 @@
 """The committed tables are those of the committed records, as `make results` makes them."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,12 +17,6 @@ STUDIES = ("quality", "ablation", "contamination")
 PAPER = ("main", "eta", "kappa", "ablation", "loss", "masking", "cost", "scorings")
 
 
-def quoted() -> tuple[str, ...]:
-    names = re.search(r"^QUOTED := (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    assert names is not None
-    return tuple(f"detector={name}" for name in names.group(1).split())
-
-
 def study(name: str, out: Path) -> None:
     options = ShowOptions(RECORDS / name, PLANS / f"{name}.toml")
     table(options, "markdown", out=out, brief=name != "quality")
@@ -34,13 +27,8 @@ def paper(name: str, out: Path) -> None:
     table(options, "markdown", out=out, brief=True)
 
 
-def short(out: Path) -> None:
-    table(ShowOptions(RECORDS / "quality", PLANS / "quality.toml", quoted()), "markdown", out=out, metric="auroc")
-
-
 MAKERS: dict[str, Callable[[Path], object]] = {
     **{name: lambda out, name=name: study(name, out) for name in STUDIES},
-    "quality-short": short,
     **{f"paper-{name}": lambda out, name=name: paper(name, out) for name in PAPER},
     "paper-cleaned": lambda out: script("paper/cleaned").main(["--table", str(out)]),
     "paper-impurity": lambda out: script("paper/impurity").main(["--table", str(out)]),
