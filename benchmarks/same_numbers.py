@@ -99,17 +99,15 @@ def measure() -> dict[str, np.ndarray]:
 
 
 def compare(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> int:
-    """Print what differs; return how many entries do."""
+    """Print what differs and return how many entries do; detectors that did not exist before are not counted."""
     different = 0
-    for key in sorted(before.keys() | after.keys()):
-        if key not in before or key not in after:
-            print(f"{key}: only {'before' if key in before else 'after'}")
-        elif not np.array_equal(before[key], after[key], equal_nan=key.rsplit("/", 1)[1] != "rest"):
-            print(f"{key}: differs")
-        else:
-            continue
-        different += 1
-    print(f"{len(before.keys() & after.keys())} entries compared, {different} differ.")
+    for key, old in sorted(before.items()):
+        new = after.get(key)
+        if new is None or not np.array_equal(old, new, equal_nan=old.dtype.kind == "f"):
+            print(f"{key}: {'missing' if new is None else 'differs'}")
+            different += 1
+    added = len(after.keys() - before.keys())
+    print(f"{len(before)} entries compared, {different} differ; {added} are new.")
     return different
 
 
