@@ -1,14 +1,15 @@
 import warnings
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tsadc.errors import DataError
 from tsadc.evaluate.ranking import average_precision
-from tsadc.evaluate.volume import Volume, volume
+from tsadc.evaluate.volume import Volume, volume, volume_tsb
 from tsadc.windows import runs
 
 S = np.sqrt(0.5)
@@ -18,6 +19,10 @@ series = st.lists(st.tuples(st.booleans(), st.integers(-3, 3)), min_size=2, max_
 # Runs, so that events are longer and buffers meet now and then.
 lumpy = st.lists(st.tuples(st.booleans(), st.integers(1, 9), st.integers(-3, 3)), min_size=2, max_size=12).filter(
     lambda parts: len({label for label, _, _ in parts}) == 2
+)
+# More rows than TSB-AD has thresholds, most of the time.
+long = st.lists(st.tuples(st.booleans(), st.integers(1, 90)), min_size=2, max_size=12).filter(
+    lambda parts: len({label for label, _ in parts}) == 2
 )
 
 
@@ -53,11 +58,12 @@ def zones(labels: np.ndarray, width: int) -> list[tuple[int, int]]:
     return [(max(first, 0), min(last, len(labels) - 1)) for first, last in out]
 
 
-def slow_volume(labels: np.ndarray, scores: np.ndarray, buffer: int) -> Volume:
+def slow_volume(labels: np.ndarray, scores: np.ndarray, buffer: int, thresholds: list[float] | None = None) -> Volume:
     pr, roc = [], []
+    thresholds = sorted(set(scores.tolist()), reverse=True) if thresholds is None else thresholds
     for width in range(buffer + 1):
         soft, curve = soft_labels(labels, width), [(0.0, 0.0, 1.0)]
-        for threshold in sorted(set(scores.tolist()), reverse=True):
+        for threshold in thresholds:
             flagged = scores >= threshold
             hits = soft[flagged].sum()
             positives = labels.sum() + soft[flagged & ~labels].sum() / 2
@@ -69,6 +75,11 @@ def slow_volume(labels: np.ndarray, scores: np.ndarray, buffer: int) -> Volume:
         roc.append(sum((b[1] - a[1]) * (a[0] + b[0]) / 2 for a, b in pairs))
         pr.append(sum((b[0] - a[0]) * b[2] for a, b in pairs[:-1]))
     return Volume(float(np.mean(pr)), float(np.mean(roc)))
+
+
+def slow_volume_tsb(labels: np.ndarray, scores: np.ndarray, window: int) -> Volume:
+    ranked = sorted(scores.tolist(), reverse=True)
+    return slow_volume(labels, scores, window, [ranked[int(rank)] for rank in np.linspace(0, len(ranked) - 1, 250)])
 
 
 @given(series, st.integers(0, 9))
@@ -199,3 +210,114 @@ def test_250_ranks_are_too_few_for_rare_anomalies() -> None:
 def test_what_has_no_volume_is_refused(labels: list, scores: list, buffer: int, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
         volume(np.array(labels), np.array(scores), buffer)
+
+
+def assert_equal(left: Volume, right: Volume) -> None:
+    assert (left.pr, left.roc) == pytest.approx((right.pr, right.roc), rel=0, abs=1e-12)
+
+
+def tsb_cases(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray, int, Volume]]:
+    """Labels, scores, window and the values of TSB-AD's own code, by the name of the case."""
+    with np.load(path) as stored:
+        return {
+            name: (
+                stored[f"{name}/label"],
+                stored[f"{name}/score"],
+                int(stored[f"{name}/window"]),
+                Volume(float(stored[f"{name}/vus_pr"]), float(stored[f"{name}/vus_roc"])),
+            )
+            for name in sorted({key.split("/")[0] for key in stored.files})
+        }
+
+
+def test_tsb_equals_stored_values_of_tsb_ad(golden: Path) -> None:
+    cases = tsb_cases(golden / "vus.npz")
+    assert sorted(cases) == ["1", "3", "5"]
+    for labels, scores, window, expected in cases.values():
+        assert_equal(volume_tsb(labels, scores, window), expected)
+
+
+def test_tsb_equals_all_six_values_of_tsb_ad(shared_data: Path) -> None:
+    path = shared_data.parent / "golden" / "vus" / "tsb_ad.npz"
+    if not path.is_file():
+        pytest.skip("no reference values of TSB-AD here: they belong in golden/vus/tsb_ad.npz beside TSADC_DATA")
+    cases = tsb_cases(path)
+    assert len(cases) == 6
+    for labels, scores, window, expected in cases.values():
+        assert_equal(volume_tsb(labels, scores, window), expected)
+
+
+def test_the_slow_definition_equals_a_stored_value_of_tsb_ad(golden: Path) -> None:
+    labels, scores, window, expected = tsb_cases(golden / "vus.npz")["1"]
+    assert_equal(slow_volume_tsb(labels, scores, window), expected)
+
+
+@settings(max_examples=30)
+@given(long, st.integers(0, 2**32 - 1), st.integers(0, 3), st.integers(0, 9))
+def test_tsb_equals_the_definition(parts: list[tuple[bool, int]], seed: int, digits: int, window: int) -> None:
+    """Rounding to 0 digits makes many ties, to 3 few."""
+    labels = np.concatenate([np.full(length, label) for label, length in parts])
+    scores = np.round(np.random.default_rng(seed).normal(labels * 1.0), digits)
+    assert_equal(volume_tsb(labels, scores, window), slow_volume_tsb(labels, scores, window))
+
+
+@given(lumpy, st.integers(0, 30))
+def test_tsb_uses_every_score_of_up_to_250_rows(parts: list[tuple[bool, int, int]], window: int) -> None:
+    labels, scores = lumps(parts)
+    assert_equal(volume_tsb(labels, scores, window), volume(labels, scores, window))
+
+
+@given(long, st.integers(0, 2**32 - 1), st.integers(0, 40))
+def test_tsb_is_the_same_backwards_in_time(parts: list[tuple[bool, int]], seed: int, window: int) -> None:
+    labels = np.concatenate([np.full(length, label) for label, length in parts])
+    scores = np.random.default_rng(seed).normal(labels * 1.0)
+    assert_equal(volume_tsb(labels[::-1], scores[::-1], window), volume_tsb(labels, scores, window))
+
+
+def test_tsb_skips_every_other_rank_of_499_rows_by_hand() -> None:
+    """The only anomaly has the second highest score. The first thresholds flag 1 row and 3 rows, never 2."""
+    labels = np.arange(499) == 1
+    scores = -np.arange(499.0)
+    assert_equal(volume_tsb(labels, scores, 0), Volume(1 / 3, 1 - 1.5 / 498))
+    assert volume(labels, scores, 0).pr == pytest.approx(1 / 2)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_tsb_event_at_either_end_by_hand(backwards: bool) -> None:
+    """The buffer reaches only inwards, so the alarm one row off is all of it."""
+    labels, scores = np.array([1, 0, 0, 0, 0], dtype=bool), np.array([0, 1.0, 0, 0, 0])
+    if backwards:
+        labels, scores = labels[::-1], scores[::-1]
+    recall = S / (1 + S / 2)
+    pr = recall * S + (1 - recall) * (1 + S) / 5
+    assert volume_tsb(labels, scores, 2).pr == pytest.approx((1 / 5 + 1 / 5 + pr) / 3)
+
+
+def test_tsb_of_a_constant_score() -> None:
+    """All thresholds are the same, so they flag every row: precision is the share of soft labels."""
+    labels = np.isin(np.arange(1000), range(20, 25))
+    shares = [soft_labels(labels, width).mean() for width in range(11)]
+    found = volume_tsb(labels, np.full(1000, 3.0), 10)
+    assert found.pr == pytest.approx(np.mean(shares))
+    assert_equal(found, volume(labels, np.full(1000, 3.0), 10))
+
+
+def test_tsb_window_may_be_longer_than_the_series() -> None:
+    labels, scores = np.array([0, 1, 0, 0], dtype=bool), np.array([0.0, 2, 3, 1])
+    assert_equal(volume_tsb(labels, scores, 50), slow_volume_tsb(labels, scores, 50))
+
+
+@pytest.mark.parametrize(
+    ("labels", "scores", "window", "sentence"),
+    [
+        ([True, False], [1.0], 1, "Each of the 1 rows needs one label"),
+        ([False, False], [1.0, 2.0], 1, "both normal and anomalous rows, but they are all alike"),
+        ([True, True], [1.0, 2.0], 1, "both normal and anomalous rows, but they are all alike"),
+        ([True, False], [1.0, np.nan], 1, "that of row 1 is nan"),
+        ([True, False], [-np.inf, 1.0], 1, "that of row 0 is -inf"),
+        ([True, False], [1.0, 2.0], -1, "`window` must be at least 0 rows, but got -1"),
+    ],
+)
+def test_what_has_no_tsb_volume_is_refused(labels: list, scores: list, window: int, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        volume_tsb(np.array(labels), np.array(scores), window)

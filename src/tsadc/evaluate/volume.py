@@ -1,8 +1,9 @@
 """Volume under the surface (VUS): ROC and PR areas averaged over the width of a buffer around events.
 
 Paparrizos et al., "Volume Under the Surface: A New Accuracy Evaluation Measure for Time-Series Anomaly Detection",
-PVLDB 15(11), 2022, in the form that its authors' packages `vus` and `TSB-AD` compute today (`version="opt"`), but at
-every distinct score instead of 250 ranks.
+PVLDB 15(11), 2022, in the form that its authors' packages `vus` and `TSB-AD` compute today (`version="opt"`).
+`volume` uses every distinct score as a threshold. `volume_tsb` uses the scores at 250 ranks, as the packages do, and
+gives their values.
 
 name        symbol      meaning
 buffer      l           number of rows around an event that get a part of its label, half on either side; 0 .. `buffer`
@@ -31,6 +32,8 @@ from tsadc.series import Booleans, Floats
 from tsadc.windows import runs
 
 Integers = NDArray[np.int64]
+
+RANKS = 250  # thresholds of TSB-AD, spread evenly over the sorted scores
 
 
 @dataclass(frozen=True)
@@ -146,11 +149,72 @@ def volume(labels: Booleans, scores: Floats, buffer: int = 100) -> Volume:
         distance[meeting == half] = 0
         existence = near.existence(half, levels.level, len(levels.ends))
         for width in range(2 * half, min(2 * half + 1, buffer) + 1):
-            soft = np.zeros(buffer // 2 + 1)
-            soft[: half + 1] = np.sqrt(1 - np.arange(half + 1) / max(width, 1))
+            soft = _soft_labels(width, buffer // 2)
             areas.append(_areas(levels.total(soft[distance]), caught, existence, levels, len(truth), spare))
     pr, roc = np.mean(areas, axis=0)
     return Volume(float(pr), float(roc))
+
+
+def volume_tsb(labels: Booleans, scores: Floats, window: int) -> Volume:
+    """Return VUS-PR and VUS-ROC of one series as TSB-AD computes them (Liu and Paparrizos, NeurIPS 2024).
+
+    It differs from `volume` in the thresholds: the scores at 250 ranks, spread evenly from the highest to the lowest.
+    Up to 250 rows the two are equal.
+
+    Parameters
+    ----------
+    labels : (row,)
+        True for anomalous rows; both kinds must occur. An event is a maximal run of them.
+    scores : (row,)
+        Finite scores, higher = more anomalous.
+    window
+        Largest buffer in rows, TSB-AD's `slidingWindow`. TSB-AD sets it to the period of the series.
+
+    Returns
+    -------
+    Volume
+        Both from 0 to 1. Values of more than 250 rows are coarse where anomalies are rare.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> volume_tsb(np.array([0, 0, 1, 1, 0, 0]), np.array([1.0, 1.0, 5.0, 5.0, 1.0, 1.0]), window=0)
+    Volume(pr=1.0, roc=1.0)
+    """
+    truth, values = scored_rows(labels, scores)
+    if window < 0:
+        raise DataError(f"`window` must be at least 0 rows, but got {window}.")
+    rows = len(values)
+    ascending = np.sort(values)
+    thresholds = ascending[::-1][np.linspace(0, rows - 1, RANKS).astype(np.int64)]
+    flagged = rows - np.searchsorted(ascending, thresholds, side="left")
+    near = Near.of(truth, window // 2)
+    level = np.searchsorted(-thresholds, -values[near.rows], side="left")  # the first threshold that flags the row
+    caught = np.cumsum(np.bincount(level[truth[near.rows]], minlength=RANKS))
+    distance = near.first.copy()
+    areas = []
+    for half in range(window // 2 + 1):
+        distance[near.second == half] = 0  # as in `volume`
+        existence = near.existence(half, level, RANKS)
+        for width in range(2 * half, min(2 * half + 1, window) + 1):
+            soft = _soft_labels(width, window // 2)
+            hits = np.cumsum(np.bincount(level, weights=soft[distance], minlength=RANKS))
+            positives = caught[-1] + (hits - caught) / 2
+            recall = np.minimum(hits / positives, 1) * existence
+            fallout = (flagged - hits) / (rows - positives)
+            pr = np.diff(recall, prepend=0) @ (hits / flagged)
+            roc = np.trapezoid(np.concatenate([[0], recall, [1]]), np.concatenate([[0], fallout, [1]]))
+            areas.append((pr, roc))
+    pr, roc = np.mean(areas, axis=0)
+    return Volume(float(pr), float(roc))
+
+
+def _soft_labels(width: int, reach: int) -> Floats:
+    """Return the label at 0 to `reach` rows from an event under a buffer of `width` rows; 0 beyond the buffer."""
+    half = width // 2
+    soft = np.zeros(reach + 1)
+    soft[: half + 1] = np.sqrt(1 - np.arange(half + 1) / max(width, 1))
+    return soft
 
 
 def _areas(
