@@ -1,10 +1,11 @@
-"""docs/walk.md is true: its files exist, and data goes the way it says, one noun after the other."""
+"""docs/walk.md matches the code: its files and nouns exist, and data passes through them in this order."""
 
 import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import tsadc
 from tsadc.io.read import read
@@ -13,13 +14,25 @@ from tsadc.show import write
 from tsadc.windows import cut
 
 ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "tsadc"
+PAGE = (ROOT / "docs/walk.md").read_text()
 
 
 def test_every_file_of_the_walk_exists():
-    source = ROOT / "src" / "tsadc"
-    named = re.findall(r"`([\w/]+(?:\.py|/))`", (ROOT / "docs/walk.md").read_text())
-    assert len(named) > 15
-    assert [name for name in named if not (source / name).exists()] == []
+    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", PAGE)) - {"src/tsadc/", "tests/test_architecture.py"}
+    assert len(named) > 40
+    assert [name for name in named if not (SOURCE / name).exists()] == []
+
+
+@pytest.mark.parametrize("command", ["fit", "detect", "bench run"])
+def test_a_walk_has_at_most_twelve_stations_and_its_nouns_are_classes(command):
+    (walk,) = re.findall(rf"^## `tsadc {command}`$(.*?)^## ", PAGE, flags=re.DOTALL | re.MULTILINE)
+    stations = re.findall(r"^\| (\d+) \| .+? \| .+? \| (.+?) \|$", walk, flags=re.MULTILINE)
+    assert [int(number) for number, _ in stations] == list(range(1, len(stations) + 1))
+    assert 8 <= len(stations) <= 12
+    code = "\n".join(file.read_text() for file in SOURCE.rglob("*.py"))
+    nouns = {noun for _, out in stations for noun in re.findall(r"`([A-Z]\w+)`", out)}
+    assert nouns <= set(re.findall(r"^ *class (\w+)", code, flags=re.MULTILINE))
 
 
 def test_from_a_file_to_a_verdict(tmp_path):
