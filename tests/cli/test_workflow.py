@@ -125,7 +125,7 @@ def test_an_estimate_that_says_nothing_is_doubted_where_it_is_printed(
     assert f"Contamination {ceiling}. {ceiling.doubt}" in answer.out.splitlines()
     assert facts(load(tmp_path / "model"))["contamination"] == f"{ceiling}. {ceiling.doubt.rstrip('.')}"
     told = " ".join(tsadc("info", tmp_path / "model").out.split())
-    assert "is the most there can be and says nothing" in told
+    assert "is the upper limit and says nothing" in told
 
 
 def test_detect_takes_another_threshold_and_leaves_the_model(model: Path, tmp_path: Path) -> None:
