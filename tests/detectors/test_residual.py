@@ -14,7 +14,6 @@ from tsadc.detectors.base import ScoringProgress
 from tsadc.detectors.ensemble import features
 from tsadc.detectors.residual import (
     NetworkOutput,
-    ResidualConfig,
     ResidualDetector,
     published_training,
     reconstruction_inference,
@@ -44,20 +43,18 @@ class Level(nn.Module):
         return {"reconstruction": apart.square().mean((1, 2))}
 
 
-@dataclass(frozen=True)
-class Config(ResidualConfig):
-    presets: ClassVar[tuple[str, ...]] = ("published",)
-
-    training: Training = field(default_factory=lambda: Training(epochs=3, batch=8, learning_rate=0.1))
-
-    @classmethod
-    def published(cls) -> "Config":
-        return cls.with_settings(training={"epochs": 7})
-
-
-class Levels(ResidualDetector):
+class Levels(ResidualDetector["Levels.Config"]):
     name: ClassVar[str] = "levels"
-    Config: ClassVar[type[Config]] = Config
+
+    @dataclass(frozen=True)
+    class Config(ResidualDetector.Config):
+        presets: ClassVar[tuple[str, ...]] = ("published",)
+
+        training: Training = field(default_factory=lambda: Training(epochs=3, batch=8, learning_rate=0.1))
+
+        @classmethod
+        def published(cls) -> "Levels.Config":
+            return cls.with_settings(training={"epochs": 7})
 
     def _network(self, variables: int) -> Level:
         return Level(variables)
@@ -86,7 +83,7 @@ def history(count: int = 40, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("scoring", ["fused", "own"])
 def test_residuals_become_scores_by_either_scoring(scoring):
-    detector = Levels(length=LENGTH, config=update(Config(), {"scoring": scoring})).fit(history())
+    detector = Levels(length=LENGTH, config=update(Levels.Config(), {"scoring": scoring})).fit(history())
     new = history(6, 1)
     new[4, 10:14, 2] += 40
     result = detector.detect(new)
@@ -117,7 +114,7 @@ class Kinds(Levels):
 
 
 def test_each_kind_has_its_own_score_and_the_larger_part_is_to_blame():
-    detector = Kinds(length=LENGTH, config=update(Config(), {"scoring": "own"}))
+    detector = Kinds(length=LENGTH, config=update(Levels.Config(), {"scoring": "own"}))
     z = np.array([[1.0, np.nan, 3.0], [2.0, np.nan, np.nan]])
     parts = (np.array([2.0, np.nan, 4.0]), np.array([0.0, np.nan, 10.0]))
     cells = (np.full((2, 3), 0.5), np.array([[0.25, 0.0, np.nan], [1.0, 0.0, 0.0]]))
@@ -138,7 +135,7 @@ def test_each_kind_has_its_own_score_and_the_larger_part_is_to_blame():
 
 
 def test_a_wild_value_has_a_finite_score_by_the_papers_pooling():
-    detector = Levels(length=LENGTH, config=update(Config(), {"scoring": "own"})).fit(history())
+    detector = Levels(length=LENGTH, config=update(Levels.Config(), {"scoring": "own"})).fit(history())
     new = history(2, 1)
     new[1, 3, 2] = 1e200
     scores = detector.decision_function(new)
@@ -149,7 +146,7 @@ def test_a_wild_value_has_a_finite_score_by_the_papers_pooling():
 def test_the_network_learns_from_the_ordinary_part_alone():
     data = history(40)
     data[:6] += np.random.default_rng(3).normal(size=(6, LENGTH, VARIABLES)) * 8 + 30
-    detector = Levels(length=LENGTH, config=update(Config(), {"selected": 0.8}))
+    detector = Levels(length=LENGTH, config=update(Levels.Config(), {"selected": 0.8}))
     seen: list[int] = []
 
     def _network(variables: int) -> Level:
@@ -181,14 +178,14 @@ def test_progress_ends_with_the_observations_that_the_head_looks_at(monkeypatch)
 
 
 def test_presets_and_settings():
-    assert Config.preset("published").training.epochs == 7
-    assert Config.preset("default") == Config()
+    assert Levels.Config.preset("published").training.epochs == 7
+    assert Levels.Config.preset("default") == Levels.Config()
     with pytest.raises(ConfigError, match="A preset must be one of default, published, but got 'large'"):
-        Config.preset("large")
+        Levels.Config.preset("large")
     with pytest.raises(ConfigError, match="`selected` must be above 0 and at most 1"):
-        update(Config(), {"selected": 0})
+        update(Levels.Config(), {"selected": 0})
     with pytest.raises(ConfigError, match="A preset must be default, as there is no other, but got 'published'"):
-        ResidualConfig.preset("published")
+        ResidualDetector.Config.preset("published")
 
 
 def test_a_plain_training_is_what_is_known_and_nothing_else():
@@ -228,11 +225,13 @@ def test_what_matters_after_training_only_leaves_a_checkpoint_usable(tmp_path) -
     first = Levels(length=LENGTH).fit(history(), checkpoint=file)
     seen: list[object] = []
     changed = {"scoring": "own", "ensemble": {"neighbours": 3}}
-    second = Levels(config=update(Config(length=LENGTH), changed)).fit(
+    second = Levels(config=update(Levels.Config(length=LENGTH), changed)).fit(
         history(), checkpoint=file, resume=True, progress=lambda now: seen.append(getattr(now, "epoch", None))
     )
     assert [epoch for epoch in seen if epoch is not None] == []  # nothing is trained again
     assert torch.equal(first.network_.level, second.network_.level)
     assert list(second.view_names) == ["residual"]
     with pytest.raises(ConfigError, match=r"selected|observations"):
-        Levels(config=update(Config(length=LENGTH), {"selected": 0.9})).fit(history(), checkpoint=file, resume=True)
+        Levels(config=update(Levels.Config(length=LENGTH), {"selected": 0.9})).fit(
+            history(), checkpoint=file, resume=True
+        )

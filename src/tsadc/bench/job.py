@@ -18,7 +18,7 @@ from tsadc.data.packs import open_pack
 from tsadc.data.protocols import Protocol
 from tsadc.data.task import Task
 from tsadc.detectors import find
-from tsadc.detectors.residual import ResidualConfig, ResidualDetector
+from tsadc.detectors.residual import ResidualDetector
 from tsadc.detectors.settings import Common
 from tsadc.errors import ConfigError, DataError
 
@@ -81,7 +81,7 @@ class Job:
     def scoring(self) -> str:
         """How the residuals of the network become scores; empty without a network."""
         config = update(find(self.detector).Config.preset(self.preset), self.overrides)
-        return config.scoring if isinstance(config, ResidualConfig) else ""
+        return config.scoring if isinstance(config, ResidualDetector.Config) else ""
 
     @property
     def training(self) -> str:
@@ -112,7 +112,7 @@ class Job:
 def essential(name: str, config: Common) -> dict[str, Any]:
     """Return the settings that the training of a network depends on; all settings for a detector without one."""
     detector = find(name)
-    if issubclass(detector, ResidualDetector) and isinstance(config, ResidualConfig):
+    if issubclass(detector, ResidualDetector) and isinstance(config, ResidualDetector.Config):
         return detector.weight_settings(config)
     return to_mapping(config)
 

@@ -233,9 +233,6 @@ class ResidualDetector(Detector[ResidualT], ABC):
             )
 
 
-ResidualConfig = ResidualDetector.Config
-
-
 def pooled_evidence(
     z: Floats, view_scores: dict[str, float], score: float, cells: Residuals, expected: Floats | None, cause: int = 0
 ) -> Evidence:
