@@ -240,14 +240,14 @@ def test_the_papers_chain_takes_the_condition_in_once() -> None:
     assert (steps, len(blocks), config.inference.steps) == (50, 3, 0)
     called: Counter[str] = Counter()
     for block in blocks:
-        for name in ("know", "at_step"):
+        for name in ("condition_proj", "step_proj"):
             part = getattr(block, name)
             assert isinstance(part, nn.Module)
             part.register_forward_hook(lambda *_, name=name: called.update([name]))
     inference = Inference(network.eval(), config.inference, RESIDUALS, variables=5, length=40, seed=0)
     observation = np.random.default_rng(0).standard_normal((5, 40))
     first, second = (cost(lambda: examine(inference, observation)) for _ in range(2))
-    assert called == {"know": 2 * 3, "at_step": 2 * 3 * 50}
+    assert called == {"condition_proj": 2 * 3, "step_proj": 2 * 3 * 50}
     # Two S4 layers in each block and those of Dependencies; every one of the 50 steps takes the same kernels.
     assert (first.kernels, second.kernels) == (2 * 3 + 2, 0)
     # 50 steps of 6 layers, forth and back, and once two layers.

@@ -25,7 +25,7 @@ numbers of the published implementation in `tests/golden/s4`.
 | `log_dt` | log Δ | (channel,) real |
 | `dA`, `dB` | Ā, B̄ | bilinear: Ā = (I - Δ/2 A)⁻¹ (I + Δ/2 A), B̄ = (I - Δ/2 A)⁻¹ Δ B |
 | `pole` | λ̄ | a sampled eigenvalue of Λ: (1 + Δλ/2) / (1 - Δλ/2), or e^{Δλ} for a zero-order hold |
-| `kernel` | K | (channel, time) real; C is used as it is, neither conjugated nor corrected for the length |
+| `kernel` | K | (channel, time) real; C is neither conjugated nor corrected for the length |
 | `k_XY` | k_XY(z) | Σ_l z^l 2 Re Σ_n X_n Y_n λ̄_n^l, a power series cut after z^(length - 1) |
 
 Work of the size of A is done in float64 whatever the dtype of the parameters, because an error in a pole grows with the

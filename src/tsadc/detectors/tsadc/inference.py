@@ -138,7 +138,7 @@ class Inference:
         return ModuleOutputs(hidden.numpy(), decontaminated.numpy(), self.network.to_z(reconstruction).numpy())
 
     def _run(self, z: Floats) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return values, which of them were measured, and the outputs of both modules in the network's units."""
+        """Return the values, a mask of the measured ones, and the outputs of both modules in the network's units."""
         values = torch.from_numpy(np.asarray(z, dtype=np.float32))
         measured = torch.isfinite(values)
         x = self.network.to_input(torch.where(measured, values, 0.0))

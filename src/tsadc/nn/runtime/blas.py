@@ -30,7 +30,7 @@ def single_threaded_blas() -> Iterator[None]:
 
 
 def each_within(limit: Callable[[], AbstractContextManager[None]], items: Iterable[T]) -> Iterator[T]:
-    """Yield the items; each is computed inside the context `limit()`, and yielded outside of it."""
+    """Yield the items; each is computed inside the context `limit()`, and yielded outside."""
     iterator, end = iter(items), object()
     while True:
         with limit():
