@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tsadc.data.catalogue import PROTOCOLS, draw, find, present
+from tsadc.data.catalogue import PROTOCOLS, draw, families, find, present
 from tsadc.data.protocols import CHOOSING, rotation
 from tsadc.data.task import Answers, Task
 from tsadc.errors import ConfigError, DataError
@@ -167,7 +167,23 @@ def test_the_plant_has_every_kind() -> None:
     assert sorted(kinds) == ["decoupled", "level shift", "quiet", "spike", "stuck", "waveform"]
 
 
-NAMES = "`smd-causal`, `smd-audit`, `smd-audit-all`, `smd-unseen`, `sleep`, `ludb`, `cinc`, `plant`"
+def test_families_join_protocols_on_data_of_one_origin() -> None:
+    found = families()
+    together: dict[str, set[str]] = {}
+    for name, family in found.items():
+        together.setdefault(family, set()).add(name)
+    assert {family: names for family, names in together.items() if len(names) > 1} == {
+        "smd": {"smd-causal", "smd-audit", "smd-audit-all", "smd-unseen"},
+        "ecg": {"ludb", "cinc"},
+    }
+    assert set(found) == {*PROTOCOLS, "tsb-dev"}
+    assert all(family == name for family, (name, *others) in together.items() if not others)
+
+
+NAMES = (
+    "`smd-causal`, `smd-audit`, `smd-audit-all`, `smd-unseen`, `sleep`, `ludb`, `cinc`, `plant`, `skab`, `gecco`, "
+    "`batadal`"
+)
 
 
 def test_an_ambiguous_name_lists_all_benchmark_data_sets() -> None:

@@ -30,6 +30,7 @@ from tsadc.data.packs import open_pack
 from tsadc.data.plant import Plant
 from tsadc.data.prepared import Prepared, Writer, load
 from tsadc.data.protocols import SMD19, Protocol
+from tsadc.data.row_labels import BATADAL, GECCO, SKAB
 from tsadc.data.sleep import KINDS as STAGES
 from tsadc.data.sleepedf import PACK as SLEEP
 from tsadc.data.sleepedf import SleepEDF
@@ -40,6 +41,8 @@ from tsadc.errors import ConfigError, DataError, TsadcNotice
 
 Purpose = Literal["prepare", "benchmark"]
 TEN = tuple(range(10))
+ONE_DRAW = (0, 1, 2), (100,)  # seeds for reporting and for choosing, of the detector alone
+ETA = {"eta": MOST_ETA}
 ECG = {"eta": MOST_ETA, "kappa": len(FIVE)}
 
 # To prepare from the files of their archives.
@@ -49,14 +52,17 @@ CATALOGUE: dict[str, type[DataSet]] = {cls.card.name: cls for cls in (SMD, ICBEB
 PROTOCOLS: dict[str, Protocol] = {
     protocol.name: protocol
     for protocol in (
-        Protocol("smd-causal", SMD19, 600, protocols.smd_causal),
-        Protocol("smd-audit", SMD19, 600, protocols.smd_audit, trains_as="smd-causal"),
-        Protocol("smd-audit-all", SMD19, 600, protocols.smd_audit_all),
-        Protocol("smd-unseen", SMD19, 600, protocols.smd_unseen, (0, 1, 2, 3), (100, 101), options={"eta": MOST_ETA}),
+        Protocol("smd-causal", SMD19, 600, protocols.smd_causal, family="smd"),
+        Protocol("smd-audit", SMD19, 600, protocols.smd_audit, trains_as="smd-causal", family="smd"),
+        Protocol("smd-audit-all", SMD19, 600, protocols.smd_audit_all, family="smd"),
+        Protocol("smd-unseen", SMD19, 600, protocols.smd_unseen, (0, 1, 2, 3), (100, 101), options=ETA, family="smd"),
         Protocol("sleep", SLEEP, 3000, protocols.sleep, options={"eta": MOST_ETA, "kappa": len(STAGES)}),
-        Protocol("ludb", LUDB_PACK, 1000, protocols.ludb_ecg, TEN, options=ECG),
-        Protocol("cinc", CINC, 1000, protocols.cinc_ecg, TEN, options=ECG),
+        Protocol("ludb", LUDB_PACK, 1000, protocols.ludb_ecg, TEN, options=ECG, family="ecg"),
+        Protocol("cinc", CINC, 1000, protocols.cinc_ecg, TEN, options=ECG, family="ecg"),
         Protocol("plant", "", Plant.Config().length, protocols.plant, options={"eta": MOST_ETA, "kappa": len(KINDS)}),
+        Protocol("skab", SKAB, protocols.LENGTH_SKAB, protocols.skab, *ONE_DRAW),
+        Protocol("gecco", GECCO, protocols.LENGTH_GECCO, protocols.gecco, *ONE_DRAW),
+        Protocol("batadal", BATADAL, protocols.LENGTH_BATADAL, protocols.batadal, *ONE_DRAW),
     )
 }
 
@@ -94,6 +100,13 @@ def find(name: str, purpose: Purpose) -> type[DataSet] | Protocol:
 def draw(name: str, raw: Path, seed: int, split: tuple[tuple[str, float], ...] = ()) -> Task:
     """Return the task of a benchmark protocol; the latest are kept, as several detectors need the same one."""
     return find(name, "benchmark").build(raw, seed, **dict(split))
+
+
+def families() -> dict[str, str]:
+    """Return the family of every protocol, and of `tsb-dev` (see `tsadc.data.row_labels.tsb_series`).
+
+    Data of one family have one origin: a study that leaves one out leaves all of its protocols out."""
+    return {**{protocol.name: protocol.family for protocol in PROTOCOLS.values()}, "tsb-dev": "tsb-dev"}
 
 
 def present(protocol: Protocol, raw: Path) -> bool:

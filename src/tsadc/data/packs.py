@@ -46,6 +46,14 @@ def open_pack(raw: Path, name: str) -> Pack | None:
     return _pack(file, file.stat().st_mtime_ns) if file.is_file() else None
 
 
+def require_pack(raw: Path, name: str) -> Pack:
+    """Return the pack `name` as `open_pack` does, or raise a DataError that names it."""
+    pack = open_pack(raw, name)
+    if pack is None:
+        raise DataError(f"{raw} has no {name}; set TSADC_DATA to the folder that holds it.")
+    return pack
+
+
 @lru_cache(maxsize=1)
 def _pack(file: Path, changed: int) -> Pack:
     return Pack(file)

@@ -67,6 +67,36 @@ class Task:
     validation: Data | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class RowTask:
+    """One series of a benchmark that scores rows: fit on `train`, score every row of `series`.
+
+    Attributes
+    ----------
+    name
+        The name of the series, which is also its entity.
+    series
+        All rows, without labels.
+    labels
+        Whether each row is anomalous, for measuring only.
+    train_rows
+        Number of rows, from the first one on, that a detector may be fitted on. Some of them may be anomalous.
+    window
+        Buffer in rows for the volume under the surface (VUS).
+    """
+
+    name: str
+    series: Series
+    labels: Booleans
+    train_rows: int
+    window: int
+
+    @property
+    def train(self) -> Series:
+        """The rows to fit on."""
+        return replace(self.series, values=self.series.values[: self.train_rows])
+
+
 def answers(test: Labelled, length: int, coverage: float = 0.5) -> Answers:
     """Return the truth about the observations that a detector cuts from the series."""
     observations = cut(test.series, length, coverage).observations
