@@ -34,7 +34,7 @@ from tsadc.detectors.settings import Common
 from tsadc.errors import ConfigError, DataError, TsadcError
 from tsadc.nn.runtime.allocator import keep_freed_memory
 from tsadc.nn.runtime.threads import available, parallel_map
-from tsadc.show.bench_markdown import insert
+from tsadc.show.markdown import insert
 
 HERE = Path(__file__).parent
 DOCUMENT = HERE.parent / "docs" / "detectors.md"

@@ -30,11 +30,9 @@ from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.evaluate.ranking import auroc
 from tsadc.io.memory import as_series
 from tsadc.series import Booleans, Floats, Observations
-from tsadc.show.axes import Tick, plain, value_ticks
-from tsadc.show.charts import drawing, envelope, level_line, line, place, time_axis
+from tsadc.show.charts import Tick, drawing, envelope, level_line, line, place, tick_labels, time_axis, value_ticks
+from tsadc.show.html import Html, element, join, name, page, write_page
 from tsadc.show.markdown import table
-from tsadc.show.markup import Html, element, join, name
-from tsadc.show.shell import page, write_page
 from tsadc.windows import cut, runs
 
 LEVEL, DRAWS = 0.9, 1000
@@ -301,7 +299,7 @@ def _plot(example: Example, found: Approximations, k: int, first: int, last: int
     ticks = value_ticks(low, high, 3)
     labels = [
         element("span", text, style=f"bottom:{100 * (value - low) / (high - low):.4g}%")
-        for value, text in zip(ticks, plain(ticks), strict=True)
+        for value, text in zip(ticks, tick_labels(ticks), strict=True)
     ]
     shapes = [level_line((value - low) / (high - low), "grid") for value in ticks]
     for values, kind in ((measured, "measured"), (rebuilt, "reconstructed"), (imputed, "imputed")):

@@ -124,7 +124,7 @@ def test_the_report_is_one_page(done: Path, tmp_path: Path) -> None:
     assert answer.code == 0, answer.err
     assert answer.out == f"The report of 4 records is {tmp_path / 'page.html'}.\n"
     page = Page((tmp_path / "page.html").read_text())
-    assert "first has the highest auroc on the only data set." in page.text
+    assert "first has the highest AUROC on the only data set." in page.text
     assert "A note." in page.text
     (tmp_path / "empty").mkdir()
     assert "holds no records" in tsadc("bench", "report", tmp_path / "empty", "--out", tmp_path / "x.html").refusal

@@ -7,15 +7,15 @@ from tsadc.bench.summary import summarise
 from tsadc.show.bench_charts import COLOURS, curves, panels, ranks
 
 
-def test_mean_ranks_are_in_order_and_those_left_out_are_counted() -> None:
+def test_mean_ranks_are_in_order_and_detectors_left_out_are_counted() -> None:
     text = ranks(summarise(records()), "auroc")
     assert text is not None
     assert re.findall(r'class="figure">([\d.]+)<', text) == ["1.00", "2.00", "3.00"]
     assert re.findall(r'class="dot" style="left:([\d.]+)%"', text) == ["0", "50", "100"]
-    # q(3 rows) = 2.343, times sqrt(3 * 4 / (6 * 2)).
+    # q(3 detectors) = 2.343, times sqrt(3 * 4 / (6 * 2)).
     assert "critical difference of 2.34" in text
     assert text.count('class="same"') == 3
-    assert "Left out, as not run on all of them: 1." in text
+    assert "Without values on all data sets, so left out: 1 detector." in text
 
 
 def test_ranks_need_two_data_sets_and_a_measure_that_is_better_when_higher() -> None:
@@ -37,8 +37,8 @@ def test_curves_lie_where_the_values_are() -> None:
     assert text is not None
     assert text.count('class="band') == text.count('class="curve') == 3
     low, high = 0.5, 0.91
-    air = 0.06 * (high - low)
-    place = [2000 * (1 - (value - low + air) / (high - low + 2 * air)) for value in (0.905, 0.885)]
+    margin = 0.06 * (high - low)
+    place = [2000 * (1 - (value - low + margin) / (high - low + 2 * margin)) for value in (0.905, 0.885)]
     (path,) = re.findall(r'<path d="M([^"]*)" class="curve colour-1"', text)
     found = [point.split(",") for point in path.split("L")]
     assert [int(x) for x, _ in found] == [0, 1000]
@@ -46,8 +46,8 @@ def test_curves_lie_where_the_values_are() -> None:
     assert HOSTILE not in text
 
 
-def test_more_rows_than_colours_are_told() -> None:
+def test_detectors_without_a_colour_are_counted() -> None:
     many = [one | {"label": f"row {i}"} for i in range(COLOURS + 2) for one in records()[:1] + records()[3:4]]
     text = curves(summarise(many), "auroc")
     assert text is not None
-    assert f"The {COLOURS} best of {COLOURS + 2} rows are drawn." in text
+    assert f"Only the {COLOURS} best of {COLOURS + 2} detectors are drawn." in text

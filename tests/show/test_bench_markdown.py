@@ -1,16 +1,12 @@
-from pathlib import Path
-
 import pytest
 
 from benchmark import failed, record
 from tsadc.errors import DataError
-from tsadc.show.bench_markdown import insert, markdown
-
-BEGIN, END = "<!-- quality: begin -->", "<!-- quality: end -->"
+from tsadc.show.bench_markdown import markdown
 
 
 def lines(text: str, title: str) -> dict[str, str]:
-    """The rows of the table whose first heading is `title`, by their first job."""
+    """Return the rows of the table whose first heading is `title`, by their first entry."""
     table = next(part for part in text.split("\n\n") if part.startswith(f"| {title} |"))
     return {line.split(" | ")[0].removeprefix("| "): line for line in table.splitlines()}
 
@@ -37,14 +33,14 @@ def test_rows_are_detectors_and_columns_data_sets() -> None:
     assert "Made with tsadc 1.2.3 at commit abc." in text
 
 
-def test_a_failure_is_told_and_counts_as_nothing() -> None:
+def test_failures_are_counted_and_have_no_value() -> None:
     text = markdown([record("ridge", "plant", 0, 0.7), failed("ridge", "plant", 1), failed("random", "plant", 0)])
     assert lines(text, "AUROC")["ridge"] == "| ridge | **0.700 (0.600 to 0.800) (1 of 2 failed)** |"
     assert lines(text, "AUROC")["random"] == "| random | - (1 of 1 failed) |"
     assert lines(text, "F1 at its own threshold (by chance)")["random"] == "| random | - (1 of 1 failed) |"
 
 
-def test_f1_stands_out_where_it_beats_flagging_everything() -> None:
+def test_f1_is_bold_if_it_beats_flagging_everything() -> None:
     text = markdown([record("ridge", "plant", 0, 0.7, f1=0.41), record("random", "plant", 0, 0.5)])
     found = lines(text, "F1 at its own threshold (by chance)")
     assert found["ridge"] == "| ridge | **0.410** (0.333) |"
@@ -68,7 +64,7 @@ def test_parts_and_kinds_have_tables_of_their_own() -> None:
     assert table.splitlines()[2:] == ["| plant | x | 0.800 |", "| plant | y | 0.300 |"]
 
 
-def test_seeds_for_choosing_are_in_no_report() -> None:
+def test_seeds_for_choosing_are_not_reported() -> None:
     records = [record("ridge", "plant", 0, 0.7), record("ridge", "plant", 100, 0.9)]
     assert lines(markdown(records), "AUROC")["ridge"].startswith("| ridge | **0.700")
     assert lines(markdown(records, choosing=True), "AUROC")["ridge"].startswith("| ridge | **0.900")
@@ -76,31 +72,12 @@ def test_seeds_for_choosing_are_in_no_report() -> None:
         markdown(records[:1], choosing=True)
 
 
-def test_changed_settings_are_a_row_of_their_own() -> None:
+def test_changed_settings_have_a_line_of_their_own() -> None:
     found = lines(markdown([record("ridge", "plant", 0, 0.7, overrides={"lags": 1})]), "AUROC")
     assert "ridge lags=1" in found
 
 
-def test_tables_go_between_the_markers(tmp_path: Path) -> None:
-    document = tmp_path / "results.md"
-    document.write_text(f"# Results\n\n{BEGIN}\nold\n{END}\n\nThe end.\n")
-    for text in ("| a |", "| b |"):
-        insert(document, text)
-        assert document.read_text() == f"# Results\n\n{BEGIN}\n\n{text}\n\n{END}\n\nThe end.\n"
-    assert [file.name for file in tmp_path.iterdir()] == ["results.md"]
-
-
-def test_a_document_without_markers_gets_them_at_its_end(tmp_path: Path) -> None:
-    document = tmp_path / "results.md"
-    document.write_text("# Results\n")
-    insert(document, "| a |")
-    assert document.read_text() == f"# Results\n\n{BEGIN}\n\n| a |\n\n{END}\n"
-    document.write_text(f"# Results\n{BEGIN}\n")
-    with pytest.raises(DataError, match="without <!-- quality: end --> after it"):
-        insert(document, "| a |")
-
-
-def test_briefly_there_are_the_measures_and_the_seeds_alone() -> None:
+def test_brief_tables_have_only_metrics_and_seeds() -> None:
     records = [
         record("ridge", "plant", 0, 0.7, kinds={"spike": 1.0, "stuck": 0.5}),
         record("ridge", "plant", 1, 0.8, kinds={"spike": 1.0, "stuck": 0.5}),
@@ -110,7 +87,7 @@ def test_briefly_there_are_the_measures_and_the_seeds_alone() -> None:
     assert brief.endswith("Seeds: plant: 0 or 0 1.")
     shared = brief.removesuffix("\n\nSeeds: plant: 0 or 0 1.")
     assert whole.partition("\n\n")[2].startswith(shared.partition("\n\n")[2])
-    assert ("oracle F1 needs labels" in whole, "oracle" in brief) == (True, False)
+    assert ("oracle F1 uses labels" in whole, "oracle" in brief) == (True, False)
     assert "spike" in whole
     assert "spike" not in brief
     failing = [*records, failed("ridge", "plant", 2), failed("pca", "plant", 0)]
@@ -121,11 +98,3 @@ def test_briefly_there_are_the_measures_and_the_seeds_alone() -> None:
     assert markdown(failing[-1:], metrics=("recall",), brief=True).count("(1 of 1 failed)") == 1
     heads = [part.split(" | ")[0] for part in markdown(records, metrics=("ap", "recall"), brief=True).split("\n\n")]
     assert heads[1:-1] == ["| AP (average precision)", "| recall (by chance)"]
-
-
-def test_a_document_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"There is no file .*reslts\.md to put the table into; correct the name"):
-        insert(tmp_path / "reslts.md", "| a |")
-    with pytest.raises(DataError, match="is a folder, but the file that the table goes into was expected"):
-        insert(tmp_path, "| a |")
-    assert list(tmp_path.iterdir()) == []

@@ -1,3 +1,4 @@
+import base64
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +7,9 @@ from typing import Any
 from benchmark import HOSTILE, record, records
 from pages import Page, browser, dump
 from tsadc.bench.published import Published, PublishedMethod
-from tsadc.show.bench_page import render
+from tsadc.bench.summary import summarise
+from tsadc.show.bench_export import comma_separated
+from tsadc.show.bench_page import failures, listing, matrix, provenance, published_table, render
 
 METRICS = ("auroc", "ap", "delay", "vus_pr")
 
@@ -15,12 +18,12 @@ def page() -> str:
     return render(records(), title="A benchmark & more", note="what it is about", metrics=METRICS)
 
 
-def test_the_page_says_what_was_best_and_what_failed() -> None:
+def test_the_page_says_who_leads_and_what_failed() -> None:
     read = Page(page())
-    assert "tsadc has the highest auroc on 3 of 3 data sets and splits." in read.text
+    assert "tsadc leads or ties by AUROC on 3 of 3 data sets and splits. Tied with it: ridge on 2." in read.text
     assert "A benchmark & more" in read.text
     assert "Failures" in read.text
-    assert "Rows with a network come first, then those without; among each the highest mean" in read.text
+    assert "Detectors with a network come first, then those without" in read.text
     assert [link["href"] for link in read.of("a")][:6] == [
         "#summary",
         "#ranks",
@@ -33,46 +36,79 @@ def test_the_page_says_what_was_best_and_what_failed() -> None:
     assert HOSTILE not in page()
 
 
-def test_metrics_that_nobody_has_are_left_out() -> None:
+def test_metrics_without_values_are_left_out() -> None:
     assert [one["value"] for one in Page(page()).of("option")] == ["auroc", "ap", "delay"]
     assert page() == page()
 
 
-def verdict(*some: dict[str, Any], metrics: Sequence[str] = ("auroc",), **more: str) -> str:
-    """The words between the heading and the first tile."""
-    text = Page(render(some, title="THE TITLE", metrics=metrics, **more)).text
+def verdict(*made: dict[str, Any], metrics: Sequence[str] = ("auroc",), **more: str) -> str:
+    """Return the text between the heading and the first tile."""
+    text = Page(render(made, title="THE TITLE", metrics=metrics, **more)).text
     return text.split("THE TITLE")[2].partition("Jobs")[0]
 
 
-def test_all_rows_that_are_best_as_often_are_named() -> None:
-    some = [record(name, data, 0, 0.5) for data in ("plant", "ludb") for name in ("ridge", "pca", "random")]
-    some += [record("ridge", "cinc", 0, 0.5), record("pca", "cinc", 0, 0.5), record("random", "cinc", 0, 0.4)]
-    assert "pca and ridge each have the highest auroc on 3 of 3 data sets." in verdict(*some)
-    assert "pca, random and ridge have the highest auroc on the only data set." in verdict(*some[:3])
+def sure(detector: str, data: str, auroc: float) -> dict[str, Any]:
+    """Return a record whose interval is 0.01 to both sides."""
+    return record(detector, data, 0, auroc, auroc_low=auroc - 0.01, auroc_high=auroc + 0.01)
 
 
-def test_only_data_sets_that_every_row_has_a_number_of_count() -> None:
-    some = [record("ridge", data, 0, 0.9) for data in ("plant", "ludb", "cinc")]
-    other = record("pca", "plant", 0, 0.95)
-    assert "pca has the highest auroc on 1 of 1 data sets that every row has a number of." in verdict(*some, other)
-    apart = verdict(some[1], other)
-    assert "No row is called the best: there is no data set on which every row has its auroc." in apart
+def test_a_detector_without_overlap_has_the_highest_value() -> None:
+    made = [sure("ridge", data, 0.9) for data in ("plant", "ludb", "cinc")]
+    made += [sure("pca", "plant", 0.95), sure("pca", "ludb", 0.8), sure("pca", "cinc", 0.8)]
+    text = verdict(*made)
+    assert "ridge has the highest AUROC on 2 of 3 data sets." in text
+    assert "tied" not in text.lower()
+
+
+def test_overlapping_intervals_are_tied() -> None:
+    made = [sure("ridge", data, 0.9) for data in ("plant", "ludb", "cinc")]
+    made += [sure("pca", data, 0.89) for data in ("plant", "ludb", "cinc")]
+    made += [sure("random", data, 0.5) for data in ("plant", "ludb", "cinc")]
+    text = verdict(*made)
+    assert "ridge and pca are tied by AUROC on 3 of 3 data sets." in text
+    assert "Tied means that the 90 % intervals overlap on a data set." in text
+    made[3] = sure("pca", made[3]["dataset"], 0.7)
+    text = verdict(*made)
+    assert "ridge leads or ties by AUROC on 3 of 3 data sets. Tied with it: pca on 2." in text
+
+
+def test_detectors_that_lead_equally_often_are_tied() -> None:
+    made = [sure("ridge", "plant", 0.9), sure("pca", "plant", 0.7)]
+    made += [sure("ridge", "ludb", 0.7), sure("pca", "ludb", 0.9)]
+    assert "pca and ridge are tied: each leads or ties by AUROC on 1 of 2 data sets." in verdict(*made)
+    many = [sure(name, "plant", 0.5) for name in ("pca", "ridge", "random", "bands", "robust-z", "mahalanobis")]
+    text = verdict(*many)
+    assert "bands, mahalanobis, pca, random and 2 more are tied by AUROC on the only data set." in text
+
+
+def test_without_intervals_only_equal_means_are_tied() -> None:
+    made = [record("ridge", "plant", 0, 0.9), record("pca", "plant", 0, 0.88), record("random", "plant", 0, 0.9)]
+    text = verdict(*made, metrics=("ap",))
+    assert "random and ridge are tied by AP on the only data set." in text
+
+
+def test_only_data_sets_with_values_of_all_detectors_count() -> None:
+    made = [sure("ridge", data, 0.9) for data in ("plant", "ludb", "cinc")]
+    other = sure("pca", "plant", 0.95)
+    assert "pca has the highest AUROC on 1 of 1 data sets with values of all detectors." in verdict(*made, other)
+    apart = verdict(made[1], other)
+    assert "No detector leads: there is no data set on which all detectors have AUROC." in apart
     assert "highest" not in apart
 
 
-def test_the_verdict_is_by_the_first_metric_of_which_more_is_better() -> None:
-    some = [record("ridge", "plant", 0, 0.9, fit_seconds=1.0), record("pca", "plant", 0, 0.8, fit_seconds=5.0)]
-    assert "ridge has the highest auroc" in verdict(*some, metrics=("fit_seconds", "delay", "auroc"))
-    assert "highest" not in verdict(*some, metrics=("fit_seconds", "delay"))
+def test_the_verdict_is_by_the_first_metric_of_which_a_higher_value_is_better() -> None:
+    made = [sure("ridge", "plant", 0.9) | {"fit_seconds": 1.0}, sure("pca", "plant", 0.8) | {"fit_seconds": 5.0}]
+    assert "ridge has the highest AUROC" in verdict(*made, metrics=("fit_seconds", "delay", "auroc"))
+    assert "highest" not in verdict(*made, metrics=("fit_seconds", "delay"))
 
 
-def test_what_was_not_run_is_said_in_the_head() -> None:
+def test_jobs_that_were_not_run_are_counted_in_the_summary() -> None:
     some = record("ridge", "plant", 0, 0.9)
     assert "334 of 408 jobs not run." in verdict(some, lacking="334 of 408 jobs not run.")
     text = Page(render([some], title="x", metrics=["auroc"], lacking="2 of 3 jobs not run.")).text
     assert text.count("2 of 3 jobs not run.") == 2
-    assert "every job has its numbers" not in text
-    assert "every job has its numbers" in Page(render([some], title="x", metrics=["auroc"])).text
+    assert "all jobs have results" not in text
+    assert "all jobs have results" in Page(render([some], title="x", metrics=["auroc"])).text
 
 
 def test_the_plan_goes_by_its_title() -> None:
@@ -81,9 +117,71 @@ def test_the_plan_goes_by_its_title() -> None:
     assert text.count("what it is about") == 1
 
 
-def test_where_everything_failed_that_is_said() -> None:
+def test_the_page_says_if_everything_failed() -> None:
     read = Page(render(records()[-1:], title="x", metrics=METRICS))
-    assert "Nothing was measured: every job failed." in read.text
+    assert "Nothing was measured: all jobs failed." in read.text
+
+
+def lines(text: str) -> list[str]:
+    return [re.sub(r"<[^>]*>", "|", line) for line in re.findall(r"<tr.*?</tr>", text, re.DOTALL)]
+
+
+def test_the_best_of_each_data_set_is_bold() -> None:
+    text = matrix(summarise(records()), "auroc")
+    assert re.findall(r"<strong>([\d.]+)<", text) == ["0.950", "0.905", "0.885"]
+    assert "\N{PLUS-MINUS SIGN}0.007" in text
+    assert "failed" in lines(text)[-1]
+    assert "<strong>" not in matrix(summarise(records()), "delay")
+
+
+def test_values_by_chance_are_in_the_table_and_those_of_flagging_all_below_it() -> None:
+    """With p = 0.25 and q = 0.5 as the records have them, F1 by chance is 2 * 0.125 / 0.75."""
+    some = summarise(records())
+    assert set(re.findall(r'class="chance"[^>]*>([^<]*)<', matrix(some, "auroc"))) == {"(0.500)"}
+    assert set(re.findall(r'class="chance"[^>]*>([^<]*)<', matrix(some, "f1"))) == {"(0.333)"}
+    assert "With everything flagged" not in matrix(some, "auroc") + matrix(some, "ap")
+    assert "With everything flagged: ludb 0.400, plant eta=0 0.400, plant eta=0.2 0.400." in matrix(some, "f1")
+
+
+def test_published_figures_stand_beside_ours() -> None:
+    rows = (PublishedMethod(HOSTILE, ("ridge",), {"A": (0.5,)}), PublishedMethod("theirs", (), {}))
+    some = Published("A table", "Other data.", {"A": ("plant eta=0.2",)}, {"F1": "auroc"}, rows)
+    (mean,) = (one.mean("auroc") for one in summarise(records()) if (one.label, one.data) == ("ridge", "plant eta=0.2"))
+    text = published_table(some, summarise(records()))
+    head, first, _ = lines(text)
+    assert re.split(r"\|+", head)[1:-1] == ["method", "ours", "A", "ours: plant eta=0.2"]
+    assert re.split(r"\|+", first)[-4:-1] == ["ridge", "0.500", f"{mean:.3f}"]
+    assert HOSTILE not in text
+    assert re.findall(r'data-value="([^"]*)"', text) == ["0.5", f"{float(f'{mean:.3f}'):g}", "NaN", "NaN"]
+    assert "Other data." in text
+    assert lines(published_table(Published("A figure", "No numbers.", {}, {}, ()), [])) == []
+
+
+def test_every_result_is_listed_and_downloaded() -> None:
+    some = summarise(records())
+    text = listing(some, ["auroc", "delay"])
+    assert len(lines(text)) == 1 + len(some)
+    assert 'data-filter="plant eta=0.2 ridge"' in text
+    (data,) = re.findall(r"base64,([^\"]*)", text)
+    assert base64.b64decode(data).decode() == comma_separated(some, ["auroc", "delay"])
+    assert "256" in next(line for line in lines(text) if "plant eta=0.2" in line)  # MiB
+
+
+def test_failures_say_why_and_names_are_harmless() -> None:
+    text = failures(records())
+    assert text is not None
+    assert "MemoryError: &lt;b&gt;too much" in text
+    assert failures(records()[:-1]) is None
+    assert HOSTILE not in matrix(summarise(records()), "auroc") + listing(summarise(records()), ["auroc"])
+
+
+def test_provenance_names_what_made_the_numbers() -> None:
+    text = provenance(records(), "a plan")
+    for words in ("tsadc 1.2.3 at commit abc", "python 3.11", "a processor, 2 cores, 2 GiB", "seeds 0, 1", "a plan"):
+        assert words in text
+    assert "2026-01-01T00:00:00+00:00 to 2026-01-02T00:00:00+00:00" in text
+    old = [{name: value for name, value in one.items() if name not in ("machine", "made")} for one in records()]
+    assert provenance(old, "").count("not recorded") == 2
 
 
 def acting(script: str, shown: str = "") -> str:
@@ -112,7 +210,7 @@ def test_tables_are_filtered_and_sorted(tmp_path: Path) -> None:
         filter.dispatchEvent(new Event("input"));
         const table = document.querySelector("#results table");
         const first = () => table.tBodies[0].rows[0].cells[1].textContent;
-        const head = [...table.querySelectorAll("th button")].find((one) => one.textContent === "auroc");
+        const head = [...table.querySelectorAll("th button")].find((one) => one.textContent === "AUROC");
         const last = () => [...table.tBodies[0].rows].at(-1).cells[1].textContent;
         head.click();
         root.highest = first();

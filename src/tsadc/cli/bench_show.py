@@ -20,12 +20,12 @@ from tsadc.cli.bench_select import selected, traits_of
 from tsadc.cli.console import complain
 from tsadc.config import nearest, read_toml
 from tsadc.errors import ConfigError, DataError, TsadcError
-from tsadc.show import bench_formats as formats
-from tsadc.show import bench_published, curves_figure, dots_figure
-from tsadc.show.bench_charts import panels
+from tsadc.show import bench_published
+from tsadc.show.bench_export import comma_separated, latex
+from tsadc.show.bench_figures import figure
 from tsadc.show.bench_markdown import markdown, one_metric
 from tsadc.show.bench_page import render
-from tsadc.show.shell import write_page
+from tsadc.show.html import write_page
 from tsadc.show.words import count
 
 FORMATS = ("markdown", "csv", "latex")
@@ -93,7 +93,7 @@ def table(
     metrics = metrics if metric is None else (metric,)
     summaries = summarise(records, options.choosing) if records or not remark or form != "markdown" else []
     if form != "markdown":
-        text = (formats.comma_separated if form == "csv" else formats.latex)(summaries, metrics).rstrip()
+        text = (comma_separated if form == "csv" else latex)(summaries, metrics).rstrip()
         if remark:
             complain(remark)
     elif metric is not None:
@@ -121,9 +121,7 @@ def report(options: ShowOptions, file: Path) -> str:
         raise DataError(f"{options.folder} holds {whose}; run the benchmark first.")
     number = count(len(records), "record", "records")
     if file.suffix == ".svg":
-        summaries = summarise(records, options.choosing)
-        drawing = curves_figure if panels(summaries) else dots_figure
-        write_file(file, drawing.figure(summaries, metrics).encode())
+        write_file(file, figure(summarise(records, options.choosing), metrics).encode())
         return f"The figure of {number} is {file}."
     page = render(
         records, title=title, note=note, metrics=metrics, choosing=options.choosing, others=figures, lacking=remark

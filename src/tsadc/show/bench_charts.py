@@ -1,4 +1,4 @@
-"""Drawings of a benchmark: mean ranks with what cannot be told apart, and curves over the options of a data set."""
+"""The charts of a benchmark page: mean ranks with ties, and curves over the options of a data set."""
 
 from __future__ import annotations
 
@@ -11,30 +11,41 @@ from tsadc.bench.metrics import NEUTRAL
 from tsadc.bench.summary import Summary, complete, labels_of, ranked
 from tsadc.evaluate.compare import critical_difference
 from tsadc.series import Floats
-from tsadc.show.axes import Tick, plain, value_ticks
-from tsadc.show.charts import HEIGHT, WIDTH, drawing, level_line, line, time_axis
-from tsadc.show.markup import Html, element, join, name
+from tsadc.show.charts import (
+    HEIGHT,
+    WIDTH,
+    Tick,
+    drawing,
+    level_line,
+    line,
+    padded_range,
+    tick_labels,
+    time_axis,
+    value_ticks,
+)
+from tsadc.show.html import Html, element, join, name
+from tsadc.show.words import count, metric_name
 
-COLOURS = 8  # that the style has
+COLOURS = 8  # defined in bench.css
 
 
 def ranks(summaries: Sequence[Summary], metric: str) -> Html | None:
-    """The critical-difference diagram, detectors down: a dot at each mean rank, and a bar along those that do not
-    differ. None without two data sets and two detectors that were run on all of them."""
-    cases, names, table = complete(summaries, metric)
-    if metric in NEUTRAL or len(names) < 2 or len(cases) < 2:
+    """Draw the critical-difference diagram: a dot at each detector's mean rank, and bars along detectors that are tied.
+    Return None without two data sets and two detectors that have values on all of them."""
+    datasets, names, table = complete(summaries, metric)
+    if metric in NEUTRAL or len(names) < 2 or len(datasets) < 2:
         return None
-    found = critical_difference(np.array(table), names)
+    test = critical_difference(np.array(table), names)
     last = len(names)
     ticks = [Tick((rank - 1) / (last - 1), f"{rank:g}") for rank in value_ticks(1, last, 8) if rank == int(rank)]
     lines = []
-    for label, rank in zip(found.names, found.ranks, strict=True):
+    for label, rank in zip(test.names, test.ranks, strict=True):
         dot = element("i", class_="dot", style=f"left:{100 * (rank - 1) / (last - 1):.4g}%")
-        bars = [element("i", class_="same" if label in group else "other") for group in found.groups]
+        bars = [element("i", class_="same" if label in group else "other") for group in test.groups]
         lines.append(
             element(
                 "div",
-                element("span", name(label), class_="label"),
+                element("span", name(label), class_="label", title=label),
                 element("span", f"{rank:.2f}", class_="figure"),
                 element("span", bars, class_="bars"),
                 element("span", dot, class_="rail"),
@@ -43,20 +54,25 @@ def ranks(summaries: Sequence[Summary], metric: str) -> Html | None:
         )
     absent = len(labels_of(summaries)) - last
     words = (
-        f"Mean rank by {metric} over {len(cases)} data sets, 1 is best; seeds and splits of one were averaged before. "
-        f"Rows along one bar are nearer than the critical difference of {found.difference:.2f} (Nemenyi, 5 %) and are "
-        f"not told apart. That all rank alike has p = {found.p:.2g} (Friedman). Data sets made of the same recordings "
-        "are not independent, so this is a guide and no proof."
+        f"Mean rank by {metric_name(metric)} over {len(datasets)} data sets (1 is best), after averaging the seeds and "
+        "splits of each. Detectors along one bar differ by less than the critical difference of "
+        f"{test.difference:.2f} (Nemenyi, 5 %): they are tied. The hypothesis that all detectors rank equally has "
+        f"p = {test.p:.2g} (Friedman). Data sets made from the same recordings are not independent, so this is a guide "
+        "and not a proof."
     )
-    left_out = f" Left out, as not run on all of them: {absent}." if absent else ""
+    missing = f" Without values on all data sets, so left out: {count(absent, 'detector', 'detectors')}."
     scale = element("div", element("div", time_axis(ticks), class_="rail-axis"), class_="scale")
-    wide = f"--bars:{max(7 * len(found.groups), 1)}px"
-    return join(element("p", words + left_out, class_="lead"), element("div", lines, scale, class_="ranks", style=wide))
+    wide = f"--bars:{max(7 * len(test.groups), 1)}px"
+    return join(
+        element("p", words, missing if absent else None, class_="lead"),
+        element("div", lines, scale, class_="ranks", style=wide),
+    )
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One option that varies, the others being fixed; `curves`: row -> summaries in the order of its values."""
+    """One option of a data set that varies while the others are fixed. `curves` maps each label to its summaries, in
+    the order of the option's values."""
 
     data: str
     option: str
@@ -70,26 +86,26 @@ class Panel:
 
 
 def panels(summaries: Sequence[Summary]) -> list[Panel]:
-    """Where an option has several values while the others stay."""
-    found: dict[tuple[str, str, tuple[tuple[str, float], ...]], dict[str, list[Summary]]] = {}
-    for one in summaries:
-        for option in one.split:
-            fixed = tuple(sorted((other, value) for other, value in one.split.items() if other != option))
-            found.setdefault((one.dataset, option, fixed), {}).setdefault(one.label, []).append(one)
+    """Find the options that have several values while the others are fixed."""
+    groups: dict[tuple[str, str, tuple[tuple[str, float], ...]], dict[str, list[Summary]]] = {}
+    for summary in summaries:
+        for option in summary.split:
+            fixed = tuple(sorted((other, value) for other, value in summary.split.items() if other != option))
+            groups.setdefault((summary.dataset, option, fixed), {}).setdefault(summary.label, []).append(summary)
     out = []
-    for (data, option, fixed), curves in found.items():
-        several = {label: _ordered(some, option) for label, some in curves.items() if len(some) > 1}
-        if several:
-            out.append(Panel(data, option, fixed, several))
+    for (data, option, fixed), by_label in groups.items():
+        curves = {
+            label: sorted(points, key=lambda summary: summary.split[option])
+            for label, points in by_label.items()
+            if len(points) > 1
+        }
+        if curves:
+            out.append(Panel(data, option, fixed, curves))
     return sorted(out, key=lambda panel: (panel.data, panel.option, panel.fixed))
 
 
-def _ordered(some: Sequence[Summary], option: str) -> list[Summary]:
-    return sorted(some, key=lambda one: one.split[option])
-
-
 def curves(summaries: Sequence[Summary], metric: str) -> Html | None:
-    """A plot for each panel, and which colour is whose. None where nothing varies."""
+    """Draw each panel, and a legend. Return None if no option varies."""
     shown = panels(summaries)
     if not shown:
         return None
@@ -99,8 +115,8 @@ def curves(summaries: Sequence[Summary], metric: str) -> Html | None:
         element("span", element("i", class_=f"swatch colour-{colour}"), name(label))
         for label, colour in colours.items()
     ]
-    more = f" The {COLOURS} best of {len(order)} rows are drawn." if len(order) > COLOURS else ""
-    words = f"Mean {metric} over seeds; the bands reach from the lowest seed to the highest.{more}"
+    more = f" Only the {COLOURS} best of {len(order)} detectors are drawn." if len(order) > COLOURS else ""
+    words = f"Mean {metric_name(metric)} over seeds; the bands reach from the lowest to the highest seed.{more}"
     plots = [_plot(panel, metric, colours) for panel in shown]
     return join(
         element("p", words, class_="lead"),
@@ -110,30 +126,28 @@ def curves(summaries: Sequence[Summary], metric: str) -> Html | None:
 
 
 def _plot(panel: Panel, metric: str, colours: dict[str, int]) -> Html:
-    drawn = {label: some for label, some in panel.curves.items() if label in colours}
-    values = [value for some in drawn.values() for one in some for value in one.values(metric)] or [0.0, 1.0]
-    low, high = min(values), max(values)
-    air = max(0.06 * (high - low), 0.01)
-    low, high = low - air, high + air
-    points = sorted({one.split[panel.option] for some in drawn.values() for one in some})
-    spread = (points[-1] - points[0]) or 1.0
+    drawn = {
+        label: [summary for summary in points if summary.values(metric)]
+        for label, points in panel.curves.items()
+        if label in colours
+    }
+    low, high = padded_range([v for points in drawn.values() for summary in points for v in summary.values(metric)])
+    options = sorted({summary.split[panel.option] for points in panel.curves.values() for summary in points})
+    width = options[-1] - options[0]
     ticks = value_ticks(low, high, 4)
     labels = [
         element("span", text, style=f"bottom:{100 * (value - low) / (high - low):.4g}%")
-        for value, text in zip(ticks, plain(ticks), strict=True)
+        for value, text in zip(ticks, tick_labels(ticks), strict=True)
     ]
     shapes = [level_line((value - low) / (high - low), "grid") for value in ticks]
-    for label, some in drawn.items():
-        fine = [one for one in some if one.values(metric)]
-        if not fine:
-            continue
-        x = np.array([(one.split[panel.option] - points[0]) / spread for one in fine])
-        seeds = [(np.array(one.values(metric)) - low) / (high - low) for one in fine]
-        shapes.append(
-            _band(x, np.array([one.min() for one in seeds]), np.array([one.max() for one in seeds]), label, colours)
-        )
-        shapes.append(line(x, np.array([one.mean() for one in seeds]), f"curve colour-{colours[label]}"))
-    axis = time_axis([Tick((point - points[0]) / spread, f"{point:g}") for point in points])
+    for label, points in drawn.items():
+        if points:
+            x = np.array([(summary.split[panel.option] - options[0]) / width for summary in points])
+            seeds = [(np.array(summary.values(metric)) - low) / (high - low) for summary in points]
+            lowest, highest = np.array([s.min() for s in seeds]), np.array([s.max() for s in seeds])
+            shapes.append(_band(x, lowest, highest, f"band colour-{colours[label]}"))
+            shapes.append(line(x, np.array([s.mean() for s in seeds]), f"curve colour-{colours[label]}"))
+    axis = time_axis([Tick((option - options[0]) / width, f"{option:g}") for option in options])
     return element(
         "figure",
         element("figcaption", panel.title),
@@ -143,7 +157,7 @@ def _plot(panel: Panel, metric: str, colours: dict[str, int]) -> Html:
     )
 
 
-def _band(x: Floats, lower: Floats, upper: Floats, label: str, colours: dict[str, int]) -> Html:
-    there = [f"{round(a * WIDTH)},{round((1 - b) * HEIGHT)}" for a, b in zip(x, upper, strict=True)]
-    back = [f"{round(a * WIDTH)},{round((1 - b) * HEIGHT)}" for a, b in zip(x[::-1], lower[::-1], strict=True)]
-    return element("path", d=f"M{'L'.join([*there, *back])}z", class_=f"band colour-{colours[label]}")
+def _band(x: Floats, lower: Floats, upper: Floats, class_: str) -> Html:
+    across = np.rint(np.concatenate([x, x[::-1]]) * WIDTH).astype(int)
+    down = np.rint((1 - np.concatenate([upper, lower[::-1]])) * HEIGHT).astype(int)
+    return element("path", d="M" + "L".join(map("{},{}".format, across, down)) + "z", class_=class_)

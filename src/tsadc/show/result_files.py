@@ -1,6 +1,7 @@
 """Write results to files: intervals, timeline and observations, as CSV or Parquet, part by part.
 
-In CSV files, times are ISO 8601 with the time of day, and with the UTC offset if the data has a time zone."""
+In CSV files, times are ISO 8601 with the time of day, and with the UTC offset if the data has a time zone. If the
+offset changes within a file, read it with `pandas.to_datetime(column, utc=True)`."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ DASH = "\N{EN DASH}"
 MICROSECOND, MILLISECOND, SECOND = 10**3, 10**6, 10**9
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 
+METRICS = {"auroc": "AUROC", "ap": "AP", "f1": "F1"}
 # For each view: a short title, and the reason in a sentence.
 EVIDENCE = {
     "imputation": (
@@ -75,6 +76,11 @@ EVIDENCE = {
 def evidence(view: str) -> tuple[str, str]:
     """Return the title and the explanation of a view's evidence. An unknown view is shown by its name."""
     return EVIDENCE.get(view, (view or "Not stated", ""))
+
+
+def metric_name(metric: str) -> str:
+    """Return the usual spelling of a metric, such as AUROC for auroc."""
+    return METRICS.get(metric, metric)
 
 
 def number(value: float) -> str:

@@ -1,4 +1,4 @@
-"""Summaries for other programs: CSV with everything, LaTeX with one table for each metric."""
+"""Export summaries: CSV with all values, LaTeX with one table per metric."""
 
 from __future__ import annotations
 
@@ -15,56 +15,57 @@ SPECIAL |= {mark: f"\\{mark}" for mark in "&%$#_"}
 
 
 def comma_separated(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
-    """A line for each label and data set: mean and standard deviation of each metric, its interval, what knowing
-    nothing gets, and costs."""
-    options = sorted({name for one in summaries for name in one.split})
+    """Return one line per label and data set: mean, standard deviation and interval of each metric, its values by
+    chance and with everything flagged, and costs."""
+    options = sorted({name for summary in summaries for name in summary.split})
     head = ["data", *options, "detector", "network", "seeds", "failed"]
     head += [f"{name}{part}" for name in metrics for part in ("", "_sd", *PARTS)]
     costs = [name for name in COSTS if name not in metrics]
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
     lines.writerow([*head, *costs])
-    for one in summaries:
-        seeds = " ".join(str(record["seed"]) for record in one.records)
-        known = [one.dataset, *(one.split.get(name, "") for name in options), one.label, int(one.network), seeds]
-        values = [
-            part
-            for name in metrics
-            for part in (one.mean(name), one.deviation(name), *(one.mean(name, read) for read in PARTS.values()))
-        ]
-        values += [one.mean(name) for name in costs]
+    for summary in summaries:
+        split = [summary.split.get(name, "") for name in options]
+        seeds = " ".join(str(record["seed"]) for record in summary.records)
+        failed = len(summary.records) - len(summary.fine)
+        values: list[float | None] = []
+        for name in metrics:
+            values += [summary.mean(name), summary.deviation(name)]
+            values += [summary.mean(name, read) for read in PARTS.values()]
+        values += [summary.mean(name) for name in costs]
         numbers = ["" if value is None else f"{value:.6g}" for value in values]
-        lines.writerow([*known, len(one.records) - len(one.fine), *numbers])
+        lines.writerow([summary.dataset, *split, summary.label, int(summary.network), seeds, failed, *numbers])
     return out.getvalue()
 
 
 def latex(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
-    """Labels down, data sets across, for the package booktabs; the best on each data set is bold."""
+    """Return tables of labels by data sets for the package booktabs, with the best on each data set in bold."""
     return "\n\n".join(_table(summaries, metric) for metric in metrics)
 
 
 def _table(summaries: Sequence[Summary], metric: str) -> str:
-    found = Grid(summaries)
-    best = {data: found.best(data, metric) for data in found.data}
-    lines = [f"% {metric}", f"\\begin{{tabular}}{{l{'r' * len(found.data)}}}", "\\toprule"]
-    lines.append(" & ".join(["", *map(escape, found.data)]) + r" \\")
+    grid = Grid(summaries)
+    best = {data: grid.best(data, metric) for data in grid.data}
+    lines = [f"% {metric}", f"\\begin{{tabular}}{{l{'r' * len(grid.data)}}}", "\\toprule"]
+    lines.append(" & ".join(["", *map(escape, grid.data)]) + r" \\")
     lines.append("\\midrule")
-    for label in found.labels:
-        body = [_cell(found.get(label, data), metric, best[data]) for data in found.data]
+    for label in grid.labels:
+        body = [_entry(grid.get(label, data), metric, best[data]) for data in grid.data]
         lines.append(" & ".join([escape(label), *body]) + r" \\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"])
 
 
-def _cell(summary: Summary, metric: str, best: float | None) -> str:
+def _entry(summary: Summary, metric: str, best: float | None) -> str:
     mean = summary.mean(metric)
     if mean is None:
         return "--"
     spread = summary.deviation(metric)
-    text = (
-        format_value(metric, mean) if mean != best or metric in NEUTRAL else f"\\textbf{{{format_value(metric, mean)}}}"
-    )
+    text = format_value(metric, mean)
+    if mean == best and metric not in NEUTRAL:
+        text = f"\\textbf{{{text}}}"
     return text if spread is None else f"{text} {{\\small$\\pm${format_value(metric, spread)}}}"
 
 
 def escape(text: str) -> str:
+    """Escape the special characters of LaTeX."""
     return "".join(SPECIAL.get(mark, mark) for mark in text)

@@ -1,3 +1,0 @@
-from tsadc.show.html import page, write_page
-
-__all__ = ["page", "write_page"]
