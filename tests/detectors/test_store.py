@@ -57,13 +57,27 @@ def test_a_threshold_is_kept_with_what_explains_it(history, tmp_path):
     severities = [detector.detect(new).intervals["severity"].to_numpy() for detector in (before, after)]
     assert len(severities[0])
     assert severities[0].tobytes() == severities[1].tobytes()
-    after.set_threshold(method="tail", share=0.1)  # what is left of it later is in nobody's way
+    after.set_threshold(method="tail", share=0.1)  # `share` stays in the settings and is ignored later
     for detector in (before, after):
         detector.set_threshold(method="quantile", contamination=0.3)
     assert after.threshold_ == before.threshold_ == np.quantile(before.validation_scores_, 0.7)
     after.save(tmp_path / "changed")
     assert load(tmp_path / "changed").threshold_ == before.threshold_
     assert load(tmp_path / "changed").settings.threshold == Threshold.Config("quantile", 0.1)
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_whether_validation_was_held_out_is_stored_and_inferred_for_models_without_it(history, tmp_path, held_out):
+    validation = None if held_out else {"pump": history["fän"] + 0.1}
+    RobustZ(length=8).fit(history, validation=validation).save(tmp_path / "model")
+    assert read_settings(tmp_path / "model")["held_out"] is held_out
+    assert load(tmp_path / "model").held_out_ is held_out
+    settings = read_settings(tmp_path / "model")
+    (tmp_path / "model" / SETTINGS).write_text(json.dumps({**settings, "held_out": not held_out}))
+    assert load(tmp_path / "model").held_out_ is not held_out
+    del settings["held_out"]
+    (tmp_path / "model" / SETTINGS).write_text(json.dumps(settings))
+    assert load(tmp_path / "model").held_out_ is held_out
 
 
 def test_saving_again_gives_the_same_bytes(folder, tmp_path):

@@ -183,7 +183,7 @@ class ResidualDetector(Detector[ResidualT], ABC):
         scorer = FusedScorer.fit(parts, self.settings.ensemble, self.settings.seed)
         scores = np.concatenate([scorer.scores(part) for part in parts])
         chosen = np.split(lowest_share(scores, self.settings.selected), np.cumsum([len(part) for part in parts[:-1]]))
-        return tuple(part.take(np.flatnonzero(mine)) for part, mine in zip(parts, chosen, strict=True))
+        return tuple(part.take(np.flatnonzero(flags)) for part, flags in zip(parts, chosen, strict=True))
 
     def _adapt(self, history: Observations) -> None:
         if self.settings.scoring == "fused":

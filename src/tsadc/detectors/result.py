@@ -155,11 +155,11 @@ class Result:
 
     @cached_property
     def timeline(self) -> pd.DataFrame:
-        columns = [
-            {"entity": part.series.entity, "time": part.times, "score": part.scores, "anomalous": part.anomalous}
-            for part in self.parts
-        ]
-        return pd.concat([pd.DataFrame(one) for one in columns], ignore_index=True)
+        frames = []
+        for part in self.parts:
+            columns = {"time": part.times, "score": part.scores, "anomalous": part.anomalous}
+            frames.append(pd.DataFrame({"entity": part.series.entity, **columns}))
+        return pd.concat(frames, ignore_index=True)
 
     @cached_property
     def variables(self) -> pd.DataFrame:
