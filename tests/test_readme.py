@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from tsadc import cli
+from tsadc.bench.plan import read as read_plan
 from tsadc.bench.records import load
 from tsadc.data.catalogue import draw
 from tsadc.detectors import GROUP
@@ -96,7 +97,7 @@ def test_the_guide_to_reading_runs(tmp_path, monkeypatch):
     (code,) = blocks("docs/guides/reading.md", "python")
     scope = {}
     exec(code, scope)
-    assert all(len(one) == 288 for one in scope["hosts"])
+    assert all(len(series) == 288 for series in scope["hosts"])
 
 
 def test_the_commands_of_the_guide_to_thresholds_run(tmp_path, monkeypatch, capsys):
@@ -137,13 +138,22 @@ def test_the_guide_to_benchmarks_runs_on_your_own_table(tmp_path, monkeypatch):
     data = next(block for block in blocks("docs/guides/benchmark.md", "toml") if "manifest" in block)
     Path("plan.toml").write_text(f'seeds = [0]\n{data}\n[[detectors]]\nname = "robust-z"\n')
     run("tsadc bench run plan.toml --out results", monkeypatch)
-    (found,) = load(tmp_path / "results")
-    assert (found["dataset"], found["auroc"], found["prevalence"]) == ("mine", 1.0, 0.3)
-    assert set(found["kinds"]) == {"leak", "jam"}
+    (record,) = load(tmp_path / "results")
+    assert (record["dataset"], record["auroc"], record["prevalence"]) == ("mine", 1.0, 0.3)
+    assert set(record["kinds"]) == {"leak", "jam"}
+
+
+def test_the_plan_of_the_guide_to_benchmarks_can_be_read(tmp_path):
+    example, published, *_ = blocks("docs/guides/benchmark.md", "toml")
+    (tmp_path / "plan.toml").write_text(example + published)
+    plan = read_plan(tmp_path / "plan.toml")
+    labels = {job.label for job in plan.jobs()}
+    assert len(plan.jobs()) == 3 * 2 * 5
+    assert {label for method in plan.published.methods for label in method.ours} <= labels
 
 
 def test_the_guide_packs_smd_for_plans(tmp_path, monkeypatch):
-    """Two observations a part; point 700 of the second machine's test part is labelled, and its variables 1 and 5."""
+    """Two observations per part; point 700 of the second machine's test part is labelled, and its variables 1 and 5."""
     monkeypatch.chdir(tmp_path)
     (code,) = (block for block in blocks("docs/guides/datasets.md", "python") if "smd19.npz" in block)
     numbers = re.findall(r'"(\d-\d+)"', code)
@@ -162,9 +172,9 @@ def test_the_guide_packs_smd_for_plans(tmp_path, monkeypatch):
             file.write_text("".join(f"{row}\n" for row in rows))
     exec(code, {})
     task = draw("smd-causal", tmp_path, 0)
-    assert [one.entity for one in task.train] == sorted(f"machine-{number}" for number in numbers)
-    assert all((one.values == np.float32(0.123456)).all() for one in task.train)
-    assert {one.entity: float(one.values.max()) for one in task.test} == {
+    assert [series.entity for series in task.train] == sorted(f"machine-{number}" for number in numbers)
+    assert all((series.values == np.float32(0.123456)).all() for series in task.train)
+    assert {series.entity: float(series.values.max()) for series in task.test} == {
         f"machine-{number}": float(np.float32(i / 100)) for i, number in enumerate(numbers)
     }
     (event,) = task.answers.events
