@@ -6,8 +6,8 @@ from tsadc.show.findings import read
 def test_intervals_are_found_again_by_their_rows(result, truth):
     findings = read(result, truth)
     worst = result.worst(len(result.intervals))
-    assert [finding.rank for finding in findings.found] == list(range(1, len(worst) + 1))
-    for finding, (_, row) in zip(findings.found, worst.iterrows(), strict=True):
+    assert [finding.rank for finding in findings.intervals] == list(range(1, len(worst) + 1))
+    for finding, (_, row) in zip(findings.intervals, worst.iterrows(), strict=True):
         times = finding.track.series.clock.at([finding.start, finding.stop])
         assert (finding.track.entity, *times) == (row["entity"], row["start"], row["end"])
         assert (finding.score, finding.severity, finding.variables) == (row["score"], row["severity"], row["variables"])
@@ -35,7 +35,7 @@ def test_height_above_the_threshold_is_compressed(result):
 def test_truth_meets_the_interval_it_overlaps(result, truth):
     findings = read(result, truth)
     assert len(findings.truth) == 2
-    met = {true.kind for finding in findings.found for true in finding.truth}
+    met = {true.kind for finding in findings.intervals for true in finding.truth}
     assert "level <shift>" in met
 
 

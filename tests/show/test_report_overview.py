@@ -32,7 +32,7 @@ def test_a_single_high_score_is_seen_whatever_the_width(result):
     track = findings.tracks[0]
     score = np.zeros(len(track.score))
     score[777] = findings.threshold + 1
-    alone = replace(findings, tracks=(replace(track, score=score),), found=())
+    alone = replace(findings, tracks=(replace(track, score=score),), intervals=())
     drawn = strips(alone, 10)
     assert f"{score.max():.4g}" in drawn
     assert drawn.count('d="" class="above"') == 0
@@ -42,4 +42,4 @@ def test_intervals_that_the_table_leaves_out_are_marked_without_a_link(result):
     findings = read(result, ())
     drawn = strips(findings, 1)
     assert drawn.count('<a class="mark"') == 1
-    assert drawn.count('<i class="mark"') == len(findings.found) - 1
+    assert drawn.count('<i class="mark"') == len(findings.intervals) - 1

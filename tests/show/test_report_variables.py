@@ -30,7 +30,7 @@ def test_one_high_value_darkens_its_column_only(result):
     contributions = np.full(track.contributions.shape, 0.1)
     contributions[501, 2] = 100.0
     alone = replace(
-        findings, tracks=(replace(track, contributions=contributions, flagged=np.zeros(1000, bool)),), found=()
+        findings, tracks=(replace(track, contributions=contributions, flagged=np.zeros(1000, bool)),), intervals=()
     )
     drawn = heat_maps(alone)
     levels = {level: d for d, level in re.findall(r'<path d="([^"]*)" class="level-(\d)">', drawn)}

@@ -81,7 +81,7 @@ class Findings:
     """All entities and intervals. `middle` is the median training score, `left_out` counts unscored observations."""
 
     tracks: tuple[Track, ...]
-    found: tuple[Finding, ...]
+    intervals: tuple[Finding, ...]
     threshold: float
     middle: float
     left_out: int
@@ -92,7 +92,7 @@ class Findings:
 
     @property
     def affected(self) -> int:
-        return len({finding.track.entity for finding in self.found})
+        return len({finding.track.entity for finding in self.intervals})
 
     @property
     def scored_rows(self) -> int:
@@ -105,11 +105,13 @@ class Findings:
 
     def of(self, track: Track) -> list[Finding]:
         """Return the intervals of one entity."""
-        return [finding for finding in self.found if finding.track is track]
+        return [finding for finding in self.intervals if finding.track is track]
 
     def main_variables(self) -> dict[str, int]:
         """Count the intervals in which each variable contributes most, most frequent variable first."""
-        return dict(Counter(next(iter(finding.variables)) for finding in self.found if finding.variables).most_common())
+        return dict(
+            Counter(next(iter(finding.variables)) for finding in self.intervals if finding.variables).most_common()
+        )
 
     def height(self, score: Floats) -> Floats:
         """Map scores to 0 to 1: the threshold to 1/2, twice its distance from the median training score to 3/4."""
@@ -145,5 +147,5 @@ def read(result: Result, truth: Sequence[Truth]) -> Findings:
         (track, interval) for track, part in zip(tracks, result.parts, strict=True) for interval in part.intervals
     ]
     worst = sorted(intervals, key=lambda pair: -pair[1].score)
-    found = [Finding(rank, track, **vars(interval)) for rank, (track, interval) in enumerate(worst, start=1)]
-    return Findings(tuple(tracks), tuple(found), result.threshold, result.middle, result.left_out)
+    findings = [Finding(rank, track, **vars(interval)) for rank, (track, interval) in enumerate(worst, start=1)]
+    return Findings(tuple(tracks), tuple(findings), result.threshold, result.middle, result.left_out)

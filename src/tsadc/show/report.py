@@ -125,7 +125,7 @@ def _body(findings: Findings, title: str, about: Mapping[str, str], table: pd.Da
 
 
 def _overview(findings: Findings) -> Section:
-    met = {id(true) for finding in findings.found for true in finding.truth}
+    met = {id(true) for finding in findings.intervals for true in finding.truth}
     known = (
         " True anomalies are drawn in green below the scores; intervals overlap with "
         f"{len(met):,} of {len(findings.truth):,}."
@@ -136,7 +136,7 @@ def _overview(findings: Findings) -> Section:
 
 def _interval_sections(findings: Findings) -> list[Section]:
     """Return the sections about intervals. If there are no intervals, only the heat maps remain."""
-    total = len(findings.found)
+    total = len(findings.intervals)
     maps = join(element("p", VARIABLES, class_="lead"), ranking(findings), heat_maps(findings))
     variables = Section("variables", "Variables", maps)
     if not total:
@@ -156,13 +156,13 @@ def _verdict(findings: Findings) -> Html:
     where = _where(findings)
     if not findings.scored_rows:
         return element("p", element("strong", "Nothing could be scored"), where, ".", class_="verdict")
-    if not findings.found:
+    if not findings.intervals:
         return join(
             element("p", element("strong", "Nothing unusual"), where, ".", class_="verdict calm"),
             element("p", _highest(findings), class_="worst"),
         )
-    amount = count(len(findings.found), "unusual interval", "unusual intervals")
-    worst = findings.found[0]
+    amount = count(len(findings.intervals), "unusual interval", "unusual intervals")
+    worst = findings.intervals[0]
     return join(
         element("p", element("strong", amount), where, ".", class_="verdict"),
         element("p", "The worst: ", element("a", _worst(worst), href=worst.link), ".", class_="worst"),
@@ -220,7 +220,7 @@ def _tiles(findings: Findings) -> Html:
     shown = element("dd", element("ol", variables) if variables else "none")
     return tiles(
         [
-            ("Intervals", f"{len(findings.found):,}", _longest(findings)),
+            ("Intervals", f"{len(findings.intervals):,}", _longest(findings)),
             ("Time flagged", percent(findings.flagged_share), f"of {findings.scored_rows:,} scored rows"),
             ("Entities affected", f"{findings.affected:,}", f"of {len(findings.tracks):,}"),
         ],
@@ -229,10 +229,10 @@ def _tiles(findings: Findings) -> Html:
 
 
 def _longest(findings: Findings) -> str:
-    if not findings.found:
+    if not findings.intervals:
         return "above the threshold"
     longest = max(
-        findings.found, key=lambda finding: (finding.stop - finding.start) * finding.track.series.clock.interval
+        findings.intervals, key=lambda finding: (finding.stop - finding.start) * finding.track.series.clock.interval
     )
     return f"longest: {longest.duration}"
 

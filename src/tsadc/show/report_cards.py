@@ -30,7 +30,7 @@ COLUMNS = 180
 
 def cards(findings: Findings) -> Html:
     """Draw the `MOST` worst intervals."""
-    shown = [_card(finding) for finding in findings.found[:MOST]]
+    shown = [_card(finding) for finding in findings.intervals[:MOST]]
     rest = shown[OPEN:]
     fold = element("summary", f"{len(rest):,} more")
     return join(shown[:OPEN], element("details", fold, rest, class_="more") if rest else None)

@@ -65,7 +65,7 @@ def _strip(findings: Findings, track: Track, shared: Window | None, listed: int)
     borders, top = edges(rows, COLUMNS), highest(track.score, COLUMNS)
     height = findings.height(top)
     own = place(window.share(track.series.clock.start), window.share(track.end))
-    found = findings.of(track)
+    intervals = findings.of(track)
     score = drawing(
         area(borders, np.where(np.isfinite(top), 1.0, np.nan), 0.0, "scored"),
         area(borders, np.minimum(height, 0.5), 0.0, "below"),
@@ -75,7 +75,7 @@ def _strip(findings: Findings, track: Track, shared: Window | None, listed: int)
     plot = element(
         "div",
         score,
-        (_mark(finding, rows, listed) for finding in found),
+        (_mark(finding, rows, listed) for finding in intervals),
         class_="score",
         style=own,
         data_hover="score",
@@ -89,7 +89,9 @@ def _strip(findings: Findings, track: Track, shared: Window | None, listed: int)
         if findings.truth
         else None
     )
-    who = element("div", name(track.entity), element("span", count(len(found), "interval", "intervals")), class_="who")
+    who = element(
+        "div", name(track.entity), element("span", count(len(intervals), "interval", "intervals")), class_="who"
+    )
     axis = None if shared else time_axis(time_ticks(track.times, 0, rows, 9))
     return element("div", who, element("div", element("div", plot, class_="track"), below, axis), class_="strip")
 

@@ -24,10 +24,10 @@ RIGHT = frozenset({"no", "duration", "severity", "score"})
 def intervals(findings: Findings) -> Html:
     """List all intervals, worst first, with a CSV file to download. The script makes the columns sortable."""
     heads = [("No." if title == "no" else title.capitalize(), title in RIGHT) for title in COLUMNS]
-    total = len(findings.found)
+    total = len(findings.intervals)
     link = csv_link(f"Download {count(total, 'interval', 'intervals')} as CSV", _csv(findings), "intervals.csv")
     more = f" The table lists only the {LISTED:,} worst." if total > LISTED else ""
-    rows = [_row(finding) for finding in findings.found[:LISTED]]
+    rows = [_row(finding) for finding in findings.intervals[:LISTED]]
     return join(element("p", link, more, class_="note"), sortable_table(heads, rows, "scroll tall"))
 
 
@@ -70,7 +70,7 @@ def _csv(findings: Findings) -> str:
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow(["no", "entity", "start", "end", "severity", "score", "evidence", "variables"])
     unit = precision(track.series.clock for track in findings.tracks)
-    for finding in findings.found:
+    for finding in findings.intervals:
         times = finding.track.series.clock.at([finding.start, finding.stop])
         writer.writerow(
             [

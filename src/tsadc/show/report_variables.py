@@ -26,7 +26,7 @@ RANKING = (
 def ranking(findings: Findings) -> Html | None:
     """List the variables of all intervals, the most frequent main variable first."""
     listed: dict[str, list[float]] = {}
-    for finding in findings.found:
+    for finding in findings.intervals:
         for variable, share in finding.variables.items():
             listed.setdefault(variable, []).append(share)
     if not listed:
@@ -84,7 +84,7 @@ def _step(position: int) -> Html:
 def _chosen(findings: Findings) -> list[Track]:
     """Return the entities in the order of their worst intervals, then those without intervals."""
     order = {id(track): position for position, track in enumerate(findings.tracks)}
-    worst = {id(finding.track): -finding.score for finding in reversed(findings.found)}
+    worst = {id(finding.track): -finding.score for finding in reversed(findings.intervals)}
     ranked = sorted(findings.tracks, key=lambda track: (worst.get(id(track), np.inf), order[id(track)]))
     return ranked[:MOST_ENTITIES]
 
