@@ -8,8 +8,9 @@ import pytest
 
 from tsadc.bench import source
 from tsadc.bench.source import reference, source_hash
-from tsadc.data.catalogue import PROTOCOLS
+from tsadc.data.catalogue import PROTOCOLS, draw
 from tsadc.detectors import REGISTRY, find
+from tsadc.io.memory import as_series
 
 FILES = {
     "__init__": "",
@@ -126,9 +127,17 @@ def test_detectors_depend_on_shared_code_but_not_on_each_other() -> None:
     assert {"tsadc.nn.s4", "tsadc.nn.train", "tsadc.nn.diffusion"} <= {module for module, _ in reached["tsadc"]}
 
 
+def test_series_pass_the_code_that_is_not_hashed_unchanged() -> None:
+    """Detectors call `as_series`, which is not hashed: what a benchmark passes to it comes out as it is."""
+    task = draw("plant", Path(), 0)
+    for series in (task.train, task.test):
+        assert all(out is given for out, given in zip(as_series(series, 120), series, strict=True))
+
+
 def test_data_sets_depend_on_their_own_code() -> None:
     modules = {
-        name: {module for module, _ in source._closure(*reference(one.build))} for name, one in PROTOCOLS.items()
+        name: {module for module, _ in source._closure(*reference(protocol.build))}
+        for name, protocol in PROTOCOLS.items()
     }
     assert "tsadc.data.plant" in modules["plant"]
     assert "tsadc.data.smd" in modules["smd-causal"]

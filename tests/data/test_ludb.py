@@ -3,7 +3,7 @@ import pytest
 
 from tsadc.data import prepare
 from tsadc.data.ecg import FIVE, judge
-from tsadc.data.ludb import LUDB, diagnoses
+from tsadc.data.ludb import LUDB, classify
 from tsadc.errors import DataError
 
 
@@ -24,7 +24,7 @@ def test_native_and_packed_agree(native, shared_data, tmp_path):
 
 def test_the_pack_agrees_with_its_flags(shared_data):
     with np.load(shared_data / "ecg_ludb_100hz.npz") as pack:
-        judged = [judge(diagnoses(text.split("|"))) for text in pack["diagnoses"]]
+        judged = [judge(classify(text.split("|"))) for text in pack["diagnoses"]]
         flags = dict(zip(pack["class_names"].tolist(), pack["y"].T.astype(bool), strict=True))
         normal = pack["normal"].astype(bool)
     np.testing.assert_array_equal([kinds == () for kinds in judged], normal)
@@ -40,11 +40,11 @@ def test_the_counts_of_the_whole_archive(shared_data, tmp_path):
 
 
 def test_remarks_become_diagnoses():
-    assert diagnoses(["Rhythm: Sinus rhythm.", " Electric axis of the heart: vertical. "]) == ["normal", "normal"]
-    assert diagnoses(["Undefined ischemia/scar/supp.NSTEMI: septal."]) == ["STE"]
-    assert diagnoses(["III degree AV-block."]) == ["other findings"]
-    assert diagnoses(["Complete right bundle branch block.", "STEMI: septal."]) == ["RBBB", "STE"]
-    assert diagnoses(["Incomplete right bundle branch block."]) == ["RBBB"]
+    assert classify(["Rhythm: Sinus rhythm.", " Electric axis of the heart: vertical. "]) == ["normal", "normal"]
+    assert classify(["Undefined ischemia/scar/supp.NSTEMI: septal."]) == ["STE"]
+    assert classify(["III degree AV-block."]) == ["other findings"]
+    assert classify(["Complete right bundle branch block.", "STEMI: septal."]) == ["RBBB", "STE"]
+    assert classify(["Incomplete right bundle branch block."]) == ["RBBB"]
 
 
 def test_a_header_without_diagnoses_is_named(native, tmp_path):

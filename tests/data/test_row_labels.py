@@ -121,7 +121,7 @@ def test_each_series_of_tsb_is_a_task_of_its_own(tmp_path: Path, tsb: dict[str, 
     ("changed", "message"),
     [
         ({"window": np.array([7])}, "one entry per series in `names`, `train_rows` and `window`"),
-        ({"train_rows": np.array([30, 20])}, "should fit dev_B on 1 to 29 rows, but names 30"),
+        ({"train_rows": np.array([30, 20])}, "should be 1 to 29, but is 30"),
         ({"label/dev_B": np.zeros(29)}, "one label, 0 or 1, for each of 30 rows in 'label/dev_B'"),
         ({"values/dev_B": np.zeros(30)}, r"'values/dev_B' of shape \(row, variable\), but it has \(30,\)"),
     ],

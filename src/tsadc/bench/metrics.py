@@ -1,4 +1,4 @@
-"""The metrics of a record by name, and the values that knowing nothing would give.
+"""Metric names, and their values for a random score and for flagging everything.
 
 name              meaning
 p                 prevalence: the share of anomalous observations
@@ -24,7 +24,7 @@ COSTS = (
     "flops",
 )
 METRICS = (*OBSERVATIONS, *PAPER, *points.NAMES, *COSTS)
-# A higher value is not better.
+# Lower is better, or neither; no winner is marked.
 NEUTRAL = ("delay", "false_rows", "flagged", "prevalence", "all_positive_f1", *COSTS)
 LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 

@@ -46,7 +46,7 @@ def rows(result: Result, answers: Answers) -> Arrays:
     events = [event for event in answers.events if event.blamed.any()]
     variables = result.variables.to_numpy()
     # Squares, as in the explanation of an interval.
-    weights = [np.nansum(np.square(variables[one.start : one.stop], dtype=np.float64), axis=0) for one in events]
+    weights = [np.nansum(np.square(variables[event.start : event.stop], dtype=np.float64), axis=0) for event in events]
     shape = (len(events), variables.shape[1])
     return {
         "row_score": result.timeline["score"].to_numpy(np.float32),

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 WHOLE = "*"  # in place of a name: everything that the module defines
-# Not followed: look-up tables, which list every other detector and data set as well, and code that only reads or writes
-# files or raises, which a benchmark's numbers do not pass through.
+# Not followed: look-up tables, which list every other detector and data set as well, and code without an effect on the
+# scores of a benchmark. `tsadc.io` has none because jobs draw data from packs, prepared folders or the simulated plant,
+# and pass it to detectors as `Series`, which `tsadc.io.memory.as_series` returns as they are.
 TABLES = ("tsadc.detectors", "tsadc.data.catalogue")
-FILES = (
+WITHOUT_EFFECT = (
     "tsadc.io",
     "tsadc.atomic",
     "tsadc.errors",
@@ -63,12 +64,12 @@ def _closure(module: str, name: str) -> frozenset[Reference]:
     reached: set[Reference] = set()
     waiting = [(module, name)]
     while waiting:
-        found = _resolve(*waiting.pop(), packages)
-        if found is None or found in reached:
+        definition = _resolve(*waiting.pop(), packages)
+        if definition is None or definition in reached:
             continue
-        reached.add(found)
-        waiting += _references(*found)
-        waiting.append((found[0], ""))  # statements without a name are run with any part of their module
+        reached.add(definition)
+        waiting += _references(*definition)
+        waiting.append((definition[0], ""))  # statements without a name are run with any part of their module
     return frozenset(reached)
 
 
@@ -76,7 +77,7 @@ def _resolve(module: str, name: str, packages: set[str]) -> Reference | None:
     """Follow a name to the module that defines it; None outside of the packages, or if there is nothing to hash."""
     if module.partition(".")[0] not in packages or module in TABLES or _file(module) is None:
         return None
-    if any(module == skipped or module.startswith(f"{skipped}.") for skipped in FILES):
+    if any(module == skipped or module.startswith(f"{skipped}.") for skipped in WITHOUT_EFFECT):
         return None
     parsed = _parse(module)
     if name in ("", WHOLE) or name in parsed.definitions:
@@ -90,8 +91,9 @@ def _resolve(module: str, name: str, packages: set[str]) -> Reference | None:
 def _references(module: str, name: str) -> tuple[Reference, ...]:
     parsed = _parse(module)
     if name == WHOLE:
-        return tuple((module, one) for one in parsed.definitions)
-    return tuple(reference for one in _statements(module, name) for reference in _mentioned(one, module, parsed))
+        return tuple((module, definition) for definition in parsed.definitions)
+    statements = _statements(module, name)
+    return tuple(reference for statement in statements for reference in _mentioned(statement, module, parsed))
 
 
 def _mentioned(node: ast.AST, module: str, parsed: Module) -> Iterator[Reference]:
@@ -103,8 +105,8 @@ def _mentioned(node: ast.AST, module: str, parsed: Module) -> Iterator[Reference
             yield module, node.id
         elif node.id in parsed.imports:
             yield parsed.imports[node.id]
-    elif isinstance(node, ast.Attribute) and (found := _member(node, parsed)):
-        yield found
+    elif isinstance(node, ast.Attribute) and (member := _member(node, parsed)):
+        yield member
     else:
         for _, value in _fields(node):
             for child in value if isinstance(value, list) else [value]:
@@ -179,10 +181,10 @@ def _definition_hash(module: str, name: str) -> str:
 def _dump(value: Any) -> str:
     """Return the syntax tree as text that is the same in all versions of Python."""
     if isinstance(value, list):
-        return "[" + ",".join(_dump(one) for one in value) + "]"
+        return "[" + ",".join(_dump(item) for item in value) + "]"
     if not isinstance(value, ast.AST):
         return repr(value)
-    return type(value).__name__ + "(" + ",".join(f"{name}={_dump(one)}" for name, one in _fields(value)) + ")"
+    return type(value).__name__ + "(" + ",".join(f"{name}={_dump(part)}" for name, part in _fields(value)) + ")"
 
 
 def _fields(node: ast.AST) -> Iterator[tuple[str, Any]]:

@@ -52,27 +52,27 @@ class ICBEB(DataSet):
         require(self.length > 0, "length", "positive", self.length)
 
     def records(self, raw: Path) -> Sequence[Record]:
-        headed = ecg.wfdb_records(raw)
-        names = {record.name for record in headed}
+        with_header = ecg.wfdb_records(raw)
+        names = {record.name for record in with_header}
         structs = [file for file in files_under(raw, "*.mat") if file.stem not in names]
         if not structs:
-            return headed
+            return with_header
         reference = _reference(raw, structs[0])
-        return headed + [Record(file.stem, file.stem, (file, reference)) for file in structs]
+        return with_header + [Record(file.stem, file.stem, (file, reference)) for file in structs]
 
     def read(self, record: Record) -> Extract:
         source, *others = record.files
         recording = read_recording(source)
         if source.suffix == ".mat":
-            diagnoses = _referenced(others[0], record.name)
+            diagnoses = _look_up_diagnoses(others[0], record.name)
         elif "dx" in recording.fields:
-            diagnoses = _named(recording.fields["dx"])
+            diagnoses = _parse_diagnoses(recording.fields["dx"])
         else:
             raise DataError(f"{source} has no line #Dx with its diagnoses.")
         return ecg.extract(ecg.twelve_leads(recording), diagnoses, self.length)
 
 
-def _named(text: str) -> list[str]:
+def _parse_diagnoses(text: str) -> list[str]:
     """Return the diagnoses of a line in words or codes."""
     return [WORDS.get(name.casefold(), name) for name in ecg.snomed_diagnoses(text)]
 
@@ -86,7 +86,8 @@ def _reference(raw: Path, example: Path) -> Path:
     return files[0]
 
 
-def _referenced(reference: Path, name: str) -> list[str]:
+def _look_up_diagnoses(reference: Path, name: str) -> list[str]:
+    """Return the diagnoses of a record in REFERENCE.csv."""
     table = _read_reference(reference, reference.stat().st_mtime_ns)
     if name not in table:
         raise DataError(f"{reference} does not list {name}.")

@@ -32,7 +32,7 @@ USUAL = re.compile(
 
 @dataclass(frozen=True)
 class LUDB(ecg.TenSeconds):
-    """One observation of 10 seconds per record. Every record is of another patient."""
+    """One observation of 10 seconds per record. Each record is from a different patient."""
 
     pack: ClassVar[str] = PACK
     card: ClassVar[Card] = Card(
@@ -52,13 +52,13 @@ class LUDB(ecg.TenSeconds):
     )
 
     def packed(self, pack: Pack, index: int) -> tuple[Floats, list[str]]:
-        return pack["x100"][index], diagnoses(str(pack["diagnoses"][index]).split("|"))
+        return pack["x100"][index], classify(str(pack["diagnoses"][index]).split("|"))
 
     def diagnoses(self, recording: Recording) -> list[str]:
-        return diagnoses(_remarks(recording))
+        return classify(_remarks(recording))
 
 
-def diagnoses(remarks: Iterable[str]) -> list[str]:
+def classify(remarks: Iterable[str]) -> list[str]:
     """Return the diagnoses in remarks by the names of `ecg.judge`; any other remark is an "other finding"."""
     out = []
     for remark in (remark.strip().rstrip(".").strip() for remark in remarks):
@@ -71,5 +71,7 @@ def _remarks(recording: Recording) -> list[str]:
     comments = recording.comments
     first = next((i for i, line in enumerate(comments) if "<diagnoses>" in line), None)
     if first is None:
-        raise DataError(f"{recording.source} has no line <diagnoses>: in its comments, as the headers of LUDB have.")
+        raise DataError(
+            f"{recording.source} has no line <diagnoses>: in its comments, which is expected in LUDB headers."
+        )
     return [line for line in comments[first + 1 :] if line.strip()]

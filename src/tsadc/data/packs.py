@@ -1,4 +1,5 @@
-"""Packs: an open data set, already resampled, in one `.npz` file."""
+"""Packs: a pack is one `.npz` file with an open data set, already resampled, used in place of
+the files of its archive. `docs/guides/datasets.md` says how to make them."""
 
 from __future__ import annotations
 
@@ -56,4 +57,6 @@ def require_pack(raw: Path, name: str) -> Pack:
 
 @lru_cache(maxsize=1)
 def _pack(file: Path, changed: int) -> Pack:
+    """Return the pack. `changed`, the time of the last change, is only part of the cache's key: a changed file is read
+    again."""
     return Pack(file)

@@ -31,7 +31,8 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class _Cause:
-    """A hidden cause: a share of load and weather, a set-point per regime, and an AR(1) process `wander` of its own."""
+    """A hidden cause: a share of load and weather and a set-point per regime, which it follows with a time constant of
+    `inertia` rows, plus an AR(1) process of standard deviation `wander` and a time constant of `memory` rows."""
 
     load: float
     weather: float
@@ -104,7 +105,7 @@ _EDGES = (
 
 _HARMONIC = (0.35, 1.0)  # size and phase of the second harmonic, which shapes the waveform
 _SIGNAL, _FAULTS, _MISSING = range(3)  # separate streams of random numbers, so that no setting of one affects another
-_NEVER = int(pd.NaT.value)
+_NAT = int(pd.NaT.value)
 
 
 class Plant:
@@ -140,7 +141,7 @@ class Plant:
         contamination, test_contamination
             Share of the observations of the history and of the test part that a fault touches.
         kinds
-            Number of kinds of fault in the history, chosen by the seed. The test part has all kinds.
+            Number of kinds of fault in the history; the seed chooses which. The test part has all kinds.
         missing
             Share of cells that are NaN.
         interval, start
@@ -241,10 +242,10 @@ class Plant:
         rows = self.config.rows
         signals = self._simulate(entity, 2 * rows)
         for part, clean in enumerate((signals[:rows], signals[rows:])):
-            faulty, truth = self._break(clean, entity, part)
+            faulty, truth = self._add_faults(clean, entity, part)
             yield clean, faulty, truth
 
-    def _break(self, clean: Floats, entity: int, part: int) -> tuple[Floats, list[Truth]]:
+    def _add_faults(self, clean: Floats, entity: int, part: int) -> tuple[Floats, list[Truth]]:
         generator = self._generator(entity, _FAULTS, part)
         share = self.config.test_contamination if part else self.config.contamination
         windows = self.config.rows // self.config.length
@@ -322,8 +323,8 @@ def _cause(cause: _Cause, load: Floats, weather: Floats, regime: Floats, generat
 def _follow(edge: Edge, states: dict[str, Floats], generator: np.random.Generator) -> Floats:
     """Return the delayed effect of one cause; every unit has a gain of its own."""
     cause = states[edge.cause]
-    late = np.concatenate([np.full(edge.lag, cause[0]), cause[: len(cause) - edge.lag]])
-    effect: Floats = edge.gain * np.exp(0.06 * generator.standard_normal()) * late
+    delayed = np.concatenate([np.full(edge.lag, cause[0]), cause[: len(cause) - edge.lag]])
+    effect: Floats = edge.gain * np.exp(0.06 * generator.standard_normal()) * delayed
     return effect
 
 
@@ -372,8 +373,8 @@ def _nanoseconds(setting: str, text: str) -> int:
     try:
         value = int((pd.Timedelta if setting == "interval" else pd.Timestamp)(text).value)
     except ValueError:
-        value = _NEVER
-    if value == _NEVER or (setting == "interval" and value <= 0):
+        value = _NAT
+    if value == _NAT or (setting == "interval" and value <= 0):
         example = "1min" if setting == "interval" else "2026-01-01"
         raise ConfigError(f"The plant needs {setting} as something like {example!r}, but got {text!r}.")
     return value

@@ -4,7 +4,8 @@
     labels.json               per entity, the labels of its observations and the true anomalies
     about.json                settings, counts, and hashes of the sources
 
-The folder appears whole or not at all. The series that are read from it carry no labels.
+Callers of `Writer` write through `tsadc.atomic.new_folder`, so the folder appears whole or not at all. The series that
+are read from it carry no labels.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Selection = Mapping[str, Sequence[int]]  # entity -> its selected observations, 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The origin of an observation and the kinds of anomaly in it; without any it is normal."""
+    """The origin of an observation and the kinds of anomaly in it; an observation without kinds is normal."""
 
     record: str
     start: int
@@ -49,7 +50,7 @@ class Prepared:
     Attributes
     ----------
     folder
-        Where it lies.
+        Path of the folder.
     about
         The content of `about.json`.
     labels
@@ -135,18 +136,18 @@ class Prepared:
     def labelled(self, selection: Selection | None = None) -> Labelled:
         """Return the series of the selected observations (None: all) with their truth, for evaluation."""
         selection = self.every if selection is None else selection
-        truth = [moved for entity, indices in selection.items() for moved in self._moved(entity, indices)]
+        truth = [part for entity, indices in selection.items() for part in self._truth_within(entity, indices)]
         return Labelled(self.series(selection), tuple(truth))
 
     def fingerprint(self, entity: str) -> str:
-        """Return the SHA-256 of an entity's observations and labels as they are on disk now."""
+        """Return the SHA-256 of the observations on disk and the loaded labels of an entity."""
         self.values(entity)  # raises if the file is missing or of another shape
         with open(self.folder / ARRAYS / f"{entity}.npy", "rb") as file:
             digest = hashlib.file_digest(file, "sha256")
         digest.update(_labels_json(self.labels[entity], self.truth[entity]).encode())
         return digest.hexdigest()
 
-    def _moved(self, entity: str, indices: Sequence[int]) -> Iterator[Truth]:
+    def _truth_within(self, entity: str, indices: Sequence[int]) -> Iterator[Truth]:
         """Yield the truth of an entity if only the observations `indices` remain. The rest of an anomaly is contiguous,
         because the anomaly covered every observation between its first and its last."""
         for truth in self.truth[entity]:
@@ -219,7 +220,9 @@ def load(folder: str | Path) -> Prepared:
 
 
 class Writer:
-    """Write a prepared data set observation by observation, so that memory never holds more than one."""
+    """Write a prepared data set observation by observation, so that memory never holds more than one.
+
+    Callers pass the temporary folder of `tsadc.atomic.new_folder`."""
 
     def __init__(self, folder: Path, length: int, variables: Sequence[str]) -> None:
         self.folder, self.shape = folder, (length, len(variables))

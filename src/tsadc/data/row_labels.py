@@ -21,7 +21,7 @@ SKAB, GECCO, BATADAL, TSB_DEV = "skab.npz", "gecco.npz", "batadal.npz", "tsb_dev
 
 
 def read_histories(raw: Path, name: str, length: int, kind: str) -> Split:
-    """Read a pack of histories. Each run of labelled rows becomes a true anomaly of `kind`, with no variable to blame.
+    """Read a pack of histories. Each run of labelled rows becomes a true anomaly of `kind`, without affected variables.
 
     Raises
     ------
@@ -44,8 +44,8 @@ def read_histories(raw: Path, name: str, length: int, kind: str) -> Split:
 def tsb_series(raw: Path) -> Iterator[RowTask]:
     """Yield the development series in the protocol of TSB-AD-M, in the order of the pack.
 
-    Each series is a task of its own: a detector is fitted on its first `train_rows` rows and scores every row, those
-    too. TSB-AD averages the VUS-PR of the series, each with its own `window`.
+    Each series is a task of its own: a detector is fitted on its first `train_rows` rows and scores every row,
+    including those. TSB-AD averages the VUS-PR of the series, each with its own `window`.
 
     Parameters
     ----------
@@ -72,7 +72,9 @@ def tsb_series(raw: Path) -> Iterator[RowTask]:
         values = _values(pack, f"values/{name}")
         labels = _flags(pack, f"label/{name}", len(values))
         if not 0 < train_rows < len(values):
-            raise DataError(f"{pack.file} should fit {name} on 1 to {len(values) - 1} rows, but names {train_rows}.")
+            raise DataError(
+                f"`train_rows` of {name} in {pack.file} should be 1 to {len(values) - 1}, but is {train_rows}."
+            )
         variables = tuple(f"v{i:02d}" for i in range(1, values.shape[1] + 1))
         yield RowTask(name, Series(values, variables, Clock(), name), labels, train_rows, window)
 
