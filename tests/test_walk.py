@@ -25,13 +25,13 @@ def test_every_file_of_the_walk_exists():
 
 
 @pytest.mark.parametrize("command", ["fit", "detect", "bench run"])
-def test_a_walk_has_at_most_twelve_stations_and_its_nouns_are_classes(command):
+def test_a_walk_has_at_most_twelve_steps_and_its_nouns_are_classes(command):
     (walk,) = re.findall(rf"^## `tsadc {command}`$(.*?)^## ", PAGE, flags=re.DOTALL | re.MULTILINE)
-    stations = re.findall(r"^\| (\d+) \| .+? \| .+? \| (.+?) \|$", walk, flags=re.MULTILINE)
-    assert [int(number) for number, _ in stations] == list(range(1, len(stations) + 1))
-    assert 8 <= len(stations) <= 12
+    steps = re.findall(r"^\| (\d+) \| .+? \| .+? \| (.+?) \|$", walk, flags=re.MULTILINE)
+    assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
+    assert 8 <= len(steps) <= 12
     code = "\n".join(file.read_text() for file in SOURCE.rglob("*.py"))
-    nouns = {noun for _, out in stations for noun in re.findall(r"`([A-Z]\w+)`", out)}
+    nouns = {noun for _, out in steps for noun in re.findall(r"`([A-Z]\w+)`", out)}
     assert nouns <= set(re.findall(r"^ *class (\w+)", code, flags=re.MULTILINE))
 
 

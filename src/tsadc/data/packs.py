@@ -1,5 +1,5 @@
-"""Packs: a pack is one `.npz` file with an open data set, already resampled, used in place of
-the files of its archive. `docs/guides/datasets.md` says how to make them."""
+"""Packs: a pack is one `.npz` file with an open data set, already resampled, used in place of the files of its archive.
+`docs/guides/datasets.md` says how to make them."""
 
 from __future__ import annotations
 

@@ -9,12 +9,14 @@ Read in this order:
     scorer.py     the three together, for any detector; networks add their residuals as further views
     detector.py   the ensemble as a detector of its own
 
-To add a view:
+To add a view, define it in the table at the top of views.py, give the report a sentence for it (`show/words.py`), and
 
-1. Measure what it needs in `FeatureExtractor` and keep it in `Features` (features.py).
-2. Add a field to `FittedViews` and its line to each method there, its name to `view_names_with`, and its definition to
-   the table at the top (views.py).
-3. Give the report a sentence for it (`show/words.py`).
+- if it scores single steps: add its name to `STEPWISE` (views.py) and its array to `cells` in
+  `FeatureExtractor.__call__` (features.py), at the same position;
+- if it scores windows: add its name to `KINDS` and its array to `Windows.features` (features.py), at the same position;
+- if it scores whole observations: measure what it needs in `FeatureExtractor` and keep it in `Features` (features.py),
+  add its name to `WHOLE`, a field to `FittedViews` and its line to each method there, including `state` and `restore`
+  (views.py). If its features are fitted, they are saved by `state` and `restore` of `FeatureExtractor`.
 
-Fusion, evidence, saving and benchmarks need no change. Models saved before do not know the view and must be refitted.
+Fusion and benchmarks need no change. Models saved before do not have the view and must be refitted.
 """
