@@ -8,9 +8,8 @@ import pytest
 
 from tsadc.bench import source
 from tsadc.bench.source import reference, source_hash
-from tsadc.data.catalogue import PROTOCOLS, draw
+from tsadc.data.catalogue import PROTOCOLS
 from tsadc.detectors import REGISTRY, find
-from tsadc.io.memory import as_series
 
 FILES = {
     "__init__": "",
@@ -127,11 +126,10 @@ def test_detectors_depend_on_shared_code_but_not_on_each_other() -> None:
     assert {"tsadc.nn.s4", "tsadc.nn.train", "tsadc.nn.diffusion"} <= {module for module, _ in reached["tsadc"]}
 
 
-def test_series_pass_the_code_that_is_not_hashed_unchanged() -> None:
-    """Detectors call `as_series`, which is not hashed: what a benchmark passes to it comes out as it is."""
-    task = draw("plant", Path(), 0)
-    for series in (task.train, task.test):
-        assert all(out is given for out, given in zip(as_series(series, 120), series, strict=True))
+def test_conversion_in_memory_is_hashed_and_readers_of_files_are_not() -> None:
+    definitions = source._closure(*reference(find("ridge"))) | source._closure(*reference(PROTOCOLS["ludb"].build))
+    assert {("tsadc.io.memory", "as_series"), ("tsadc.io.arrays", "from_array")} <= definitions
+    assert not {module for module, _ in definitions} & {"tsadc.io.read", "tsadc.io.wfdb_files", "tsadc.io.edf"}
 
 
 def test_data_sets_depend_on_their_own_code() -> None:

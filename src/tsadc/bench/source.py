@@ -19,11 +19,18 @@ from typing import Any
 
 WHOLE = "*"  # in place of a name: everything that the module defines
 # Not followed: look-up tables, which list every other detector and data set as well, and code without an effect on the
-# scores of a benchmark. `tsadc.io` has none because jobs draw data from packs, prepared folders or the simulated plant,
-# and pass it to detectors as `Series`, which `tsadc.io.memory.as_series` returns as they are.
+# scores of a benchmark. The readers of files have none because jobs draw data from packs, prepared folders or the
+# simulated plant.
 TABLES = ("tsadc.detectors", "tsadc.data.catalogue")
 WITHOUT_EFFECT = (
-    "tsadc.io",
+    "tsadc.io.columnar",
+    "tsadc.io.delimited",
+    "tsadc.io.edf",
+    "tsadc.io.files",
+    "tsadc.io.hdf5",
+    "tsadc.io.read",
+    "tsadc.io.stream",
+    "tsadc.io.wfdb_files",
     "tsadc.atomic",
     "tsadc.errors",
     "tsadc.detectors.store",
