@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tsadc.data import prepare
-from tsadc.data.sleepedf import CHANNELS, SleepEDF, asleep, stage_list
+from tsadc.data.sleepedf import CHANNELS, SleepEDF, night_epochs, stage_list
 from tsadc.errors import DataError
 from tsadc.io.recording import Annotation
 
@@ -77,7 +77,7 @@ def test_the_real_hypnogram(native):
 
     notes = read_recording(native / "sleepedf" / "SC4001EC-Hypnogram.edf").annotations
     stages = stage_list(notes, 2880)
-    night = asleep(stages, 60)
+    night = night_epochs(stages, 60)
     assert (night.start, night.stop) == (FIRST_PACKED, FIRST_PACKED + 841)
     counts = {stage: sum(stages[i] == stage for i in night) for stage in ("awake", "N1", "N2", "N3", "REM")}
     assert counts == {"awake": 188, "N1": 58, "N2": 250, "N3": 220, "REM": 125}
@@ -96,8 +96,8 @@ def test_only_epochs_scored_throughout_have_a_stage():
 
 def test_wakefulness_around_the_night_is_cut():
     stages = ["awake"] * 5 + ["N1", "awake", "N3"] + ["awake"] * 5
-    assert list(asleep(stages, 2)) == [3, 4, 5, 6, 7, 8, 9]
-    assert list(asleep(["awake"] * 3, 2)) == []
+    assert list(night_epochs(stages, 2)) == [3, 4, 5, 6, 7, 8, 9]
+    assert list(night_epochs(["awake"] * 3, 2)) == []
 
 
 def test_a_night_without_its_hypnogram_or_channels_is_named(tmp_path):

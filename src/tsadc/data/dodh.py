@@ -25,16 +25,19 @@ from tsadc.io.recording import package
 from tsadc.io.resample import resample
 from tsadc.series import Floats
 
-STAGES = {-1: "not scored", 0: "awake", 1: "N1", 2: "N2", 3: "N3", 4: "REM"}
-BACK = ("C3_M2", "F3_F4", "F3_M2", "F3_O1", "F4_M1", "F4_O2")
-FRONT = ("FP1_F3", "FP1_M2", "FP1_O1", "FP2_F4", "FP2_M1", "FP2_O2")
-CHANNELS = (*BACK, *FRONT, "ECG", "EMG", "EOG1", "EOG2")
+STAGES = {-1: sleep.UNSCORED, **dict(enumerate(sleep.STAGES))}
+CHANNELS = (
+    *("C3_M2", "F3_F4", "F3_M2", "F3_O1", "F4_M1", "F4_O2"),
+    *("FP1_F3", "FP1_M2", "FP1_O1", "FP2_F4", "FP2_M1", "FP2_O2"),
+    *("ECG", "EMG", "EOG1", "EOG2"),
+)
 GROUPS = ("eeg", "eog", "emg", "ecg")  # the archive keeps the ECG in emg
 
 
 @dataclass(frozen=True)
 class DODH(DataSet):
-    """`scorers` builds the consensus from the stagings of the scorers instead of reading that of the file."""
+    """One observation per epoch of 30 seconds. `scorers` is a flag: if set, the consensus is built from the stagings of
+    the scorers instead of read from the file."""
 
     scorers: bool = False
 
@@ -79,6 +82,7 @@ class DODH(DataSet):
         stages = [STAGES[int(number)] for number in numbers]
         indices = sleep.kept(stages)
         epochs: Floats = np.empty((len(indices), self.card.length, len(CHANNELS)), dtype=np.float32)
+        # One channel at a time, as all 16 of a night take about 1 GB.
         for i, path in enumerate(_paths(night)):
             channel = read_hdf5(night, groups=(path,), rate=self.card.rate).channels[0]
             values = resample(channel.values, channel.rate or self.card.rate, self.card.rate)
@@ -107,14 +111,13 @@ def _paths(night: Path) -> list[str]:
     h5py = package("h5py", night, "HDF5")
     try:
         with h5py.File(night, "r") as file:
-            if "signals" not in file:
-                raise DataError(f"{night} has no group /signals with the channels.")
-            groups = [group for group in GROUPS if group in file["signals"]]
-            paths = {name: f"signals/{group}/{name}" for group in groups for name in file["signals"][group]}
-    except DataError:
-        raise
+            has_signals = "signals" in file
+            groups = [f"signals/{group}" for group in GROUPS if f"signals/{group}" in file]
+            paths = {name: f"{group}/{name}" for group in groups for name in file[group]}
     except Exception as error:  # a damaged file can fail anywhere in h5py
         raise DataError(f"{night} is not a readable HDF5 file: {reason(error)}.") from None
+    if not has_signals:
+        raise DataError(f"{night} has no group /signals with the channels.")
     missing = [name for name in CHANNELS if name not in paths]
     if missing:
         raise DataError(f"{night} lacks the channel {missing[0]} in /signals; it has {', '.join(paths) or 'none'}.")
@@ -127,12 +130,10 @@ def _hypnogram(night: Path) -> NDArray[np.int64]:
 
 def _staging(file: Path) -> NDArray[np.int64]:
     try:
-        numbers = json.loads(file.read_text(encoding="utf-8"))
-        return _checked(np.asarray(numbers, dtype=float), str(file))
-    except (OSError, TypeError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
+        numbers = np.asarray(json.loads(file.read_text(encoding="utf-8")), dtype=float)
+    except (OSError, TypeError, ValueError):
         raise DataError(f"{file} should be a list of stages, one for each epoch.") from None
+    return _checked(numbers, str(file))
 
 
 def _checked(values: Floats, where: str) -> NDArray[np.int64]:

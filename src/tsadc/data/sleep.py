@@ -11,6 +11,8 @@ from tsadc.data.dataset import Extract, Piece, Span
 from tsadc.series import Floats
 
 EPOCH = 30.0  # seconds
+STAGES = ("awake", "N1", "N2", "N3", "REM")  # in the order of their numbers in DODH and in the pack of Sleep-EDF
+UNSCORED = "not scored"
 NORMAL = "N3"
 KINDS = ("awake", "REM")
 
