@@ -27,7 +27,7 @@ def test_native_and_packed_agree(native, shared_data, tmp_path):
 
 def test_the_pack_agrees_with_its_flags(shared_data):
     with np.load(shared_data / "ecg_cinc_100hz.npz") as pack:
-        judged = [ecg.judge(ecg.snomed_diagnoses(text)) for text in pack["dx_snomed"]]
+        judged = [ecg.anomaly_kinds(ecg.snomed_diagnoses(ecg.split_entries(text))) for text in pack["dx_snomed"]]
         np.testing.assert_array_equal([kinds == () for kinds in judged], pack["normal_only"].astype(bool))
         np.testing.assert_array_equal([bool(kinds) for kinds in judged], pack["paper_abnormal"].astype(bool))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tsadc.data import prepare
-from tsadc.data.ecg import judge
+from tsadc.data.ecg import anomaly_kinds
 from tsadc.data.icbeb import CLASSES, ICBEB
 from tsadc.errors import DataError
 from tsadc.io.recording import read_recording
@@ -89,6 +89,14 @@ def test_a_bad_reference_is_named(native, tmp_path, reference, message):
         prepare("icbeb", raw, tmp_path / "out")
 
 
+def test_two_references_are_both_named(native, tmp_path):
+    raw = original(native, tmp_path / "raw", "A1982,5,,\nA1983,1,,\n")
+    (raw / "more").mkdir()
+    shutil.copy(raw / "REFERENCE.csv", raw / "more")
+    with pytest.raises(DataError, match=r"both .*raw/REFERENCE\.csv and .*raw/more/REFERENCE\.csv; keep the one"):
+        prepare("icbeb", raw, tmp_path / "out")
+
+
 def test_a_header_without_signals_is_named_or_skipped(native, tmp_path):
     raw = tmp_path / "raw"
     shutil.copytree(native / "wfdb_cpsc2018_cinc", raw)
@@ -114,7 +122,7 @@ def test_the_counts_of_the_whole_archive(shared_data):
     with np.load(shared_data / "icbeb_labels.npz") as pack:
         names = ["normal", "AF", "I-AVB", "LBBB", "RBBB", "PAC", "PVC", "STD", "STE"]
         assert tuple(names) == CLASSES
-        judged = [judge([names[i] for i in np.flatnonzero(row)]) for row in pack["y"]]
+        judged = [anomaly_kinds([names[i] for i in np.flatnonzero(row)]) for row in pack["y"]]
     assert len(judged) == 6877
     assert sum(kinds == () for kinds in judged) == 918
     assert sum(bool(kinds) for kinds in judged) == 4447

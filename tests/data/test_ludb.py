@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tsadc.data import prepare
-from tsadc.data.ecg import FIVE, judge
+from tsadc.data.ecg import ABNORMAL_TYPES, anomaly_kinds
 from tsadc.data.ludb import LUDB, classify
 from tsadc.errors import DataError
 
@@ -24,11 +24,11 @@ def test_native_and_packed_agree(native, shared_data, tmp_path):
 
 def test_the_pack_agrees_with_its_flags(shared_data):
     with np.load(shared_data / "ecg_ludb_100hz.npz") as pack:
-        judged = [judge(classify(text.split("|"))) for text in pack["diagnoses"]]
+        judged = [anomaly_kinds(classify(text.split("|"))) for text in pack["diagnoses"]]
         flags = dict(zip(pack["class_names"].tolist(), pack["y"].T.astype(bool), strict=True))
         normal = pack["normal"].astype(bool)
     np.testing.assert_array_equal([kinds == () for kinds in judged], normal)
-    for kind, flag in zip(FIVE, ("AF", "IAVB", "RBBB_any", "PVC", "STE_or_STEMI"), strict=True):
+    for kind, flag in zip(ABNORMAL_TYPES, ("AF", "IAVB", "RBBB_any", "PVC", "STE_or_STEMI"), strict=True):
         np.testing.assert_array_equal([kind in (kinds or ()) for kinds in judged], flags[flag])
 
 

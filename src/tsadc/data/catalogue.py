@@ -21,7 +21,7 @@ from tsadc.data.cinc import CinC
 from tsadc.data.contaminate import MOST_ETA
 from tsadc.data.dataset import DataSet, Record, unique
 from tsadc.data.dodh import DODH
-from tsadc.data.ecg import FIVE
+from tsadc.data.ecg import ABNORMAL_TYPES
 from tsadc.data.faults import KINDS
 from tsadc.data.icbeb import ICBEB
 from tsadc.data.ludb import LUDB
@@ -43,7 +43,7 @@ Purpose = Literal["prepare", "benchmark"]
 TEN = tuple(range(10))
 ONE_DRAW = (0, 1, 2), (100,)  # seeds for reporting and for choosing, of the detector alone
 ETA = {"eta": MOST_ETA}
-ECG = {"eta": MOST_ETA, "kappa": len(FIVE)}
+ECG = {"eta": MOST_ETA, "kappa": len(ABNORMAL_TYPES)}
 
 # To prepare from the files of their archives.
 CATALOGUE: dict[str, type[DataSet]] = {cls.card.name: cls for cls in (SMD, ICBEB, DODH, TUSZ, LUDB, CinC, SleepEDF)}

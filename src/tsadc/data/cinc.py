@@ -10,15 +10,15 @@ from typing import ClassVar
 from tsadc.data import ecg
 from tsadc.data.dataset import Card
 from tsadc.data.packs import Pack
-from tsadc.errors import DataError
 from tsadc.io.recording import Recording
+from tsadc.io.wfdb_files import LEADS
 from tsadc.series import Floats
 
 PACK = "ecg_cinc_100hz.npz"
 
 
 @dataclass(frozen=True)
-class CinC(ecg.TenSeconds):
+class CinC(ecg.OpenECG):
     """One observation per record: its first 10 seconds, as most sources have no more."""
 
     pack: ClassVar[str] = PACK
@@ -29,19 +29,18 @@ class CinC(ecg.TenSeconds):
         obtain="physionet.org/content/challenge-2021/1.0.3",
         size="88,253 records, 12 GB; any part of them will do",
         layout="*.hea with *.mat in any folders, codes in a comment #Dx",
-        variables=ecg.LEADS,
+        variables=LEADS,
         rate=ecg.RATE,
         length=1000,
         entity="record",
         normal="sinus rhythm, and no other code",
-        kinds=ecg.FIVE,
+        kinds=ecg.ABNORMAL_TYPES,
     )
 
     def packed(self, pack: Pack, index: int) -> tuple[Floats, list[str]]:
         first, last = pack["offset100"][index : index + 2]
-        return pack["x100"][first:last], ecg.snomed_diagnoses(str(pack["dx_snomed"][index]))
+        codes = ecg.split_entries(str(pack["dx_snomed"][index]))
+        return pack["x100"][first:last], ecg.snomed_diagnoses(codes)
 
     def diagnoses(self, recording: Recording) -> list[str]:
-        if "dx" not in recording.fields:
-            raise DataError(f"{recording.source} has no line #Dx with its diagnoses.")
-        return ecg.snomed_diagnoses(recording.fields["dx"])
+        return ecg.snomed_diagnoses(ecg.dx_entries(recording))

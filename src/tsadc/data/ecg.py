@@ -20,11 +20,11 @@ from tsadc.data.dataset import DataSet, Extract, Piece, Record, Span, files_unde
 from tsadc.data.packs import Pack, open_pack
 from tsadc.errors import DataError
 from tsadc.io.recording import Channel, Recording, read_recording
-from tsadc.io.wfdb_files import LEADS as LEADS
+from tsadc.io.wfdb_files import LEADS
 from tsadc.series import Floats
 
 NORMAL = "normal"
-FIVE = ("AF", "I-AVB", "RBBB", "PVC", "STE")  # the paper's abnormal types
+ABNORMAL_TYPES = ("AF", "I-AVB", "RBBB", "PVC", "STE")  # of the paper
 RATE = 100.0
 
 # SNOMED CT codes of the PhysioNet challenges 2020 and 2021; codes that they score as one share a name.
@@ -49,20 +49,30 @@ MILLIVOLTS = {"mv": 1.0, "": 1.0, "uv": 1e-3, "µv": 1e-3, "μv": 1e-3, "v": 1e3
 
 def twelve_leads(recording: Recording) -> Floats:
     """Return the leads (time, variable) in millivolts at 100 Hz in the usual order, however the file spells them."""
+    channels = _pick_leads(recording)
+    factors = [_millivolts_per_unit(channel, recording.source) for channel in channels]
+    series = recording.to_series("ecg", RATE, [channel.name for channel in channels])
+    values: Floats = series.values * np.array(factors)
+    return values
+
+
+def _pick_leads(recording: Recording) -> list[Channel]:
     by_name: dict[str, Channel] = {}
     for channel in recording.channels:
         by_name.setdefault(channel.name.strip().casefold().removeprefix("lead ").removeprefix("ecg "), channel)
     missing = [lead for lead in LEADS if lead.casefold() not in by_name]
     if missing:
         raise DataError(f"{recording.source} lacks lead {missing[0]}; it has {', '.join(recording.names) or 'none'}.")
-    picked = [by_name[lead.casefold()] for lead in LEADS]
-    units = [MILLIVOLTS.get(channel.unit.strip().casefold()) for channel in picked]
-    if None in units:
-        unknown = picked[units.index(None)].unit
-        raise DataError(f"{recording.source} should be in millivolts or microvolts, but has {unknown!r}.")
-    series = recording.to_series("ecg", RATE, [channel.name for channel in picked])
-    values: Floats = series.values * np.array(units, dtype=float)
-    return values
+    return [by_name[lead.casefold()] for lead in LEADS]
+
+
+def _millivolts_per_unit(channel: Channel, source: str) -> float:
+    unit = channel.unit.strip().casefold()
+    if unit not in MILLIVOLTS:
+        raise DataError(
+            f"{source} should have leads in uV, mV or V (none: mV), but {channel.name} is in {channel.unit!r}."
+        )
+    return MILLIVOLTS[unit]
 
 
 def fit_length(values: Floats, length: int) -> Floats:
@@ -73,21 +83,21 @@ def fit_length(values: Floats, length: int) -> Floats:
     return out
 
 
-def judge(diagnoses: Iterable[str]) -> tuple[str, ...] | None:
+def anomaly_kinds(diagnoses: Iterable[str]) -> tuple[str, ...] | None:
     """Return the kinds of a record: empty if it is normal, None if it is to be left out."""
     named = set(diagnoses)
     if named == {NORMAL}:
         return ()
-    return tuple(kind for kind in FIVE if kind in named) or None
+    return tuple(kind for kind in ABNORMAL_TYPES if kind in named) or None
 
 
 def extract(values: Floats, diagnoses: Iterable[str], length: int) -> Extract:
     """Make one observation of a record, or none if its diagnoses leave it out."""
     named = set(diagnoses)
-    kinds = judge(named)
+    kinds = anomaly_kinds(named)
     if kinds is None:
         others = sorted({name if name in SNOMED.values() else "other findings" for name in named - {NORMAL}})
-        return Extract((), Counter({f"only {' and '.join(others) or 'no diagnosis'}": 1}))
+        return Extract((), Counter({f"only {' and '.join(others)}" if others else "no diagnosis": 1}))
     stop = min(length, len(values))
     spans = tuple(Span(0, stop, kind) for kind in kinds)
     return Extract((Piece(fit_length(values, length), spans=spans),))
@@ -103,8 +113,8 @@ def wfdb_records(raw: Path) -> list[Record]:
 
 
 @dataclass(frozen=True)
-class TenSeconds(DataSet):
-    """A data set of the first 10 seconds of each record, read from WFDB records or from the pack named `pack`."""
+class OpenECG(DataSet):
+    """An open ECG data set: the first `length` rows of each record, from WFDB records or from the pack named `pack`."""
 
     length: int = 1000
 
@@ -119,7 +129,7 @@ class TenSeconds(DataSet):
 
     @abstractmethod
     def diagnoses(self, recording: Recording) -> list[str]:
-        """Return the diagnoses of a WFDB record by the names of `judge`."""
+        """Return the diagnoses of a WFDB record by the names of `anomaly_kinds`."""
 
     def records(self, raw: Path) -> Sequence[Record]:
         pack = open_pack(raw, self.pack)
@@ -129,7 +139,7 @@ class TenSeconds(DataSet):
 
     def read(self, record: Record) -> Extract:
         source = record.files[0]
-        pack = open_pack(source.parent, self.pack) if source.name == self.pack else None
+        pack = open_pack(source, self.pack)
         if pack is None:
             recording = read_recording(source)
             return extract(twelve_leads(recording), self.diagnoses(recording), self.length)
@@ -137,7 +147,18 @@ class TenSeconds(DataSet):
         return extract(values.astype(np.float64) / 1000, diagnoses, self.length)
 
 
-def snomed_diagnoses(text: str) -> list[str]:
-    """Return the names of codes separated by commas. Unknown codes stay codes, so that they do not count as normal."""
-    codes = [code.strip() for code in text.replace(";", ",").split(",") if code.strip()]
+def dx_entries(recording: Recording) -> list[str]:
+    """Return the diagnoses in the line #Dx of a WFDB header, in words or codes as they stand there."""
+    if "dx" not in recording.fields:
+        raise DataError(f"{recording.source} has no line #Dx with its diagnoses.")
+    return split_entries(recording.fields["dx"])
+
+
+def split_entries(text: str) -> list[str]:
+    """Split diagnoses that are separated by commas or semicolons."""
+    return [entry.strip() for entry in text.replace(";", ",").split(",") if entry.strip()]
+
+
+def snomed_diagnoses(codes: Iterable[str]) -> list[str]:
+    """Return the names of SNOMED codes. Unknown codes stay codes, so that they do not count as normal."""
     return [SNOMED.get(code, code) for code in codes]

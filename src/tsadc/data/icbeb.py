@@ -6,7 +6,7 @@ It reads all three forms: MAT structs with a `REFERENCE.csv` (as first published
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from tsadc.data import ecg
 from tsadc.data.dataset import Card, DataSet, Extract, PaperCounts, Record, Share, files_under
 from tsadc.errors import DataError
 from tsadc.io.recording import read_recording
+from tsadc.io.wfdb_files import LEADS
 
 CLASSES = (ecg.NORMAL, "AF", "I-AVB", "LBBB", "RBBB", "PAC", "PVC", "STD", "STE")  # 1 to 9 in REFERENCE.csv
 WORDS = {name.casefold(): name for name in CLASSES} | {"iavb": "I-AVB", "nsr": ecg.NORMAL, "snr": ecg.NORMAL}
@@ -36,12 +37,12 @@ class ICBEB(DataSet):
         "Challenge 2020 or 2021 (WFDB)",
         size="6,877 records, about 3 GB",
         layout="*.hea with *.mat or *.dat, or *.mat with a REFERENCE.csv, in any folders",
-        variables=ecg.LEADS,
+        variables=LEADS,
         rate=ecg.RATE,
         length=6000,
         entity="record",
         normal="normal ECG, and no other diagnosis",
-        kinds=ecg.FIVE,
+        kinds=ecg.ABNORMAL_TYPES,
         entities=918 + 4447,
         paper=PaperCounts(Share(910, 0.2), Share(82, 0.207), Share(222, 0.599)),
         differs="all 6,877 records give 918 normal and 4,447 abnormal ones; the paper uses about 882 and 332 of them "
@@ -57,7 +58,7 @@ class ICBEB(DataSet):
         structs = [file for file in files_under(raw, "*.mat") if file.stem not in names]
         if not structs:
             return with_header
-        reference = _reference(raw, structs[0])
+        reference = _find_reference_csv(raw, structs[0])
         return with_header + [Record(file.stem, file.stem, (file, reference)) for file in structs]
 
     def read(self, record: Record) -> Extract:
@@ -65,37 +66,35 @@ class ICBEB(DataSet):
         recording = read_recording(source)
         if source.suffix == ".mat":
             diagnoses = _look_up_diagnoses(others[0], record.name)
-        elif "dx" in recording.fields:
-            diagnoses = _parse_diagnoses(recording.fields["dx"])
         else:
-            raise DataError(f"{source} has no line #Dx with its diagnoses.")
+            diagnoses = _diagnosis_names(ecg.dx_entries(recording))
         return ecg.extract(ecg.twelve_leads(recording), diagnoses, self.length)
 
 
-def _parse_diagnoses(text: str) -> list[str]:
-    """Return the diagnoses of a line in words or codes."""
-    return [WORDS.get(name.casefold(), name) for name in ecg.snomed_diagnoses(text)]
+def _diagnosis_names(entries: Iterable[str]) -> list[str]:
+    """Return the names of diagnoses that are given in words or codes."""
+    return [WORDS.get(name.casefold(), name) for name in ecg.snomed_diagnoses(entries)]
 
 
-def _reference(raw: Path, example: Path) -> Path:
+def _find_reference_csv(raw: Path, example: Path) -> Path:
     files = files_under(raw, "REFERENCE*.csv", "reference*.csv")
     if not files:
         raise DataError(f"{example} needs the diagnoses in REFERENCE.csv, but there is no such file in {raw}.")
     if len(files) > 1:
-        raise DataError(f"{raw} holds both {files[0].name} and {files[1].name}; keep the one with all diagnoses.")
+        raise DataError(f"{raw} holds both {files[0]} and {files[1]}; keep the one with all diagnoses.")
     return files[0]
 
 
 def _look_up_diagnoses(reference: Path, name: str) -> list[str]:
     """Return the diagnoses of a record in REFERENCE.csv."""
-    table = _read_reference(reference, reference.stat().st_mtime_ns)
+    table = _read_reference_csv(reference, reference.stat().st_mtime_ns)
     if name not in table:
         raise DataError(f"{reference} does not list {name}.")
     return table[name]
 
 
 @lru_cache(maxsize=1)
-def _read_reference(file: Path, changed: int) -> dict[str, list[str]]:
+def _read_reference_csv(file: Path, changed: int) -> dict[str, list[str]]:
     """Read lines of Recording,First_label,Second_label,Third_label with classes 1 to 9."""
     try:
         with open(file, newline="", encoding="utf-8-sig") as text:

@@ -14,10 +14,12 @@ from tsadc.data.dataset import Card
 from tsadc.data.packs import Pack
 from tsadc.errors import DataError
 from tsadc.io.recording import Recording
+from tsadc.io.wfdb_files import LEADS
 from tsadc.series import Floats
 
 PACK = "ecg_ludb_100hz.npz"
-# RBBB may be complete or incomplete, and STEMI certain or supposed (`supp.NSTEMI`), as in the flags of the pack.
+# RBBB may be complete or incomplete. Suspected NSTEMI (`supp.NSTEMI`) is also counted as STE, like the flag
+# STE_or_STEMI of the pack.
 DIAGNOSES = {
     "AF": re.compile(r"atrial fibrillation", re.I),
     "I-AVB": re.compile(r"^I degree AV.block", re.I),
@@ -31,7 +33,7 @@ USUAL = re.compile(
 
 
 @dataclass(frozen=True)
-class LUDB(ecg.TenSeconds):
+class LUDB(ecg.OpenECG):
     """One observation of 10 seconds per record. Each record is from a different patient."""
 
     pack: ClassVar[str] = PACK
@@ -42,12 +44,12 @@ class LUDB(ecg.TenSeconds):
         obtain="physionet.org/content/ludb/1.0.1",
         size="200 records, 30 MB",
         layout="data/N.hea with N.dat, diagnoses in the comments of the header",
-        variables=ecg.LEADS,
+        variables=LEADS,
         rate=ecg.RATE,
         length=1000,
         entity="patient",
         normal="sinus rhythm, usual axis, and nothing else to report",
-        kinds=ecg.FIVE,
+        kinds=ecg.ABNORMAL_TYPES,
         entities=25 + 79,
     )
 
@@ -59,7 +61,7 @@ class LUDB(ecg.TenSeconds):
 
 
 def classify(remarks: Iterable[str]) -> list[str]:
-    """Return the diagnoses in remarks by the names of `ecg.judge`; any other remark is an "other finding"."""
+    """Return the diagnoses in remarks by the names of `ecg.anomaly_kinds`; any other remark is an "other finding"."""
     out = []
     for remark in (remark.strip().rstrip(".").strip() for remark in remarks):
         named = [name for name, pattern in DIAGNOSES.items() if pattern.search(remark)]

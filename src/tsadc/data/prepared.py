@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tsadc.data.dataset import Piece, Span
 from tsadc.errors import DataError
@@ -45,7 +44,7 @@ class Label:
 class Prepared:
     """A prepared data set on disk, as returned by `prepare`, `prepare_own` and `load`.
 
-    Rows of an entity are counted through its observations, laid end to end.
+    Rows of an entity are numbered consecutively across its observations.
 
     Attributes
     ----------
@@ -93,7 +92,7 @@ class Prepared:
         return tuple(sorted({kind for labels in self.labels.values() for label in labels for kind in label.kinds}))
 
     @property
-    def every(self) -> Selection:
+    def all_observations(self) -> Selection:
         """All observations of all entities."""
         return {entity: range(len(labels)) for entity, labels in self.labels.items()}
 
@@ -101,12 +100,12 @@ class Prepared:
         """Return whether each observation of an entity is anomalous."""
         return np.array([bool(label.kinds) for label in self.labels[entity]], dtype=bool)
 
-    def values(self, entity: str) -> NDArray[np.float32]:
+    def values(self, entity: str) -> np.memmap[Any, np.dtype[np.float32]]:
         """Return the observations of an entity (observation, time, variable), memory-mapped."""
         file = self.folder / ARRAYS / f"{entity}.npy"
         shape = (len(self.labels[entity]), self.length, len(self.variables))
         try:
-            values: NDArray[np.float32] = np.load(file, mmap_mode="r", allow_pickle=False)
+            values: np.memmap[Any, np.dtype[np.float32]] = np.load(file, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError):
             raise DataError(f"{file} is missing or truncated; prepare the data set again.") from None
         if values.shape != shape or values.dtype != np.float32:
@@ -117,7 +116,7 @@ class Prepared:
         """Return one series per entity: its selected observations (None: all) laid end to end, without labels.
 
         Values are copied only if some observations of the entity are left out."""
-        selection = self.every if selection is None else selection
+        selection = self._or_all(selection)
         out = []
         for entity, indices in selection.items():
             values = self.values(entity)
@@ -128,24 +127,26 @@ class Prepared:
 
     def observations(self, selection: Selection | None = None) -> Observations:
         """Return the selected observations (None: all), which are read from disk on access."""
-        selection = self.every if selection is None else selection
-        series = self.series({entity: self.every[entity] for entity in selection})
+        selection = self._or_all(selection)
+        series = self.series({entity: range(len(self.labels[entity])) for entity in selection})
         places = [Place(n, i * self.length) for n, indices in enumerate(selection.values()) for i in indices]
         return Observations(series, tuple(places), self.length)
 
     def labelled(self, selection: Selection | None = None) -> Labelled:
         """Return the series of the selected observations (None: all) with their truth, for evaluation."""
-        selection = self.every if selection is None else selection
+        selection = self._or_all(selection)
         truth = [part for entity, indices in selection.items() for part in self._truth_within(entity, indices)]
         return Labelled(self.series(selection), tuple(truth))
 
     def fingerprint(self, entity: str) -> str:
         """Return the SHA-256 of the observations on disk and the loaded labels of an entity."""
-        self.values(entity)  # raises if the file is missing or of another shape
-        with open(self.folder / ARRAYS / f"{entity}.npy", "rb") as file:
+        with open(str(self.values(entity).filename), "rb") as file:
             digest = hashlib.file_digest(file, "sha256")
         digest.update(_labels_json(self.labels[entity], self.truth[entity]).encode())
         return digest.hexdigest()
+
+    def _or_all(self, selection: Selection | None) -> Selection:
+        return self.all_observations if selection is None else selection
 
     def _truth_within(self, entity: str, indices: Sequence[int]) -> Iterator[Truth]:
         """Yield the truth of an entity if only the observations `indices` remain. The rest of an anomaly is contiguous,
@@ -250,22 +251,35 @@ class Writer:
             file.write(values.tobytes())
 
     def finish(self, about: dict[str, Any]) -> None:
-        """Give every array its header, then write the labels and `about` with counts and hashes."""
+        """Complete the arrays, then write the labels and `about` with counts and hashes."""
+        self._write_arrays()
+        self._write_labels()
+        content = {"format": FORMAT, **about, "coverage": self.coverage, "entities": self._entities(about)}
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        (self.folder / ABOUT).write_text(text + "\n", encoding="utf-8")
+
+    def _write_arrays(self) -> None:
+        """Put a header before the values of each entity."""
         for entity, labels in self.labels.items():
             header = {"descr": "<f4", "fortran_order": False, "shape": (len(labels), *self.shape)}
             with open(self._raw(entity), "rb") as values, open(self._raw(entity).with_suffix(".npy"), "wb") as out:
                 np.lib.format.write_array_header_1_0(out, header)
                 shutil.copyfileobj(values, out)
             self._raw(entity).unlink()
+
+    def _write_labels(self) -> None:
         lines = [
             f"{json.dumps(entity)}: {_labels_json(labels, self.truth[entity])}"
             for entity, labels in self.labels.items()
         ]
         (self.folder / LABELS).write_text("{" + ",\n".join(lines) + "}\n", encoding="utf-8")
+
+    def _entities(self, about: dict[str, Any]) -> dict[str, Any]:
+        """Return counts and a hash of the content for each entity."""
         labels_of = {entity: tuple(labels) for entity, labels in self.labels.items()}
         truth_of = {entity: tuple(truth) for entity, truth in self.truth.items()}
         written = Prepared(self.folder, about, labels_of, truth_of)
-        entities = {
+        return {
             entity: {
                 "observations": len(labels),
                 "anomalous": sum(bool(label.kinds) for label in labels),
@@ -273,10 +287,6 @@ class Writer:
             }
             for entity, labels in self.labels.items()
         }
-        whole = json.dumps(
-            {"format": FORMAT, **about, "coverage": self.coverage, "entities": entities}, indent=1, ensure_ascii=False
-        )
-        (self.folder / ABOUT).write_text(whole + "\n", encoding="utf-8")
 
     def _raw(self, entity: str) -> Path:
         return self.folder / ARRAYS / f"{entity}.raw"
@@ -285,10 +295,11 @@ class Writer:
 def _extend(truth: list[Truth], entity: str, first: int, span: Span, follows: bool) -> None:
     """Add a span; an anomaly that continues from one observation into the next is one anomaly."""
     start, stop = first + span.start, first + span.stop
-    for i, old in enumerate(truth):
-        if follows and old.stop == start == first and (old.kind, old.variables) == (span.kind, span.variables):
-            truth[i] = Truth(entity, old.start, stop, span.kind, span.variables)
-            return
+    if follows and start == first:
+        for i, old in enumerate(truth):
+            if (old.stop, old.kind, old.variables) == (start, span.kind, span.variables):
+                truth[i] = Truth(entity, old.start, stop, span.kind, span.variables)
+                return
     truth.append(Truth(entity, start, stop, span.kind, span.variables))
 
 

@@ -26,7 +26,7 @@ def read_histories(raw: Path, name: str, length: int, kind: str) -> Split:
     Raises
     ------
     DataError
-        If the pack is missing, its arrays do not fit each other, or its observations do not have `length` rows."""
+        If the pack is missing, its arrays have inconsistent shapes, or its observations do not have `length` rows."""
     pack = require_pack(raw, name)
     if int(pack["length"]) != length:
         raise DataError(f"{pack.file} should have observations of {length} rows, but its `length` is {pack['length']}.")
@@ -55,7 +55,7 @@ def tsb_series(raw: Path) -> Iterator[RowTask]:
     Raises
     ------
     DataError
-        If the pack is missing or its arrays do not fit each other.
+        If the pack is missing or its arrays have inconsistent shapes.
 
     Examples
     --------
@@ -66,9 +66,13 @@ def tsb_series(raw: Path) -> Iterator[RowTask]:
     """
     pack = require_pack(raw, TSB_DEV)
     names, rows, windows = (pack[key].tolist() for key in ("names", "train_rows", "window"))
-    if not len(names) == len(rows) == len(windows):
-        raise DataError(f"{pack.file} should have one entry per series in `names`, `train_rows` and `window`.")
-    for name, train_rows, window in zip(names, rows, windows, strict=True):
+    try:
+        entries = list(zip(names, rows, windows, strict=True))
+    except ValueError:
+        raise DataError(
+            f"{pack.file} should have one entry per series in `names`, `train_rows` and `window`."
+        ) from None
+    for name, train_rows, window in entries:
         values = _values(pack, f"values/{name}")
         labels = _flags(pack, f"label/{name}", len(values))
         if not 0 < train_rows < len(values):

@@ -1,8 +1,9 @@
-"""WFDB records of PhysioNet (a `.hea` header beside its `.dat` or `.mat` signals) and the original MAT structs of
-CPSC2018 -> recordings."""
+"""Read WFDB records of PhysioNet (a `.hea` header beside its `.dat` or `.mat` signals) and the original MAT structs of
+CPSC2018 as recordings."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, time
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,8 @@ CPSC2018_RATE = 500.0  # Hz; the MAT structs do not state it
 def read_wfdb(path: str | Path) -> Recording:
     """Read the record of a `.hea` header in physical units, NaN where a sample is marked invalid.
 
-    It has a start only if its header has time and date in the order of the format: the headers of the CinC challenges
-    have the time of their conversion there, in another order."""
+    `start` is None unless the header holds a valid WFDB base time and date. CinC headers do not: they hold the time of
+    their conversion in another order."""
     path = Path(path)
     check_readable(path)
     wfdb = package("wfdb", path, "a WFDB header")
@@ -35,16 +36,24 @@ def read_wfdb(path: str | Path) -> Recording:
     if not header.n_sig:
         raise DataError(f"{path} lists no signals.")
     files = _signal_files(path, header)
+    _check_signal_files(path, files)
     try:
         record = wfdb.rdrecord(name, smooth_frames=False)
     except FileNotFoundError as error:
         raise DataError(f"{path} needs {error.filename}, which does not exist; put it beside the header.") from None
     except Exception as error:
+        damaged = ", ".join(map(str, files)) or "A segment"
         raise DataError(
-            f"{files or 'A segment'} is damaged, or has fewer than the {header.sig_len} samples that its header "
+            f"{damaged} is damaged, or has fewer than the {header.sig_len} samples that its header "
             f"{path} promises: {reason(error)}."
         ) from None
-    return Recording(_channels(record), _start(record), (), tuple(header.comments or ()), str(path))
+    return Recording(
+        channels=_channels(record),
+        start=_start(record),
+        annotations=(),
+        comments=tuple(header.comments or ()),
+        source=str(path),
+    )
 
 
 def read_mat(path: str | Path) -> Recording:
@@ -68,20 +77,24 @@ def read_mat(path: str | Path) -> Recording:
     return _from_struct(content.get("ECG"), path)
 
 
-def _signal_files(path: Path, header: Any) -> str:
-    """Return the names of a record's signal files after checking that they exist. Segments list their own."""
+def _signal_files(path: Path, header: Any) -> list[Path]:
+    """Return the signal files that a header lists; none if it has segments, which list their own."""
     if hasattr(header, "seg_name"):
-        return ""
+        return []
     listed = header.file_name or []
     if len(listed) != header.n_sig or not all(listed):
         raise DataError(
             f"{path} is not a readable WFDB header: it does not describe all of its {header.n_sig} signals."
         )
-    names = dict.fromkeys(listed)
-    for name in names:
-        if name != "~" and not (path.parent / name).is_file():
-            raise DataError(f"{path} describes the signals in {name}, but that file is not beside it; put it there.")
-    return ", ".join(str(path.parent / name) for name in names)
+    return [path.parent / name for name in dict.fromkeys(listed)]
+
+
+def _check_signal_files(path: Path, files: Sequence[Path]) -> None:
+    for file in files:
+        if file.name != "~" and not file.is_file():  # ~ stands for a signal without a file
+            raise DataError(
+                f"{path} describes the signals in {file.name}, but that file is not beside it; put it there."
+            )
 
 
 def _channels(record: Any) -> tuple[Channel, ...]:
@@ -114,4 +127,4 @@ def _from_struct(struct: Any, path: Path) -> Recording:
     if data.ndim != 2 or len(data) != len(LEADS):
         raise DataError(f"{path} should hold {len(LEADS)} leads by time in `ECG.data`, but its shape is {data.shape}.")
     channels = tuple(Channel(lead, "mV", CPSC2018_RATE, row) for lead, row in zip(LEADS, data, strict=True))
-    return Recording(channels, None, (), comments, str(path))
+    return Recording(channels=channels, start=None, annotations=(), comments=comments, source=str(path))
