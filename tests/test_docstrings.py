@@ -1,13 +1,16 @@
 """The examples in docstrings of the public API run, and its parameters and attributes are documented."""
 
+import dataclasses
 import doctest
 import inspect
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tsadc
+from tsadc.detectors import REGISTRY, find
 from tsadc.detectors.base import Detector
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.settings import Common
@@ -57,7 +60,7 @@ def test_every_parameter_is_documented(subject) -> None:
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.__qualname__)
 def test_every_parameter_of_a_public_method_is_documented(method) -> None:
     parameters = [name for name in inspect.signature(method).parameters if name != "self"]
-    if method.__qualname__ in ("Detector.prepare", "Result.worst"):  # one sentence says it all
+    if method is Detector.prepare:  # one sentence says it all
         return
     section = inspect.getdoc(method).partition("Parameters\n----------\n")[2].partition("\n\n")[0]
     assert [name for name in parameters if f"{name} :" not in section and f"**{name}\n" not in section] == []
@@ -68,3 +71,25 @@ def test_every_fitted_attribute_and_frame_is_documented() -> None:
     assert {name for name in fitted if f"\n{name} : " not in inspect.getdoc(Detector)} == set()
     frames = {name for name in dir(tsadc.Result) if not name.startswith("_")} - {"worst"}
     assert {name for name in frames if f"\n{name} : " not in inspect.getdoc(tsadc.Result)} == set()
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_help_describes_every_setting_once_with_its_default_and_every_fitted_attribute(name: str) -> None:
+    detector = find(name)
+    settings = inspect.getdoc(detector.Config)
+    for field in dataclasses.fields(detector.Config):
+        entry = re.findall(rf"^({field.name} : .*\n(?:    .*\n?)+)", settings, re.MULTILINE)
+        default = getattr(detector.Config(), field.name)
+        text = f'default "{default}"' if isinstance(default, str) else f"efault:? {re.escape(repr(default))}"
+        assert len(entry) == 1, field.name
+        assert re.search(text, " ".join(entry[0].split())), field.name
+    fitted = [attribute for attribute in Detector.__annotations__ if attribute.endswith("_")]
+    assert [attribute for attribute in fitted if inspect.getdoc(detector).count(f"\n{attribute} : ") != 1] == []
+
+
+@pytest.mark.parametrize("config", [tsadc.TSADC.Config, tsadc.Ensemble.Config])
+def test_help_that_the_settings_refer_to_exists(config) -> None:
+    paths = re.findall(r"help\((tsadc\.\S+?)\)`", inspect.getdoc(config))
+    assert paths
+    for path in paths:
+        assert "Parameters" in inspect.getdoc(type(eval(path, {"tsadc": tsadc})))

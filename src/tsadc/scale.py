@@ -73,11 +73,11 @@ class Scaler:
 
         Parameters
         ----------
-        method : {"robust", "standard"}
-            Centre and scale: median and interquartile range, which anomalies in the history hardly change, or mean and
-            standard deviation.
-        scope : {"entity", "pooled"}
-            Whether each entity has its own statistics, or all share those of the whole history.
+        method : {"robust", "standard"}, default "robust"
+            "robust": centre and scale are the median and the interquartile range, which anomalies in the history hardly
+            change. "standard": mean and standard deviation.
+        scope : {"entity", "pooled"}, default "entity"
+            "entity": each entity has its own statistics. "pooled": all share those of the whole history.
         """
 
         method: Literal["robust", "standard"] = "robust"

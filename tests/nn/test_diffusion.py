@@ -41,15 +41,15 @@ def test_noising_is_the_forward_chain_in_one_stride():
     mean, variance = 1.0, 0.0
     for step, beta in enumerate(diffusion.beta.double().tolist()[1:], start=1):
         mean, variance = (1 - beta) ** 0.5 * mean, (1 - beta) * variance + beta
-        assert diffusion.noise(one, step, zero).item() == pytest.approx(mean, rel=1e-6)
-        assert diffusion.noise(zero, step, one).item() ** 2 == pytest.approx(variance, rel=1e-5)
+        assert diffusion.add_noise(one, step, zero).item() == pytest.approx(mean, rel=1e-6)
+        assert diffusion.add_noise(zero, step, one).item() ** 2 == pytest.approx(variance, rel=1e-5)
 
 
 def test_each_item_of_a_batch_has_its_own_step():
     diffusion, start, noise = Diffusion(), normal(0), normal(1)
-    together = diffusion.noise(start, torch.tensor([1, 50, 7, 23]), noise)
+    together = diffusion.add_noise(start, torch.tensor([1, 50, 7, 23]), noise)
     for i, step in enumerate([1, 50, 7, 23]):
-        torch.testing.assert_close(together[i : i + 1], diffusion.noise(start[i : i + 1], step, noise[i : i + 1]))
+        torch.testing.assert_close(together[i : i + 1], diffusion.add_noise(start[i : i + 1], step, noise[i : i + 1]))
 
 
 @given(step=st.integers(1, 50), beta_end=st.floats(1e-4, 0.2))
@@ -57,7 +57,7 @@ def test_the_estimates_undo_the_noise_for_both_targets(step, beta_end):
     start, noise = normal(0), normal(1)
     for target, prediction in [("noise", noise), ("start", start)]:
         diffusion = Diffusion(Diffusion.Config(beta_end=beta_end, target=target))
-        noisy = diffusion.noise(start, step, noise)
+        noisy = diffusion.add_noise(start, step, noise)
         torch.testing.assert_close(diffusion.estimate_start(noisy, step, prediction), start, rtol=0, atol=5e-4)
         torch.testing.assert_close(diffusion.estimate_noise(noisy, step, prediction), noise, rtol=0, atol=5e-4)
 
@@ -72,7 +72,7 @@ def test_one_ancestral_step_is_the_papers_formula(step):
     variance = beta_t if step == 1 else (1 - alpha_bar[step - 1]) / (1 - alpha_bar[step]) * beta_t
     drawn = torch.randn(SHAPE, generator=seeded(5))
     expected = mean + variance.sqrt() * drawn
-    torch.testing.assert_close(diffusion.step(noisy, step, noise_hat, seeded(5)), expected.float())
+    torch.testing.assert_close(diffusion.reverse_step(noisy, step, noise_hat, seeded(5)), expected.float())
 
 
 def test_both_targets_take_the_same_step_when_they_say_the_same():
@@ -80,8 +80,8 @@ def test_both_targets_take_the_same_step_when_they_say_the_same():
     by_noise, by_start = Diffusion(), Diffusion(Diffusion.Config(target="start"))
     for step in (2, 25, 50):
         start_hat = by_noise.estimate_start(noisy, step, noise_hat)
-        expected = by_noise.step(noisy, step, noise_hat, seeded())
-        torch.testing.assert_close(by_start.step(noisy, step, start_hat, seeded()), expected, rtol=0, atol=1e-5)
+        expected = by_noise.reverse_step(noisy, step, noise_hat, seeded())
+        torch.testing.assert_close(by_start.reverse_step(noisy, step, start_hat, seeded()), expected, rtol=0, atol=1e-5)
         expected = by_noise.ddim_step(noisy, step, step - 2, noise_hat)
         torch.testing.assert_close(by_start.ddim_step(noisy, step, step - 2, start_hat), expected, rtol=0, atol=1e-5)
 
@@ -95,7 +95,7 @@ def test_knowing_the_start_the_ancestral_chain_passes_through_the_noised_starts(
         moments[step] = (noisy.mean().item(), noisy.std().item())
         return noisy
 
-    begin = diffusion.noise(torch.full((40_000, 1), known), 20, normal(2, (40_000, 1)))
+    begin = diffusion.add_noise(torch.full((40_000, 1), known), 20, normal(2, (40_000, 1)))
     diffusion.sample(lambda noisy, _: torch.full_like(noisy, known), begin, keep=watch, generator=seeded(3))
     assert list(moments) == list(range(20, -1, -1))
     for step in range(1, 20):
@@ -127,7 +127,7 @@ def test_ddim_in_one_step_is_the_papers_training_estimate():
 def test_ddim_with_eta_1_is_ancestral_except_for_the_draw_at_step_1():
     diffusion, noisy, noise_hat = Diffusion(), normal(0), normal(1)
     for step in (2, 3, 50):
-        expected = diffusion.step(noisy, step, noise_hat, seeded())
+        expected = diffusion.reverse_step(noisy, step, noise_hat, seeded())
         actual = diffusion.ddim_step(noisy, step, step - 1, noise_hat, eta=1, generator=seeded())
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-6)
 
@@ -148,14 +148,14 @@ def test_ancestral_steps_agree_with_diffusers(target):
     ours, prediction, x = Diffusion(Diffusion.Config(target=target)), normal(1), normal(0)
     torch.testing.assert_close(ours.alpha_bar[1:], theirs.alphas_cumprod)
     theirs = in_double_precision(theirs)
-    torch.testing.assert_close(ours.noise(x, 30, prediction), theirs.add_noise(x, prediction, torch.tensor([29])))
+    torch.testing.assert_close(ours.add_noise(x, 30, prediction), theirs.add_noise(x, prediction, torch.tensor([29])))
     for step in range(50, 1, -1):
         expected = theirs.step(prediction, step - 1, x, generator=seeded(step)).prev_sample
-        x = ours.step(x, step, prediction, seeded(step))
+        x = ours.reverse_step(x, step, prediction, seeded(step))
         torch.testing.assert_close(x, expected, rtol=0, atol=2e-6)
     # At the last step they return the mean; the paper draws once more, with variance beta_1.
     expected = theirs.step(prediction, 0, x).prev_sample + 0.01 * torch.randn(SHAPE, generator=seeded(1))
-    torch.testing.assert_close(ours.step(x, 1, prediction, seeded(1)), expected, rtol=0, atol=2e-6)
+    torch.testing.assert_close(ours.reverse_step(x, 1, prediction, seeded(1)), expected, rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.6])
@@ -250,7 +250,7 @@ def test_impossible_ways_of_sampling_are_refused(options):
 @pytest.mark.parametrize("step", [0, 51, -1])
 def test_a_step_outside_the_chain_is_refused(step):
     with pytest.raises(ValueError, match="from 1 to 50"):
-        Diffusion().noise(normal(0), torch.tensor([1, 2, 3, step]), normal(1))
+        Diffusion().add_noise(normal(0), torch.tensor([1, 2, 3, step]), normal(1))
 
 
 def test_drawing_without_a_generator_is_refused():

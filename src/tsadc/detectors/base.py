@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from typing_extensions import TypeVar  # that of `typing` has a default from Python 3.13 on
 
 from tsadc.config import to_mapping, update
+from tsadc.detectors.docstrings import complete
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, assemble
@@ -65,47 +66,54 @@ class FitOptions:
 
 
 class Detector(Parameters, ABC, Generic[ConfigT]):
-    """Base class of all detectors: learns from unlabelled, contaminated series and finds anomalies in new ones.
+    """Learn from unlabelled, contaminated series and find anomalies in new ones: the base class of all detectors.
 
     Parameters
     ----------
     length : int, optional
-        Rows of an observation, at least 8. None: as in `config`.
+        Rows of an observation, the unit that is scored; at least 8. None: as in `config`, by default 600.
     contamination : float or "auto", optional
-        Share of anomalous training data, between 0 and 0.5, both excluded; "auto" estimates it. None: as in `config`.
+        Share of anomalous training data, between 0 and 0.5, both excluded; "auto" estimates it from the scores. None:
+        as in `config`, by default "auto".
     seed : int, optional
-        Seed of all randomness. None: as in `config`.
+        Seed of all randomness, 0 or more; the same seed gives the same scores to the bit. None: as in `config`, by
+        default 0.
     config : Config, optional
-        All other settings, an instance of the class's own `Config`. None: its defaults.
+        All settings, an instance of the class's own `Config`; the arguments above override it. None: its defaults.
 
     Attributes
     ----------
     settings_ : Config
-        The settings in force, with the constructor's arguments applied.
+        The settings of the last `fit`, with the constructor's arguments applied. `set_threshold` changes its
+        `contamination` and `threshold`.
     variables_ : tuple of str
         Names of the variables, in the order of the history.
     clock_ : Clock
-        Sampling interval of the history.
+        Sampling interval of the history: `clock_.every` in nanoseconds, None if rows are only counted.
     scaler_ : Scaler
         Statistics for normalisation, by entity.
-    decision_scores_ : array of shape (observation,)
+    decision_scores_ : array of shape (n_observations,)
         Score of each training observation, including those held out for validation.
-    validation_scores_ : array of shape (observation,)
-        Score of each validation observation.
+    validation_scores_ : array of shape (n_validation,)
+        Score of each validation observation, which the threshold method "quantile" uses.
     held_out_ : bool
         Whether the validation observations were held out of the history; False if they were passed to `fit`.
     contamination_ : Contamination
-        Share of anomalous training observations, with its 90 % interval if estimated.
+        Share of anomalous training observations: `share`; `low` and `high`, the 90 % interval of an estimate; `stated`,
+        whether you stated the share or it was estimated.
     normal_ : Normal
-        Distribution of normal training scores.
+        Distribution of normal training scores: `normal_.above(score)` is the share of normal observations that score
+        higher, `normal_.at(share)` the score that this share exceeds.
     threshold_ : float
         Observations that score higher are anomalous.
-    labels_ : array of shape (observation,)
+    labels_ : array of shape (n_observations,)
         1 for each training observation above the threshold, 0 for the others.
     provenance_ : dict
-        Description and digest of the training data, and the versions of the software.
+        Origin of the model, stored with it: `detector`, its name; `data`, size and digest of the training data;
+        `versions` of the software; `training`, the losses of each epoch (only with a network).
     """
 
+    # For authors of detectors; see docs/guides/add-a-detector.md.
     name: ClassVar[str]
     savable: ClassVar[bool] = True  # False if what was learnt cannot be stored as arrays
     Config: ClassVar[type[Common]] = Common
@@ -135,6 +143,12 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         self.contamination = contamination
         self.seed = seed
         self.config = config
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        complete(cls)
+        if "Config" in vars(cls):
+            complete(cls.Config)
 
     @abstractmethod
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
@@ -200,14 +214,16 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         y : ignored
             For compatibility with scikit-learn.
         validation : like `X`, optional
-            Unlabelled data for early stopping and the threshold. None: a share `validation` of the settings of the
-            observations of `X` is held out at random.
+            Unlabelled data for early stopping and the threshold. None: hold out a random share of the observations of
+            `X`, set by `config.validation`.
         progress : callable, optional
-            Called with a `tsadc.nn.train.Trained` or a `ScoringProgress` after each step.
+            Called with a `tsadc.nn.train.Progress` after each update of a network, and with a
+            `tsadc.detectors.base.ScoringProgress` after each scored observation.
         checkpoint : path, optional
-            File in which an interrupted training is kept.
+            File in which the state of the training is saved after each epoch. `checkpoint`, `resume` and early stopping
+            have no effect on a detector without a network.
         resume : bool, default False
-            Continue from `checkpoint`, which must come from the same data and settings.
+            Continue from `checkpoint` if the file exists; it must come from the same data and settings.
 
         Returns
         -------
@@ -218,7 +234,11 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         DataError
             If the data cannot be used: too few rows, no values, unequal sampling intervals.
         ConfigError
-            If a setting is unknown or out of range.
+            If a setting is unknown or out of range, or a checkpoint comes from other data or settings.
+        ModelFileError
+            If a checkpoint is damaged or cannot be written.
+        TsadcError
+            If the training of a network diverges.
 
         Examples
         --------
@@ -262,7 +282,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     @final
     def prepare(self, X: Any) -> tuple[Observations, Clock, Scaler]:
-        """Return the observations that `fit` would learn from, their clock and their scaler, with the same checks."""
+        """Return the observations that `fit` would learn from, their clock and their scaler, with the same checks.
+
+        For authors of detectors and for estimates of the cost of a fit."""
         settings = self._requested_settings()
         series = as_series(X, settings.length, Reading(coverage=settings.coverage))
         series = match(series, series[0].names)
@@ -315,7 +337,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
         Examples
         --------
-        With `detector` from the example of `fit`:
+        With `detector` from the example of `help(tsadc.TSADC.fit)`:
 
         >>> lower = detector.set_threshold(method="tail", share=0.2).threshold_
         >>> lower < detector.set_threshold(method="tail", share=0.01).threshold_
@@ -365,7 +387,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     @final
     def detect(self, X: Any, *, progress: Progress | None = None) -> Result:
-        """Find anomalies: when, in which variables, and how sure.
+        """Find anomalies: when, in which variables, and how severe.
 
         Parameters
         ----------
@@ -389,7 +411,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
         Examples
         --------
-        With `detector` and `generator` from the example of `fit`:
+        With `detector` and `generator` from the example of `help(tsadc.TSADC.fit)`:
 
         >>> new = generator.normal(size=(600, 3))
         >>> new[300:330, 1] += 8
@@ -406,7 +428,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """Find the same as `detect`, in parts, for data larger than memory.
 
         The parts follow each other in order. Each ends with its series or after an observation that is not anomalous,
-        so that no interval is cut, unless it spans more than `MOST_CELLS` values.
+        so that no interval is cut, unless it spans more than 4,194,304 values (rows times variables).
 
         Parameters
         ----------
@@ -424,7 +446,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
         Examples
         --------
-        With `detector` and `generator` from the example of `fit`:
+        With `detector` and `generator` from the example of `help(tsadc.TSADC.fit)`:
 
         >>> parts = detector.detect_parts(generator.normal(size=(6000, 3)), rows=1000)
         >>> sum(len(part.timeline) for part in parts)
@@ -491,7 +513,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
         Examples
         --------
-        With `detector` and `new` from the examples of `fit` and `detect`:
+        With `detector` and `new` from the examples of `help(tsadc.TSADC.fit)` and `help(tsadc.TSADC.detect)`:
 
         >>> int(detector.decision_function(new).argmax())
         5
@@ -519,7 +541,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
         Examples
         --------
-        With `detector` and `new` from the examples of `fit` and `detect`:
+        With `detector` and `new` from the examples of `help(tsadc.TSADC.fit)` and `help(tsadc.TSADC.detect)`:
 
         >>> int(detector.predict(new)[5])
         1
@@ -548,7 +570,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
         Examples
         --------
-        With `detector` and `generator` from the example of `fit`:
+        With `detector` and `generator` from the example of `help(tsadc.TSADC.fit)`:
 
         >>> new_entity = {"pump 2": generator.normal(loc=50, size=(600, 3))}
         >>> sorted(detector.adapt(new_entity).scaler_.entities)

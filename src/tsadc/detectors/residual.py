@@ -76,11 +76,21 @@ class NetworkOutput:
 
 
 class ResidualDetector(Detector[ResidualT], ABC):
-    """Scores an observation by the residuals of a trained network."""
+    """Score an observation by the residuals of a trained network.
+
+    Attributes
+    ----------
+    network_ : torch.nn.Module
+        The trained network.
+    history_ : tsadc.nn.train.History
+        Losses of each training epoch; a loaded detector has them in `provenance_["training"]` instead.
+    scorer_ : FusedScorer
+        The fitted views and their weights, with `scoring="fused"` only.
+    """
 
     @dataclass(frozen=True)
     class Config(Common):
-        """Settings of every detector with a network, besides those of `Common`.
+        """Settings of every detector with a network.
 
         Parameters
         ----------
@@ -88,12 +98,14 @@ class ResidualDetector(Detector[ResidualT], ABC):
             "fused": the ensemble scores the values and the residuals of the network together. "own": the pooling of
             the method's paper.
         ensemble : FusedScorer.Config
-            Settings of the ensemble.
+            The ensemble, for `scoring="fused"` and for `selected`: `kernels`, random convolutions per dilation;
+            `neighbours`, nearest training observations that a distance is averaged over; `keep`, the share of the
+            training observations that counts as normal.
         selected : float, default 1.0
             Share of the training observations that the network learns from, above 0 and at most 1: those that the
             ensemble, without a network, scores lowest.
         training : Training
-            Settings of the training loop.
+            The training loop: its length, learning rate, early stopping and averaging.
         """
 
         scoring: Literal["fused", "own"] = "fused"
@@ -105,13 +117,14 @@ class ResidualDetector(Detector[ResidualT], ABC):
             super().__post_init__()
             require(0 < self.selected <= 1, "selected", "above 0 and at most 1", self.selected)
 
+    # For authors of detectors.
     stops_early: ClassVar[bool] = True  # False if losses of different epochs cannot be compared
     inference_settings: ClassVar[tuple[str, ...]] = ()  # settings that only `_make_inference` reads
     network_: Any
 
     @classmethod
     def weight_settings(cls, settings: Config) -> dict[str, Any]:
-        """Return the settings that the weights depend on."""
+        """Return the settings that the weights depend on, for checkpoints and benchmarks."""
         later = {*AFTER_TRAINING, *cls.inference_settings}
         if settings.selected == 1:  # otherwise the ensemble chooses what the network learns from
             later.add("ensemble")

@@ -80,9 +80,11 @@ class SeriesResult:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a detector found in new data: when, in which variables, and how sure.
+    """What a detector found in new data: when, in which variables, and how severe.
 
-    The data frames are built from `parts` when first used.
+    The data frames are built from the arrays when first used. Scores have no unit, and are comparable only within one
+    model; higher is more anomalous. With `scoring="fused"`, and for `Ensemble`, a score is a weighted sum of
+    logarithms: 0 is usual, and a score may be negative.
 
     Attributes
     ----------
@@ -90,14 +92,16 @@ class Result:
         One row per anomaly. `entity`; `start` and `end` (exclusive), times of the input; `score`, the highest of its
         rows; `severity`, the share of normal observations that score lower, from 0 to 1; `evidence`, the view that
         contributes most at the highest row; `variables`, a dict from variables to their shares of the blame, largest
-        first.
+        first: at most 5, and without those below 5 % unless it is the largest, so that they need not add up to 1.
     timeline : DataFrame
-        One row per row of the input. `entity`, `time`, `score` (NaN where nothing was measured), `anomalous`.
+        One row per row of the input. `entity`, `time`, `score` (NaN where nothing was measured or no observation covers
+        the row), `anomalous`.
     variables : DataFrame
         Contribution (0 or more) of each variable, one column each, to the score of each row. Index: `entity`, `time`.
     observations : DataFrame
         One row per observation. `entity`, `start`, `end` (exclusive); `coverage`, the share of its rows with values;
-        `score`; one column `<view>_score` per view; `anomalous`.
+        `score`; one column `<view>_score` per view, what the view adds to the score (with `scoring="own"` the method's
+        own scores instead, which need not add up: those of TSADC are two RMSEs before they are weighted); `anomalous`.
     expected : DataFrame or None
         The values that the detector expected, in the units of the input, in the layout of `variables`. None if the
         detector has no expectation.
@@ -113,6 +117,12 @@ class Result:
         The input.
     parts : tuple of SeriesResult
         The same as arrays, one part per series.
+    scored : Observations
+        The observations that were scored, in the order of `observations`.
+    scores : array of shape (n_observations,)
+        Score of each observation.
+    view_scores : dict of str to array of shape (n_observations,)
+        The columns `<view>_score` of `observations`, by view.
 
     Examples
     --------
@@ -132,8 +142,8 @@ class Result:
 
     parts: tuple[SeriesResult, ...]
     scored: Observations
-    scores: Floats  # (observation,)
-    view_scores: dict[str, Floats]  # by view, each (observation,)
+    scores: Floats
+    view_scores: dict[str, Floats]
     threshold: float
     middle: float
     length: int
@@ -185,7 +195,18 @@ class Result:
         return pd.DataFrame(rows, columns=["entity", "start", "end", "coverage", "score", *views, "anomalous"])
 
     def worst(self, count: int = 3) -> pd.DataFrame:
-        """Return the `count` intervals with the highest scores, highest first."""
+        """Return the intervals with the highest scores, highest first.
+
+        Parameters
+        ----------
+        count : int, default 3
+            Number of intervals, at most.
+
+        Returns
+        -------
+        DataFrame
+            Rows of `intervals`.
+        """
         return worst(self.intervals, count)
 
     def _by_variable(self, values: Callable[[SeriesResult], Floats | None]) -> pd.DataFrame:

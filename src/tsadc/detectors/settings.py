@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 from tsadc.config import build_sections, require, update
+from tsadc.detectors.docstrings import complete
 from tsadc.detectors.threshold import CUSTOMARY, Threshold
 from tsadc.errors import ConfigError
 from tsadc.scale import Scaler
@@ -18,20 +19,25 @@ class Common:
     Parameters
     ----------
     length : int, default 600
-        Rows of an observation, at least 8.
+        Rows of an observation, the unit that is scored; at least 8.
     contamination : float or "auto", default "auto"
-        Share of anomalous training data, between 0 and 0.5, both excluded; "auto" estimates it from the scores.
+        Share of anomalous training data, between 0 and 0.5, both excluded; "auto" estimates it from the scores. If it
+        is a number, the threshold method "auto" is "quantile".
     seed : int, default 0
         Seed of all randomness, 0 or more.
     validation : float, default 0.2
-        Share of the training observations held out for validation, above 0 and at most 0.5.
+        Share of the training observations held out for early stopping and for the threshold method "quantile", above 0
+        and at most 0.5.
     coverage : float, default 0.5
         Share of its rows that must have values for an observation to be used, above 0 and at most 1. Lower it for
         records padded to one length.
     scaler : Scaler.Config
-        How values are normalised.
+        How values are normalised: `method` "robust" (median and interquartile range) or "standard" (mean and standard
+        deviation); `scope` "entity" (each entity by its own statistics) or "pooled".
     threshold : Threshold.Config
-        How the threshold is chosen.
+        How the threshold is chosen: `method` "quantile" (the 1 - `contamination` quantile of the validation scores),
+        "tail" (the score that `share` of the normal observations exceeds), "alarms" (`per_day` false alarms per day and
+        entity), or "auto" ("quantile" if `contamination` is a number, otherwise "tail").
 
     Examples
     --------
@@ -80,3 +86,6 @@ class Common:
     def with_settings(cls, **settings: Any) -> Self:
         """Return the defaults with the given settings replaced, including those of nested sections."""
         return update(cls(), settings)
+
+
+complete(Common)

@@ -44,7 +44,7 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT) -
         format: .csv, .tsv (also .gz), .parquet, .arrow, .feather, .npy, .npz, .hea (WFDB), .edf, .h5, .hdf5, .mat.
     reading : Reading, optional
         Options, such as the names of the time and entity columns. By default each file is one entity, named after the
-        file, and its time column is found automatically.
+        file, and its time column is found automatically. See `help(tsadc.Reading)`.
 
     Returns
     -------

@@ -83,7 +83,7 @@ class Diffusion:
         self._beta, self._beta_tilde = beta, beta_tilde
         self._signal, self._noise = alpha_bar.sqrt(), (1 - alpha_bar).sqrt()
 
-    def noise(self, start: Tensor, step: Tensor | int, noise: Tensor) -> Tensor:
+    def add_noise(self, start: Tensor, step: Tensor | int, noise: Tensor) -> Tensor:
         """Return x_t = sqrt(ᾱ_t) x_0 + sqrt(1 - ᾱ_t) ε, DDPM Eq. 4.
 
         Args:
@@ -122,7 +122,7 @@ class Diffusion:
         row = self._row(step)
         return (noisy - _expand(self._signal[row], noisy) * prediction) / _expand(self._noise[row], noisy)
 
-    def step(self, noisy: Tensor, step: Tensor | int, prediction: Tensor, generator: torch.Generator) -> Tensor:
+    def reverse_step(self, noisy: Tensor, step: Tensor | int, prediction: Tensor, generator: torch.Generator) -> Tensor:
         """Draw x_{t-1} ~ N(μ_θ, β̃_t): one step of DDPM's Algorithm 2 and of TSAD-C's Eq. 3.
 
         Step 1 draws too, with variance β_1: TSAD-C's Algorithm 2 samples at every step T .. 1 and sets β̃_1 for it. Most
@@ -162,7 +162,7 @@ class Diffusion:
             step: t, from 1 to T.
             previous: s, from 0 to t - 1.
             prediction: The network's output for x_t, like `noisy`.
-            eta: 0 draws nothing; 1 draws as much noise as `step` does.
+            eta: 0 draws nothing; 1 draws as much noise as `reverse_step` does.
             generator: Source of the noise; needed if `eta` is not 0.
 
         Returns:
@@ -203,7 +203,7 @@ class Diffusion:
         Args:
             predict: The network.
             noisy: x at the highest of `steps` (batch, ...).
-            method: "ancestral" visits all steps T .. 1 by `step`; "ddim" visits `steps` by `ddim_step`.
+            method: "ancestral" visits all steps T .. 1 by `reverse_step`; "ddim" visits `steps` by `ddim_step`.
             steps: For DDIM: the number of evenly spaced steps, or the steps themselves; None takes all.
             eta: For DDIM: see `ddim_step`.
             keep: Called on the first `noisy` and after every step; it puts back the values that are known.
@@ -219,7 +219,7 @@ class Diffusion:
             for step, previous in pairwise((*chain, 0)):
                 prediction = predict(noisy, torch.full((len(noisy),), step))
                 if method == "ancestral":
-                    noisy = self.step(noisy, step, prediction, _required(generator))
+                    noisy = self.reverse_step(noisy, step, prediction, _required(generator))
                 else:
                     noisy = self.ddim_step(noisy, step, previous, prediction, eta, generator)
                 noisy = keep(noisy, previous)

@@ -78,7 +78,7 @@ class DCdetector(ResidualDetector["DCdetector.Config"]):
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):
-        """Settings of DCdetector; all others are those of `ResidualDetector.Config`.
+        """Settings of DCdetector.
 
         Parameters
         ----------
@@ -94,8 +94,6 @@ class DCdetector(ResidualDetector["DCdetector.Config"]):
             Attention heads, at least 1.
         opposed
             Use the published loss, whose two parts cancel in value.
-        training
-            Settings of the training loop.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("published", "tiny")

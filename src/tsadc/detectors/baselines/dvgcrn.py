@@ -61,7 +61,7 @@ class DVGCRN(ResidualDetector["DVGCRN.Config"]):
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):
-        """Settings of DVGCRN; all others are those of `ResidualDetector.Config`.
+        """Settings of DVGCRN.
 
         Parameters
         ----------
@@ -79,8 +79,6 @@ class DVGCRN(ResidualDetector["DVGCRN.Config"]):
             Share of the epochs over which the weight of the KL terms rises to 1, from 0 to 1.
         forecast
             Weight of the forecast error in the method's own score, at least 0.
-        training
-            Settings of the training loop.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("published", "tiny")

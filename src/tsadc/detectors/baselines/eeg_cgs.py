@@ -87,7 +87,7 @@ class EEGCGS(ResidualDetector["EEGCGS.Config"]):
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):
-        """Settings of EEG-CGS; all others are those of `ResidualDetector.Config`.
+        """Settings of EEG-CGS.
 
         Parameters
         ----------
@@ -105,8 +105,6 @@ class EEGCGS(ResidualDetector["EEGCGS.Config"]):
             Draws of subgraphs that a score averages, at least 1.
         turned
             Multiply variables that are negatively correlated with the target by -1 in its subgraph.
-        training
-            Settings of the training loop.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("published", "tiny")

@@ -55,7 +55,7 @@ class GAE(ResidualDetector["GAE.Config"]):
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):
-        """Settings of GAE; all others are those of `ResidualDetector.Config`.
+        """Settings of GAE.
 
         Parameters
         ----------
@@ -65,8 +65,6 @@ class GAE(ResidualDetector["GAE.Config"]):
             Features per variable after each layer of the encoder; the decoder has them in reverse.
         embedding
             Size of the two embeddings of each variable that define the learnt graph, at least 1.
-        training
-            Settings of the training loop.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("published", "tiny")

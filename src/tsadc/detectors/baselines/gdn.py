@@ -81,7 +81,7 @@ class GDN(ResidualDetector["GDN.Config"]):
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):
-        """Settings of GDN; all others are those of `ResidualDetector.Config`.
+        """Settings of GDN.
 
         Parameters
         ----------
@@ -97,8 +97,6 @@ class GDN(ResidualDetector["GDN.Config"]):
             Dropout rate before the forecast, at least 0 and below 1.
         stride
             Training forecasts every `stride`-th step, at least 1.
-        training
-            Settings of the training loop.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("published", "tiny")

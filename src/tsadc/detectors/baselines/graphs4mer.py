@@ -54,7 +54,7 @@ class GraphS4mer(ResidualDetector["GraphS4mer.Config"]):
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):
-        """Settings of GraphS4mer; all others are those of `ResidualDetector.Config`.
+        """Settings of GraphS4mer.
 
         Parameters
         ----------
@@ -82,8 +82,6 @@ class GraphS4mer(ResidualDetector["GraphS4mer.Config"]):
             Layers of the graph network, at least 1.
         weights
             Weights of the three terms of the graph loss.
-        training
-            Settings of the training loop.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("published", "tiny")

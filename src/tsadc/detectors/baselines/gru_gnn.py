@@ -57,7 +57,7 @@ class GRUGNN(ResidualDetector["GRUGNN.Config"]):
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):
-        """Settings of GRU-GNN; all others are those of `ResidualDetector.Config`.
+        """Settings of GRU-GNN.
 
         Parameters
         ----------
@@ -81,8 +81,6 @@ class GRUGNN(ResidualDetector["GRUGNN.Config"]):
             Give each variable weights of its own before and after the graph network.
         weights
             Weights of the three terms of the graph loss.
-        training
-            Settings of the training loop.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("published", "tiny")

@@ -78,7 +78,7 @@ class IMDiffusion(ResidualDetector["IMDiffusion.Config"]):
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):
-        """Settings of ImDiffusion; all others are those of `ResidualDetector.Config`.
+        """Settings of ImDiffusion.
 
         Parameters
         ----------
@@ -104,8 +104,6 @@ class IMDiffusion(ResidualDetector["IMDiffusion.Config"]):
             Every `stride`-th of these samples votes, at least 1.
         share
             Share of training steps that the last sample votes for, between 0 and 1.
-        training
-            Settings of the training loop.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("published", "tiny")
@@ -288,7 +286,7 @@ class Network(StoredNames):
         """Return the mean squared error of the prediction at hidden cells that were measured."""
         x, observed, policy, step, noise = (tensor.flatten(0, 1) for tensor in batch.tensors().values())
         hidden = grating_masks(x.shape[-1], self.config.stripes)[policy].unsqueeze(1) & observed
-        prediction = self(self.diffusion.noise(x, step, noise), step, observed & ~hidden)
+        prediction = self(self.diffusion.add_noise(x, step, noise), step, observed & ~hidden)
         target = noise if self.diffusion.target == "noise" else x
         error = (prediction - target).square().view(len(batch), -1)
         return {"imputation": masked_mean(error, hidden.view(len(batch), -1))}
@@ -334,7 +332,7 @@ class Imputer:
             if step < config.voting * diffusion.steps:
                 first, second = noisy.view(self.hidden.shape)  # one per policy
                 samples.insert(0, join_patches(torch.where(self.hidden[0], first, second), time))
-            return torch.where(shown, diffusion.noise(windows, step, self.shown_noise) if step else windows, noisy)
+            return torch.where(shown, diffusion.add_noise(windows, step, self.shown_noise) if step else windows, noisy)
 
         predict = partial(self.network, shown=shown)
         method: Method = "ddim" if config.chain else "ancestral"

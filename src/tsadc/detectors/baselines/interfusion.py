@@ -64,7 +64,7 @@ class InterFusion(ResidualDetector["InterFusion.Config"]):
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):
-        """Settings of InterFusion; all others are those of `ResidualDetector.Config`.
+        """Settings of InterFusion.
 
         Parameters
         ----------
@@ -88,8 +88,6 @@ class InterFusion(ResidualDetector["InterFusion.Config"]):
             Rounds that replace suspicious cells by their expectation before scoring; 0 for none.
         suspect
             Share of a window's cells, the least probable ones, that refinement replaces, between 0 and 1.
-        training
-            Settings of the training loop.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("published", "tiny")

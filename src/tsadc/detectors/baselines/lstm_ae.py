@@ -51,7 +51,7 @@ class LSTMAE(ResidualDetector["LSTMAE.Config"]):
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):
-        """Settings of LSTM-AE; all others are those of `ResidualDetector.Config`.
+        """Settings of LSTM-AE.
 
         Parameters
         ----------
@@ -62,8 +62,6 @@ class LSTMAE(ResidualDetector["LSTMAE.Config"]):
         forcing
             Teacher forcing: in training the decoder continues from the true value of a step, as in the paper, instead
             of its own output. In validation and scoring it always continues from its own output.
-        training
-            Settings of the training loop.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("published", "tiny")

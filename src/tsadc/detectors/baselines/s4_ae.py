@@ -45,7 +45,7 @@ class S4AE(ResidualDetector["S4AE.Config"]):
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):
-        """Settings of S4-AE; all others are those of `ResidualDetector.Config`.
+        """Settings of S4-AE.
 
         Parameters
         ----------
@@ -63,8 +63,6 @@ class S4AE(ResidualDetector["S4AE.Config"]):
             Numbers per column of the code, at least 1.
         factor
             Steps per column of the code, at least 1.
-        training
-            Settings of the training loop.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("published", "tiny")

@@ -69,7 +69,7 @@ class USAD(ResidualDetector["USAD.Config"]):
 
     @dataclass(frozen=True)
     class Config(ResidualDetector.Config):
-        """Settings of USAD; all others are those of `ResidualDetector.Config`.
+        """Settings of USAD.
 
         Parameters
         ----------
@@ -83,8 +83,6 @@ class USAD(ResidualDetector["USAD.Config"]):
             Weight of the first autoencoder's error in the score, from 0 to 1.
         pace
             Epochs until the adversarial terms get more weight, at least 1; the paper's value is 1.
-        training
-            Settings of the training loop.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("published", "tiny")

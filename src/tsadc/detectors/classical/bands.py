@@ -48,7 +48,7 @@ class Bands:
 
 
 class BandPowers(NearestDetector):
-    """Detects an unusual spectrum, including too little power."""
+    """Detect an unusual spectrum, including too little power."""
 
     name: ClassVar[str] = "bands"
     view_names: ClassVar[tuple[str, ...]] = ("power",)

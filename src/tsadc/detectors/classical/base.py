@@ -145,7 +145,7 @@ class NearestDetector(WindowDetector[NearestT]):
 
     @dataclass(frozen=True)
     class Config(Common):
-        """Settings beside those of every detector.
+        """Settings of every detector by nearest neighbours.
 
         Parameters
         ----------

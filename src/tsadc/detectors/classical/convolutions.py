@@ -20,7 +20,7 @@ from tsadc.series import Observations
 
 
 class RandomConvolutions(NearestDetector["RandomConvolutions.Config"]):
-    """Detects unusual shapes, at any level."""
+    """Detect unusual shapes, at any level."""
 
     name: ClassVar[str] = "convolutions"
     view_names: ClassVar[tuple[str, ...]] = ("shape",)
@@ -29,7 +29,7 @@ class RandomConvolutions(NearestDetector["RandomConvolutions.Config"]):
 
     @dataclass(frozen=True)
     class Config(NearestDetector.Config):
-        """Settings beside those of every detector by nearest neighbours.
+        """Settings of this detector.
 
         Parameters
         ----------

@@ -30,7 +30,7 @@ OBSERVATIONS_PER_TREE = 256  # as in the paper
 
 
 class Forest(WindowDetector["Forest.Config"]):
-    """Detects observations that are easy to separate from the training observations.
+    """Detect observations that are easy to separate from the training observations.
 
     The forest gives no contributions. Those of a variable are how far its features are from usual.
 
@@ -45,7 +45,7 @@ class Forest(WindowDetector["Forest.Config"]):
 
     @dataclass(frozen=True)
     class Config(Common):
-        """Settings beside those of every detector.
+        """Settings of this detector.
 
         Parameters
         ----------

@@ -32,7 +32,7 @@ class Energy:
 
 
 class LogEnergy(WindowDetector):
-    """Detects observations in which variables vary more or less than usual."""
+    """Detect observations in which variables vary more or less than usual."""
 
     name: ClassVar[str] = "log-energy"
     view_names: ClassVar[tuple[str, ...]] = ("energy",)

@@ -33,7 +33,7 @@ MIN_STEPS, STEPS_PER_VARIABLE = 2000, 10  # size of the sample
 
 
 class Mahalanobis(Detector):
-    """Detects steps whose combination of values is unusual. Missing values are taken to be at the centre.
+    """Detect steps whose combination of values is unusual. Missing values are taken to be at the centre.
 
     Attributes
     ----------

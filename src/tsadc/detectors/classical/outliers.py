@@ -29,7 +29,7 @@ from tsadc.series import Floats, Observations
 
 
 class Outliers(WindowDetector):
-    """Detects what the wrapped estimator detects. A subclass sets `name` and writes `_estimator`.
+    """Detect what the wrapped estimator detects. A subclass sets `name` and writes `_estimator`.
 
     It can be fitted, used and benchmarked, but not saved: only pickle could store an estimator of another library, and
     tsadc never loads pickles.

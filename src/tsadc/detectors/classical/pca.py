@@ -29,7 +29,7 @@ from tsadc.series import Observations
 
 
 class PrincipalComponents(Detector["PrincipalComponents.Config"]):
-    """Detects steps at which variables break the linear dependencies between them.
+    """Detect steps at which variables break the linear dependencies between them.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class PrincipalComponents(Detector["PrincipalComponents.Config"]):
 
     @dataclass(frozen=True)
     class Config(Common):
-        """Settings beside those of every detector.
+        """Settings of this detector.
 
         Parameters
         ----------

@@ -14,7 +14,7 @@ from tsadc.series import Observations
 
 
 class AllPositive(UnfittedDetector):
-    """Flags everything: every observation scores 1, and the threshold is 0.5. Its F1 is the least to expect."""
+    """Flag everything: every observation scores 1, and the threshold is 0.5. Its F1 is the least to expect."""
 
     name: ClassVar[str] = "all-positive"
     view_names: ClassVar[tuple[str, ...]] = ("always",)
@@ -29,7 +29,7 @@ class AllPositive(UnfittedDetector):
 
 
 class Chance(UnfittedDetector):
-    """Scores at random. The seed includes the values of the observation, so that its score does not depend on which
+    """Score at random. The seed includes the values of the observation, so that its score does not depend on which
     others are scored."""
 
     name: ClassVar[str] = "random"

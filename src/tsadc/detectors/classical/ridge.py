@@ -29,7 +29,7 @@ from tsadc.series import Observations
 
 
 class Ridge(Detector["Ridge.Config"]):
-    """Detects values that the other variables do not predict.
+    """Detect values that the other variables do not predict.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Ridge(Detector["Ridge.Config"]):
 
     @dataclass(frozen=True)
     class Config(Common):
-        """Settings beside those of every detector.
+        """Settings of this detector.
 
         Parameters
         ----------

@@ -36,7 +36,7 @@ class Deviation(UnfittedDetector):
 
 
 class RobustZ(Deviation):
-    """Detects extreme values.
+    """Detect extreme values.
 
     The score of a step is the mean of its 3 largest |z|; the observation scores as its worst step.
     """
@@ -49,7 +49,7 @@ class RobustZ(Deviation):
 
 
 class RobustZRMSE(Deviation):
-    """Detects observations that are extreme throughout.
+    """Detect observations that are extreme throughout.
 
     The score is the root mean square of all |z|, the paper's pooling; every step has the score of its observation.
     """

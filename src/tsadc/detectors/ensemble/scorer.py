@@ -28,7 +28,7 @@ Model = Callable[[Iterable[Floats]], Iterator[Residuals]]  # maps observations (
 
 
 class FusedScorer:
-    """Scores observations by all views, fused. Detectors with a network add the network's residuals as views.
+    """Score observations by all views, fused. Detectors with a network add the network's residuals as views.
 
     Attributes
     ----------
@@ -45,12 +45,13 @@ class FusedScorer:
 
         Parameters
         ----------
-        kernels : int
-            Random convolutions per dilation (view `shape`).
-        neighbours : int
-            Number of nearest training observations that `correlation` and `shape` average over.
-        keep : float
-            Share of the training observations, those with the lowest scores, that counts as normal.
+        kernels : int, default 128
+            Random convolutions per dilation (view `shape`), at least 1. More are slower.
+        neighbours : int, default 5
+            Number of nearest training observations whose mean distance `correlation` and `shape` measure, at least 1.
+        keep : float, default 0.8
+            Share of the training observations, those with the lowest scores, that counts as normal; above 0 and at
+            most 1.
         """
 
         kernels: int = 128

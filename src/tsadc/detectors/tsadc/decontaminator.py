@@ -107,7 +107,7 @@ class Decontaminator(nn.Module):
             noise: N(0, 1), like `x`.
         """
         start = x * observed if self.config.start == "masked" else x
-        noised = self.diffusion.noise(start, step, noise)
+        noised = self.diffusion.add_noise(start, step, noise)
         return noised if self.noise_everywhere else torch.where(observed, x, noised)
 
     def loss(self, x: Tensor, measured: Tensor, observed: Tensor, step: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

@@ -28,48 +28,14 @@ class TSADC(ResidualDetector["TSADC.Config"]):
 
     Parameters
     ----------
-    length : int, optional
-        Rows per observation, the unit that is scored; at least 8. Default 600.
-    contamination : float or "auto", optional
-        Share of anomalous training data, between 0 and 0.5. Default "auto": estimated from the scores.
-    seed : int, optional
-        Seed of all randomness; the same seed gives the same scores to the bit. Default 0.
     config : TSADC.Config, optional
-        All settings; the arguments above override it. See `help(TSADC.Config)`. `TSADC.Config.paper()` gives the
+        All settings; the arguments above override it. See `help(tsadc.TSADC.Config)`. `TSADC.Config.paper()` gives the
         settings of the paper, `TSADC.Config.tiny()` a network that trains in seconds.
 
     Attributes
     ----------
-    threshold_ : float
-        Observations with a higher score are anomalous.
-    decision_scores_ : ndarray of shape (n_observations,)
-        Scores of the training observations.
-    labels_ : ndarray of shape (n_observations,)
-        1 for training observations above the threshold, otherwise 0.
-    validation_scores_ : ndarray
-        Scores of the validation observations, which serve early stopping and the threshold.
-    held_out_ : bool
-        Whether the validation observations were held out of the training data; False if they were passed to `fit`.
-    contamination_ : Contamination
-        Share of anomalous training data, stated or estimated.
-    normal_ : Normal
-        Distribution of the scores of normal training observations.
     network_ : torch.nn.Module
         The trained network: `network_.decontaminator` and `network_.dependencies`.
-    history_ : History
-        Losses of each training epoch; a loaded detector has it in `provenance_["training"]` instead.
-    scorer_ : FusedScorer
-        The fitted views and their weights, with `scoring="fused"` only.
-    scaler_ : Scaler
-        Statistics that normalise each entity and variable.
-    variables_ : tuple of str
-        Names of the variables, in the order of the training data.
-    clock_ : Clock
-        Sampling interval of the training data.
-    settings_ : TSADC.Config
-        The settings that the detector was fitted with.
-    provenance_ : dict
-        Versions, a description of the training data and the training history, stored with the model.
 
     See Also
     --------
@@ -103,38 +69,21 @@ class TSADC(ResidualDetector["TSADC.Config"]):
     class Config(ResidualDetector.Config):
         """All settings of TSAD-C. Nested sections are `Config` classes, or mappings that become one.
 
+        `help(tsadc.TSADC.Config().decontaminator)` explains the settings of that section, and so on for every section.
+        A mapping keeps the defaults of the settings that it does not name: `training={"epochs": 3}`.
+
         Parameters
         ----------
-        length : int, default 600
-            Rows per observation, at least 8.
         contamination : float or "auto", default "auto"
-            Share of anomalous training data, between 0 and 0.5; "auto" estimates it from the scores.
-        seed : int, default 0
-            Seed of all randomness.
-        validation : float, default 0.2
-            Share of the observations that is set aside for early stopping and the threshold, at most 0.5.
-        coverage : float, default 0.5
-            Share of its rows that must be present for an observation to be used.
-        scaler : Scaler.Config
-            `method` "robust" (median and quartiles, the default) or "standard" (mean and standard deviation); `scope`
-            "entity" (each entity by its own statistics, the default) or "pooled".
-        threshold : Threshold.Config
-            How the threshold is chosen: `method` "quantile", "tail", "alarms", or "auto" ("quantile" if
-            `contamination` is a number, otherwise "tail"); `share` for "tail"; `per_day` for "alarms".
+            Share of anomalous training data, between 0 and 0.5, both excluded; "auto" estimates it from the scores. If
+            it is a number, the threshold method "auto" is "quantile". It also sets the length of the training masks if
+            `hidden` is None.
         scoring : {"fused", "own"}, default "fused"
             "fused": the ensemble scores the values and the residuals of the network together. "own": the paper's
             score, a weighted sum of two RMSEs.
-        ensemble : FusedScorer.Config
-            Settings of the ensemble, for `scoring="fused"`: `kernels`, `neighbours`, `keep`.
-        selected : float, default 1.0
-            Share of the training observations that the network learns from: those that the ensemble, without a
-            network, scores lowest.
-        training : Training
-            Settings of the training loop. Defaults here: 12 epochs, batches of 16, learning rate 3e-3, 1 epoch of
-            warm-up, patience 8, moving average 0.99, weight decay 1e-2. See `help(tsadc.nn.train.Training)`.
         hidden : float or None, default 0.2
-            Share of the time steps that a training mask hides. None hides the share `contamination`, as the paper
-            does; 0.1 if that is "auto".
+            Share of the time steps that a training mask hides, between 0 and 1, both excluded. None hides the share
+            `contamination`, as the paper does; 0.1 if that is "auto".
         decontaminate : bool, default True
             Train module 2 on decontaminated observations; if False, on the observations as measured.
         squash : bool, default True
@@ -142,11 +91,14 @@ class TSADC(ResidualDetector["TSADC.Config"]):
         joint : bool, default False
             Let the reconstruction loss train the Decontaminator too, as in the paper.
         decontaminator : Decontaminator.Config
-            Settings of module 1: size of the network, masks, diffusion.
+            Module 1: size of the network (`channels`, `blocks`, `state`, `kernel`, `dropout`), training masks
+            (`masking`), cells and steps of its loss (`start`, `loss`, `at`), noise process (`diffusion`).
         dependencies : Dependencies.Config
-            Settings of module 2: size of the network, graphs.
+            Module 2: size of the network (`features`, `layers`, `state`, `kernel`, `dropout`, `gin_layers`), its graphs
+            (`graphs`, `neighbours`, `zeta`, `symmetric`, `weights`), what it reconstructs from (`own`, `identity`).
         inference : Inference.Config
-            Settings of scoring with the trained network; changing them needs no retraining.
+            Scoring with the trained network: `residuals` to use, number of `masks` and diffusion `steps` of an
+            imputation, `weights` of the paper's score. Changing them needs no retraining.
         """
 
         presets: ClassVar[tuple[str, ...]] = ("paper", "tiny")
@@ -240,7 +192,7 @@ class TSADC(ResidualDetector["TSADC.Config"]):
     def module_outputs(self, X: Any) -> Iterator[ModuleOutputs]:
         """Yield what both modules make of each observation, in the units of `X`.
 
-        Hidden are the cells that the masks of `inference.masks` hide; `inference.residuals` does not matter.
+        `hidden` marks the cells hidden by the masks of `inference.masks`; `inference.residuals` is ignored.
 
         Parameters
         ----------
