@@ -68,7 +68,7 @@ def test_documented_defaults_are_the_defaults():
 
 
 def test_the_documentation_explains_every_fitted_attribute(uninterrupted):
-    documented = re.findall(r"^    (\w+_) : ", TSADC.__doc__, re.MULTILINE)
+    documented = re.findall(r"^(\w+_) : ", TSADC.__doc__, re.MULTILINE)
     assert set(documented) == {name for name in vars(uninterrupted) if name.endswith("_")} | {"labels_"}
 
 
