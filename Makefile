@@ -64,8 +64,8 @@ results: $(READY)
 		$(VENV)/bin/python benchmarks/paper/approximation.py $$name --table docs/tables/paper-approximation-$$name.md \
 			|| exit 1; \
 	done
-	$(VENV)/bin/python benchmarks/detectors.py --table > /dev/null
-	$(VENV)/bin/python benchmarks/speed_report.py > /dev/null
+	$(VENV)/bin/python benchmarks/detectors.py --table
+	$(VENV)/bin/python benchmarks/speed_report.py
 
 # Resumes where it was interrupted.
 bench-detectors: $(READY)

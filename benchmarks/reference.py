@@ -1,22 +1,22 @@
-"""What the fast path is measured against: TSAD-C (preset `paper`), plainly, the way the published code works.
+"""The reference of the speed measurements: TSAD-C (preset `paper`), computed the way the published code does.
 
-A picture of that code, not a copy: it shows what the method costs when nothing is done about it. In `tsadc.nn` the
-same numbers come from other algebra; here they come from the definitions.
+This is not a copy of that code; it shows what the method costs without optimisation. `tsadc.nn` computes the same
+numbers by other algebra, here they follow the definitions.
 
 | here | what the published code does |
 |---|---|
 | `dplr_kernel` | complex Cauchy sums at the roots of unity, as one temporary (rows, columns, channel, frequency, N) |
 | `diagonal_kernel` | the complex Vandermonde matrix (channel, N/2, time) |
-| `s4` | (batch, time, channel), transposed around the FFT, which has a power of two; a new kernel at every call |
-| `estimate` | the condition is projected anew at every diffusion step |
+| `s4` | (batch, time, channel), transposed around an FFT of a power of two; a new kernel at every call |
+| `estimate` | projects the condition again at every diffusion step |
 | `gin` | a sparse graph for every time step of a window: an edge list, messages along edges, sums at their ends |
 | `training_step` | the whole batch at once |
 | `score` | all T ancestral steps, one mask at a time |
 
 Weights and settings are those of a `Network`, whose own computations are not used. The published code stores C times
-I - dA^L, which ties the weights to one length; ours stores C. `published` copies a module with C multiplied once, and
-everything from `kernel` on wants such a copy: nothing is charged to the reference that the published code does not do.
-Outputs then equal the fast path's, and so do gradients, once those of C have been led back through `corrected`.
+I - dA^L, which ties the weights to one length; ours stores C. `published` copies a module and multiplies C once, and
+everything from `kernel` on expects such a copy, so the reference does no work that the published code does not do.
+Outputs then equal those of the fast path, and so do gradients, after `corrected` maps those of C back.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Speed and memory beside a plain implementation and beside the machine's limit: `make bench-speed`.
+"""Measure speed and memory against a straightforward implementation and the limit of the machine: `make bench-speed`.
 
-Times are processor seconds, medians of runs that alternate in one process, on one thread unless said; the machine may
-be shared, and a ratio of neighbours in time means more than a time. Each section is one JSON record under
-`benchmarks/results/speed/`; `--sections` picks some, and
-`benchmarks/speed_report.py` makes the tables of `docs/performance.md` from the records.
+Times are processor seconds, medians of runs that alternate in one process, on one thread unless stated. The machine may
+be shared, so a ratio of two runs next to each other means more than a time. Each section is one JSON record in
+`benchmarks/results/speed/`; `--sections` selects some. `benchmarks/speed_report.py` makes the tables of
+`docs/performance.md` from the records.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -28,8 +27,8 @@ import torch
 from torch import Tensor
 from workload import LENGTH, K, alternate, build, drawn, generator, residuals, resumed, update_once
 
-import tsadc
-from tsadc.bench.machine import commit
+from tsadc.atomic import write_file
+from tsadc.bench.machine import circumstances
 from tsadc.config import update
 from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.detectors.tsadc.inference import RESIDUALS, Inference
@@ -43,7 +42,7 @@ SMALL, LARGE = 1200, 30_000  # rows
 
 
 def kernel() -> dict[str, Any]:
-    """DPLR kernel, 512 channels, two directions, forward and backward."""
+    """Time the DPLR kernel: 512 channels, two directions, forward and backward."""
     space = StateSpace(512, state=64, directions=2, kernel="dplr", generator=generator())
     plain = reference.published(space, LENGTH)
     grad = torch.randn(2, 512, LENGTH, generator=generator())
@@ -57,7 +56,7 @@ def kernel() -> dict[str, Any]:
 
 
 def training() -> dict[str, Any]:
-    """One training step of a batch of 4 at the published widths."""
+    """Time one training step of a batch of 4 at the published widths."""
     _, network = build(decontaminator={"dropout": 0.0}, dependencies={"dropout": 0.0})
     batch, plain = drawn(network), reference.published(network, LENGTH)
     works = {
@@ -68,13 +67,13 @@ def training() -> dict[str, Any]:
 
 
 def memory() -> dict[str, Any]:
-    """Peak memory of that step, each side in a process of its own."""
+    """Measure the peak memory of that step, each side in a process of its own."""
     peaks = {name: _child(f"peak-{name}") for name in ("reference", "fast")}
     return {f"{name} MB": round(peak) for name, peak in peaks.items()} | {"ratio": peaks["fast"] / peaks["reference"]}
 
 
 def peak(which: str) -> float:
-    """Megabytes that one training step adds to the most this process has held."""
+    """Return the megabytes that one training step adds to the peak of this process."""
     _, network = build(decontaminator={"dropout": 0.0}, dependencies={"dropout": 0.0})
     plain = reference.published(network, LENGTH) if which == "reference" else network
     batch, before = drawn(network), _resident()
@@ -83,7 +82,7 @@ def peak(which: str) -> float:
 
 
 def scoring() -> dict[str, Any]:
-    """One observation: all 50 steps with the same noise, and the default's few steps and complementary masks."""
+    """Time scoring one observation: by all 50 steps with the same noise, and by the default's complementary masks."""
     config, network = build()
     network.eval()
     plain = reference.published(network, LENGTH)
@@ -108,7 +107,7 @@ def scoring() -> dict[str, Any]:
 
 
 def growth(partial: Path, most: int | None) -> dict[str, Any] | None:
-    """Processor seconds of a training step over the time steps, and over the variables, at the published widths; peak
+    """Time a training step over the number of time steps and of variables, at the published widths; measure the peak
     memory at the ICBEB shape (K = 12, L = 6,000, batch 4)."""
     shapes = [*((12, length) for length in LENGTHS), *((count, LENGTH) for count in COUNTS)]
     points: dict[str, Callable[[], float]] = {f"{k} x {n}": lambda k=k, n=n: _step_seconds(k, n) for k, n in shapes}
@@ -135,8 +134,8 @@ def icbeb() -> float:
 
 
 def limit() -> dict[str, Any]:
-    """A training step at the published widths beside the least the machine can take: its matrix products at the speed
-    of a large product, its Fourier transforms at the speed of many, what it must keep for the backward pass written and
+    """Compare a training step at the published widths with a lower bound: its matrix products at the speed of a large
+    product, its Fourier transforms at the speed of many, and the tensors it keeps for the backward pass written and
     read once at the speed of a copy."""
     _, network = build(decontaminator={"dropout": 0.0}, dependencies={"dropout": 0.0})
     batch = drawn(network)
@@ -161,7 +160,7 @@ def limit() -> dict[str, Any]:
 
 
 def machine() -> dict[str, float]:
-    """The best of many runs: the bound is what the machine can do, not what it did beside other work."""
+    """Return the best of many runs: the bound is what the machine can do without other work."""
     a, b = torch.randn(2, 1024, 1024)
     x, source = torch.randn(256, 1200), torch.randn(2**26)
     target = torch.empty_like(source)
@@ -179,7 +178,7 @@ def machine() -> dict[str, float]:
 
 
 def default() -> dict[str, Any]:
-    """The default configuration at SMD's shape, on the threads there are: wall seconds."""
+    """Measure wall seconds of the default configuration at the shape of SMD, on all threads."""
     config, network = build("default")
     batch = drawn(network, batch=config.training.batch)
     detector = _fitted()
@@ -208,8 +207,8 @@ def default() -> dict[str, Any]:
 
 
 def update_alone() -> float:
-    """Wall seconds of an update of the default on one thread: two such processes at once share nothing but the machine,
-    and show what it has to give to a second thread."""
+    """Return wall seconds of an update of the default on one thread. Two such processes at once share only the machine,
+    so they show how much a second thread could gain."""
     keep_freed_memory()
     config, network = build("default")
     batch = drawn(network, batch=config.training.batch)
@@ -217,13 +216,13 @@ def update_alone() -> float:
 
 
 def _fitted() -> TSADC:
-    """The default detector, trained for an epoch on noise: it scores as slowly as any."""
+    """Return the default detector, trained for an epoch on noise; training longer would not change its speed."""
     short = update(TSADC.Config(), {"length": LENGTH, "training": {"epochs": 1}})
     return TSADC(config=short).fit(np.random.default_rng(0).standard_normal((200 * LENGTH, K)))
 
 
 def _detect(rows: int, repeats: int = 1) -> float:
-    """Wall seconds of the command with a model of the default detector, start included."""
+    """Return wall seconds of `tsadc detect` with the default detector, start included."""
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)
@@ -234,7 +233,7 @@ def _detect(rows: int, repeats: int = 1) -> float:
 
 
 def start() -> dict[str, Any]:
-    """Wall seconds until a command has answered, medians of 5."""
+    """Measure wall seconds until a command has finished, medians of 5."""
     importing = [sys.executable, "-c", "import tsadc"]
     return {
         "tsadc --help": float(np.median([_command("--help") for _ in range(5)])),
@@ -264,18 +263,18 @@ def _ratio(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def _resident() -> float:
-    """The most memory this process has held, in megabytes. Not by `getrusage`: that counts the parent's as well."""
+    """Return the most memory that this process has held, in megabytes. `getrusage` would include the parent's."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def _child(what: str) -> float:
-    """A measurement in a process that has done nothing else."""
+    """Measure in a new process."""
     return _children(what, 1)
 
 
 def _children(what: str, count: int) -> float:
-    """The mean of what so many processes measure at once."""
+    """Return the mean of what `count` processes measure at once."""
     command = [sys.executable, __file__, "--child", what]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
     found = [one.communicate()[0] for one in running]
@@ -285,7 +284,7 @@ def _children(what: str, count: int) -> float:
     return float(np.mean([float(text.split()[-1]) for text in found]))
 
 
-# Both sides with the C library's own ways: keeping what was freed, the reference would need more than 20 GB.
+# Both sides use the C library's default allocator: if it kept freed memory, the reference would need more than 20 GB.
 BESIDE_REFERENCE = ("kernel", "training", "memory", "scoring", "profile")
 CHILDREN = {
     "peak-reference": lambda: peak("reference"),
@@ -311,40 +310,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sections", default=",".join(ORDER))
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--points", type=int, help="of `growth`: stop after so many; the next run goes on from there")
+    parser.add_argument("--points", type=int, help="of `growth`: stop after this many points; the next run continues")
     parser.add_argument("--child", choices=CHILDREN, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    if given.child:
-        print(CHILDREN[given.child]())
+    if options.child:
+        print(CHILDREN[options.child]())
         return
-    given.out.mkdir(parents=True, exist_ok=True)
-    partial = given.out / "growth.partial"
-    sections = {**SECTIONS, "growth": lambda: growth(partial, given.points)}
-    for name in sorted(given.sections.split(","), key=ORDER.index):
+    partial = options.out / "growth.partial"
+    sections = {**SECTIONS, "growth": lambda: growth(partial, options.points)}
+    for name in sorted(options.sections.split(","), key=ORDER.index):
         if name not in BESIDE_REFERENCE:
             keep_freed_memory()  # as the commands do
         found = sections[name]()
         print(name, json.dumps(found), flush=True)
         if found is not None:
-            record(name, found, given.out / f"{name}.json")
+            record(name, found, options.out / f"{name}.json")
             if name == "growth":
                 partial.unlink()
 
 
 def record(name: str, found: Mapping[str, Any], file: Path) -> None:
-    whole = {
+    content = {
         "section": name,
         "command": f"python benchmarks/speed.py --sections {name}",
         "found": found,
-        "commit": commit(),
-        "tsadc": tsadc.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
+        **circumstances(),
         "cores": len(os.sched_getaffinity(0)),
     }
-    file.with_suffix(".tmp").write_text(json.dumps(whole, indent=1) + "\n")
-    os.replace(file.with_suffix(".tmp"), file)
+    write_file(file, (json.dumps(content, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

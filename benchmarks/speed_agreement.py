@@ -1,8 +1,8 @@
-"""Does a single step rank observations as all of them do? Scores s1 of a trained network, by one step and by all 50
-ancestral ones, beside what another seed of all 50 does to the ranking.
+"""Does a single diffusion step rank observations as all 50 do? Compare scores s1 of a trained network by one step and
+by all 50 ancestral steps; another seed of all 50 shows how much the ranking varies anyway.
 
-At the published widths an observation takes seconds by all steps, and training takes hours; the record says which were
-used instead.
+At the published widths an observation takes seconds by all steps and training takes hours; the record names the widths
+that were used instead.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TRAINING = {"epochs": 4, "batch": 8, "micro_batch": 8, "learning_rate": 3e-3}
 
 
 def section() -> dict[str, Any]:
-    """As published, with a single mask that comes from the seed; and with complementary masks that are the same
-    everywhere, so that only steps and noise differ: the harder comparison. The few steps are those of the speed."""
+    """Compare as published, with a single mask drawn from the seed, and with complementary masks that are the same
+    everywhere, so that only steps and noise differ: the harder comparison."""
     masks = TSADC.Config().inference.masks
     detector, observations = trained(Plant.Config(seed=100))
 
@@ -53,8 +53,8 @@ def widths(variables: int, length: int) -> str:
 
 
 def trained(plant: Plant.Config) -> tuple[TSADC, Observations]:
-    """A detector of some units' history, and observations of their test part, evenly spread, as it sees them. Its own
-    scores are not used: scored by a single step, `fit` takes seconds for them and not minutes."""
+    """Return a detector trained on a few units, and scaled observations of their test part, evenly spaced. The
+    detector's own scores are not used, so `fit` computes them by a single step, in seconds instead of minutes."""
     split = Plant(plant).split()
     cheap = {"inference": {"masks": 2, "steps": 1}}
     config = update(TSADC.Config.paper(), {"length": plant.length, "training": TRAINING, **WIDTHS, **cheap})
@@ -67,7 +67,7 @@ def trained(plant: Plant.Config) -> tuple[TSADC, Observations]:
 def scores(
     detector: TSADC, observations: Observations, settings: dict[str, int], seed: int, masks_of: int | None = None
 ) -> Floats:
-    """s1 of each observation, with masks and noise of `seed`, or with the masks of another one."""
+    """Return s1 of each observation, with masks and noise of `seed`, or with the masks of the seed `masks_of`."""
     inference = Inference(
         detector.network_,
         update(detector.settings.inference, settings),
@@ -84,7 +84,7 @@ def scores(
 
 
 def compared(exact: Floats, again: Floats, few: Floats) -> dict[str, Any]:
-    """Rank correlations with `exact`; how much higher that of `few` is, and the 95 % interval of a bootstrap."""
+    """Return rank correlations with `exact`, how much higher that of `few` is, and its 95 % bootstrap interval."""
     rng = np.random.default_rng(0)
     drawn = [difference(exact[i], again[i], few[i]) for i in rng.integers(len(exact), size=(DRAWS, len(exact)))]
     return {

@@ -1,7 +1,7 @@
-"""Where the time of a training step and of a scored observation goes, in the reference and in the fast path.
+"""Profile a training step and the scoring of an observation, in the reference and in the fast path.
 
-An operation belongs to the part of the method that calls it (making kernels, convolving, the graph, normalising), and
-elsewhere to what it is by its name; one of the backward pass to the part that its node was made in.
+An operation counts for the part of the method that calls it (making kernels, convolving, the graph, normalising), or
+otherwise by its name. An operation of the backward pass counts for the part that created its node.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ BATCH = 2
 
 
 def section() -> dict[str, Any]:
-    """Seconds by kind: one training step of two observations, one observation scored by all 50 steps."""
+    """Return seconds by kind of a training step of two observations, and of scoring one observation by all 50 steps."""
     config, network = build(**WIDTHS)
     plain, batch = reference.published(network, LENGTH), drawn(network, batch=BATCH)
     training = {
@@ -74,7 +74,7 @@ def section() -> dict[str, Any]:
 
 
 def seconds_by_kind(work: Callable[[], Any]) -> dict[str, float]:
-    """Of the second of two runs, the first of which warms up."""
+    """Return seconds by kind of the second of two runs; the first one warms up."""
     work()
     with marked(), profile(activities=[ProfilerActivity.CPU]) as found, record_function("whole"):
         work()
@@ -83,7 +83,7 @@ def seconds_by_kind(work: Callable[[], Any]) -> dict[str, float]:
 
 @contextmanager
 def marked() -> Iterator[None]:
-    """Within, what runs in a part of the method bears its name."""
+    """Mark what runs in a part of the method with its name, within the block."""
     before = [getattr(owner, name) for owner, name, _ in PARTS]
     try:
         for (owner, name, kind), function in zip(PARTS, before, strict=True):
@@ -104,7 +104,7 @@ def _marking(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 
 def grouped(events: Sequence[Any]) -> dict[str, float]:
-    """Seconds of the operations themselves, without those they call, by kind."""
+    """Return seconds by kind of the operations themselves, without those they call."""
     seconds = dict.fromkeys(KINDS, 0.0)
     for event, kind in zip(events, kinds_of(events), strict=True):
         seconds[kind] += event.self_cpu_time_total / 1e6
@@ -112,7 +112,7 @@ def grouped(events: Sequence[Any]) -> dict[str, float]:
 
 
 def kinds_of(events: Sequence[Any]) -> list[str]:
-    """The kind of each. A node of the backward pass bears the number of the operation that made it."""
+    """Return the kind of each event. A backward node carries the number of the operation that created it."""
     made: dict[int, str | None] = {}
     for event in sorted(events, key=lambda event: event.time_range.start):
         if event.sequence_nr >= 0 and not _goes_back(event):
@@ -139,7 +139,7 @@ def _part(event: Any) -> str | None:
 
 
 def _by_name(event: Any) -> str:
-    """The kind of the outermost operation that has one: a product that copies its input is a product."""
+    """Return the kind of the outermost operation that has one: a product that copies its input is a product."""
     kind = OTHER
     for one in _upwards(event):
         name = one.name.removeprefix("aten::").removeprefix("native_").removesuffix("_")

@@ -1,4 +1,4 @@
-"""The table and the plot of `docs/performance.md`, from the records of `benchmarks/speed.py` alone."""
+"""Write the tables and the plot of `docs/performance.md` from the records of `benchmarks/speed.py` alone."""
 
 from __future__ import annotations
 
@@ -8,47 +8,46 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tsadc.show.markdown import insert
+from tsadc.atomic import write_file
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "speed"
-DOCUMENT, PLOT = ROOT / "docs" / "performance.md", ROOT / "docs" / "performance-growth.svg"
-WITHIN = 0.15  # of proportional, which counts as linear
+PAGE, PLOT = ROOT / "docs" / "tables" / "speed.md", ROOT / "docs" / "performance-growth.svg"
+WITHIN = 0.15  # relative departure from a line that still counts as linear
 
 
 def records(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
+    """Return the measurements of each section."""
     return {file.stem: json.loads(file.read_text())["found"] for file in sorted(folder.glob("*.json"))}
 
 
 def table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """What was wanted, what was measured, and whether that is enough; a section that was not run has no row."""
-    rows = [row for name, make in ROWS.items() if name in found for row in make(found[name])]
-    lines = ["| what | target | measured | |", "|---|---|---|---|"]
-    return "\n".join(
-        [*lines, *(f"| {what} | {aim} | {got} | {'met' if met else '**missed**'} |" for what, aim, got, met in rows)]
-    )
+    """Return targets and measurements, and whether each target is met; sections that were not run are left out."""
+    lines = [line for name, make in LINES.items() if name in found for line in make(found[name])]
+    body = [f"| {what} | {aim} | {got} | {'met' if met else '**missed**'} |" for what, aim, got, met in lines]
+    return "\n".join(["| what | target | measured | |", "|---|---|---|---|", *body])
 
 
-Row = tuple[str, str, str, bool]
+Line = tuple[str, str, str, bool]
 
 
-def _kernel(of: Mapping[str, Any]) -> list[Row]:
+def _kernel(of: Mapping[str, Any]) -> list[Line]:
     got = f"{of['ratio']:.1f}x ({of['reference seconds']:.2f} s to {of['fast seconds']:.3f} s), error {of['error']:.1e}"
     what = "DPLR kernel, 512 channels, L = 600, forward + backward"
     return [(what, "≥ 10x, error ≤ 1e-5", got, of["ratio"] >= 10 and of["error"] <= 1e-5)]
 
 
-def _training(of: Mapping[str, Any]) -> list[Row]:
+def _training(of: Mapping[str, Any]) -> list[Line]:
     time = f"{of['ratio']:.1f}x ({of['reference seconds']:.1f} s to {of['fast seconds']:.1f} s)"
     return [("training step, batch 4", "≥ 5x", time, of["ratio"] >= 5)]
 
 
-def _memory(of: Mapping[str, Any]) -> list[Row]:
+def _memory(of: Mapping[str, Any]) -> list[Line]:
     got = f"{of['ratio']:.2f}x ({of['reference MB']:,} MB to {of['fast MB']:,} MB)"
     return [("its peak memory", "≤ 0.45x", got, of["ratio"] <= 0.45)]
 
 
-def _scoring(of: Mapping[str, Any]) -> list[Row]:
+def _scoring(of: Mapping[str, Any]) -> list[Line]:
     exact = f"{of['ratio']:.1f}x ({of['reference seconds']:.0f} s to {of['fast seconds']:.1f} s)"
     few = f"{of['few-step ratio']:.0f}x ({of['few seconds']:.2f} s)"
     return [
@@ -67,12 +66,12 @@ def _scoring(of: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-def _agreement(of: Mapping[str, Any]) -> list[Row]:
+def _agreement(of: Mapping[str, Any]) -> list[Line]:
     whats = {
         "a mask each": "rank correlation of such scores s1 with exact ones, against that of a second seed",
         "the same masks": "the same where the masks are given and only steps and noise differ",
     }
-    rows: list[Row] = []
+    rows: list[Line] = []
     for name, what in whats.items():
         one, (low, high) = of[name], of[name]["interval"]
         pair = f"{one['few steps']:.2f} against {one['another seed']:.2f}"
@@ -81,8 +80,8 @@ def _agreement(of: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def _growth(of: Mapping[str, Any]) -> list[Row]:
-    rows: list[Row] = []
+def _growth(of: Mapping[str, Any]) -> list[Line]:
+    rows: list[Line] = []
     for name, what in (("length", "L from 600 to 12,000"), ("variables", "K from 12 to 128")):
         worst = max(departures(of[f"seconds by {name}"]), key=abs)
         rows.append((f"cost of a step in {what}", "linear within 15 %", f"off by {worst:+.0%}", abs(worst) <= WITHIN))
@@ -91,42 +90,49 @@ def _growth(of: Mapping[str, Any]) -> list[Row]:
 
 
 def profile(of: Mapping[str, Any]) -> str:
-    """Seconds and shares by kind of work, before and after."""
+    """Return seconds and shares by kind of work, of the reference and of the fast path."""
     sides = [(work, side) for work in ("training step", "scoring") for side in ("reference", "fast")]
     columns = [of[work][side] for work, side in sides]
     totals = [sum(column.values()) for column in columns]
     head = "| | " + " | ".join(f"{work}, {side}" for work, side in sides) + " |"
     lines = [f"At {of['widths']}:", "", head, "|---|" + "---|" * len(sides)]
     for kind in columns[0]:
-        cells = [f"{one[kind]:.2f} s, {one[kind] / total:.0%}" for one, total in zip(columns, totals, strict=True)]
-        lines.append(f"| {kind} | {' | '.join(cells)} |")
+        texts = [f"{one[kind]:.2f} s, {one[kind] / total:.0%}" for one, total in zip(columns, totals, strict=True)]
+        lines.append(f"| {kind} | {' | '.join(texts)} |")
     return "\n".join([*lines, f"| all | {' | '.join(f'{total:.2f} s' for total in totals)} |"])
 
 
 def notes(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the rows of the table cannot say in their width."""
+    """Return the footnotes of the table."""
     if "agreement" not in found:
         return ""
     of = found["agreement"]
     return f"\n\n¹ {of['observations']} observations, in brackets 95 % bootstrap intervals; {of['widths']}."
 
 
+def page(measured: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page with all tables."""
+    parts = ["# Speed and memory: targets and measurements", table(measured) + notes(measured)]
+    parts += ["## Where the time goes", profile(measured["profile"])] if "profile" in measured else []
+    return "\n\n".join(parts) + "\n"
+
+
 def departures(seconds: Mapping[str, float]) -> list[float]:
-    """How far each measurement is from a line a + b n through the smallest and the largest: a fixed cost is no
-    departure from linear growth."""
+    """Return how far each measurement is from a line a + b n through the smallest and the largest size, so that a fixed
+    cost does not count."""
     sizes = [int(size) for size in seconds]
     times = list(seconds.values())
     slope = (times[-1] - times[0]) / (sizes[-1] - sizes[0])
     return [time / (times[0] + slope * (size - sizes[0])) - 1 for size, time in zip(sizes, times, strict=True)]
 
 
-def _limit(of: Mapping[str, Any]) -> list[Row]:
+def _limit(of: Mapping[str, Any]) -> list[Line]:
     parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in of["parts"].items())
     got = f"{of['share of the bound']:.0%}: {of['seconds']:.1f} s, bound {of['bound']:.1f} s ({parts})"
     return [("share of the machine's limit, training step", "≥ 60 %", got, of["share of the bound"] >= 0.6)]
 
 
-def _default(of: Mapping[str, Any]) -> list[Row]:
+def _default(of: Mapping[str, Any]) -> list[Line]:
     many = next(name for name in reversed(list(of)) if name.endswith(" threads") and not name.startswith("gain"))
     epoch, scored = (of[many][name] for name in ("epoch of 1,000 observations, s", "an observation scored, ms"))
     gain = of["gain by threads"]
@@ -147,14 +153,14 @@ def _default(of: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-def _start(of: Mapping[str, Any]) -> list[Row]:
+def _start(of: Mapping[str, Any]) -> list[Line]:
     limits = {"tsadc --help": 0.5, "import tsadc": 0.3, "tsadc detect": 5}
     names = {"tsadc detect": "`tsadc detect`, 1,200 rows x 38"}
-    some = [(names.get(name, f"`{name}`"), most, of[name]) for name, most in limits.items() if name in of]
-    return [(what, f"< {most} s", f"{seconds:.2f} s", seconds < most) for what, most, seconds in some]
+    limited = [(names.get(name, f"`{name}`"), most, of[name]) for name, most in limits.items() if name in of]
+    return [(what, f"< {most} s", f"{seconds:.2f} s", seconds < most) for what, most, seconds in limited]
 
 
-ROWS = {
+LINES = {
     "kernel": _kernel,
     "training": _training,
     "memory": _memory,
@@ -168,7 +174,7 @@ ROWS = {
 
 
 def plot(of: Mapping[str, Any]) -> str:
-    """Seconds of a training step over time steps and over variables, with the line of linear growth."""
+    """Draw the seconds of a training step over time steps and over variables, with the line of linear growth."""
     panels = [
         _panel(of["seconds by length"], "time steps L", 60),
         _panel(of["seconds by variables"], "variables K", 440),
@@ -213,13 +219,10 @@ def _round_up(value: float) -> float:
 
 
 def main() -> None:
-    found = records()
-    insert(DOCUMENT, table(found) + notes(found), "speed")
-    if "profile" in found:
-        insert(DOCUMENT, profile(found["profile"]), "profile")
-    if "growth" in found:
-        PLOT.write_text(plot(found["growth"]))
-    print(table(found))
+    measured = records()
+    write_file(PAGE, page(measured).encode())
+    if "growth" in measured:
+        write_file(PLOT, plot(measured["growth"]).encode())
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""What the sections of `benchmarks/speed.py` measure, and how they take turns."""
+"""What the sections of `benchmarks/speed.py` share: networks, batches, and alternating measurements."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tsadc.atomic import write_file
 from tsadc.config import update
 from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.detectors.tsadc.inference import Inference
@@ -25,7 +25,7 @@ K, LENGTH, BATCH = 38, 600, 4
 def build(
     preset: str = "paper", variables: int = K, length: int = LENGTH, **settings: Any
 ) -> tuple[TSADC.Config, Network]:
-    """A network at its random start, but for its last layer, which starts at zero and would hide what is before it."""
+    """Return a network with random weights, even in the last layer, which otherwise starts at zero."""
     config = update(TSADC.Config.preset(preset), {"length": length, **settings})
     network = TSADC(config=config)._network(variables)
     torch.nn.init.normal_(network.decontaminator.network.output_proj.weight, std=0.05, generator=generator())
@@ -38,7 +38,7 @@ def drawn(network: Network, variables: int = K, length: int = LENGTH, batch: int
 
 
 def residuals(inference: Inference, z: Floats) -> tuple[Floats, ...]:
-    """s1 and s2 of an observation, cell by cell."""
+    """Return s1 and s2 of an observation, cell by cell."""
     with torch.no_grad():
         return inference(z).residuals
 
@@ -57,7 +57,7 @@ def alternate(
     clock: Callable[[], float],
     summary: Callable[[list[float]], Any] = np.median,
 ) -> dict[str, float]:
-    """The median seconds of each, one round after the other; a first round is not counted unless it is the only one."""
+    """Return the median seconds of each work, in alternating rounds; a first of several rounds does not count."""
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(repeats + (repeats > 1)):
         for name, work in works.items():
@@ -68,13 +68,12 @@ def alternate(
 
 
 def resumed(points: Mapping[str, Callable[[], float]], partial: Path, most: int | None) -> dict[str, float] | None:
-    """Each point measured, those in the file `partial` taken from there and new ones added to it; None where `most` new
-    ones leave some to measure."""
+    """Measure the points that are not in the file `partial` yet, and add them to it. Return all of them, or None if
+    some remain after `most` new ones."""
     found: dict[str, float] = json.loads(partial.read_text()) if partial.exists() else {}
     missing = [name for name in points if name not in found]
     for name in missing[:most]:
         found[name] = points[name]()
-        partial.with_suffix(".tmp").write_text(json.dumps(found, indent=1) + "\n")
-        os.replace(partial.with_suffix(".tmp"), partial)
+        write_file(partial, (json.dumps(found, indent=1) + "\n").encode())
         print(name, found[name], flush=True)
     return {name: found[name] for name in points} if most is None or len(missing) <= most else None

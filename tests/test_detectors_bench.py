@@ -1,41 +1,39 @@
 """The parts of `benchmarks/detectors.py`: data, records that are current, and the table. No time is judged."""
 
 import argparse
-import importlib.util
 import json
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
+from benchmark import script
 from networks import TRAINED
 from tsadc.detectors import REGISTRY
 
-ROOT = Path(__file__).parents[1]
 SMALL = ("--preset", "tiny", "--epochs", "1", "--observations", "12", "--variables", "4", "--length", "40")
 SMALL += ("--scored", "3", "--threads", "1")
 
 
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("detectors_benchmark", ROOT / "benchmarks" / "detectors.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("detectors")
 
 
 def given(bench: ModuleType, *words: str) -> argparse.Namespace:
     return bench._parser().parse_args([*SMALL, *words])
 
 
-def record(name: str, preset: str = "default", epochs: int | None = None, **found: float) -> dict:
+def record(name: str, preset: str = "default", requested_epochs: int | None = None, **measured: float) -> dict:
     sizes = {"observations": 300, "variables": 38, "length": 600, "scored": 20, "threads": 2}
-    measured = {"parameters": 12345, "threads": 2, "epochs": epochs or 7}
-    measured |= {"fit wall seconds": 61.4, "fit cpu seconds": 118.2}
-    measured |= {"network ms": 3.21, "score ms": 9.87, "peak MB": 512.3, "before fit MB": 401.7, **found}
-    asked = {"detector": name, "preset": preset, "epochs": epochs, **sizes}
-    return {"asked": asked, "found": measured, "versions": {"tsadc": "9.9"}, "commit": "abc"}
+    requested = {"detector": name, "preset": preset, "requested_epochs": requested_epochs, **sizes}
+    content = {"parameters": 12345, "epochs": requested_epochs or 7, "fit_seconds": 61.4, "fit_cpu_seconds": 118.2}
+    content |= {"network_ms": 3.21, "score_ms": 9.87, "peak_mb": 512.3, "start_mb": 401.7, **measured}
+    return {**requested, "settings": "s", "code": "c", **content, "version": "9.9", "commit": "abc"}
+
+
+def write(file, records) -> None:
+    file.write_text("".join(json.dumps(one) + "\n" for one in records))
 
 
 def test_history_and_what_is_scored_are_of_the_sizes_asked_for(bench):
@@ -55,17 +53,17 @@ def test_a_detector_is_measured(bench):
     # Two layers of 8 and 4 numbers and back on windows of 12 steps, and two embeddings of 4 numbers for 4 variables.
     assert found["parameters"] == 13 * 8 + 9 * 4 + 5 * 8 + 9 * 12 + 2 * 4 * 4
     # Of 12 observations, 2 are set aside.
-    assert (found["trained on"], found["epochs"], found["threads"], found["scoring"]) == (10, 1, 1, "fused")
-    assert all(found[name] > 0 for name in ("fit wall seconds", "fit cpu seconds", "network ms", "score ms"))
-    assert found["peak MB"] >= found["before fit MB"] > 10
+    assert (found["trained_on"], found["epochs"]) == (10, 1)
+    assert all(found[name] > 0 for name in ("fit_seconds", "fit_cpu_seconds", "network_ms", "score_ms"))
+    assert found["peak_mb"] >= found["start_mb"] > 10
 
 
 def test_a_detector_without_a_network_is_measured(bench):
     found = bench.measure("robust-z", bench._parser().parse_args([*SMALL[4:]]))
-    nothing = [found[name] for name in ("parameters", "epochs", "network ms", "scoring")]
-    assert nothing == [None] * 4
-    assert found["trained on"] == 10
-    assert all(found[name] > 0 for name in ("fit wall seconds", "fit cpu seconds", "score ms", "peak MB"))
+    nothing = [found[name] for name in ("parameters", "epochs", "network_ms")]
+    assert nothing == [None] * 3
+    assert found["trained_on"] == 10
+    assert all(found[name] > 0 for name in ("fit_seconds", "fit_cpu_seconds", "score_ms", "peak_mb"))
     assert "parameters" not in bench.line(found)
 
 
@@ -79,86 +77,70 @@ def test_all_are_measured_that_have_what_is_asked(bench):
 @pytest.mark.parametrize("name", TRAINED)
 @pytest.mark.parametrize("preset", ["default", "published", "tiny"])
 def test_every_detector_has_the_presets(bench, name, preset):
-    wanted = bench.task(name, given(bench, "--preset", preset, "--epochs", "3"))
-    assert (wanted["preset"], wanted["settings"]["length"], wanted["settings"]["training"]["epochs"]) == (preset, 40, 3)
-    own = bench.task(name, bench._parser().parse_args(["--preset", preset]))
-    assert own["epochs"] is None
-    assert own["settings"]["length"] == 600
+    config = bench.settings(name, given(bench, "--preset", preset, "--epochs", "3"))
+    assert (config.length, config.training.epochs) == (40, 3)
+    wanted = bench.request(name, bench._parser().parse_args(["--preset", preset]))
+    assert (wanted["preset"], wanted["requested_epochs"], wanted["length"]) == (preset, None, 600)
 
 
-def test_a_record_is_current_while_the_same_is_asked_for(bench, tmp_path):
-    file = tmp_path / "gae-tiny.json"
-    wanted = bench.task("gae", given(bench))
-    assert not bench.current(file, wanted)
-    file.write_text(json.dumps({"asked": wanted}))
-    assert bench.current(file, wanted)
-    assert not bench.current(file, bench.task("gae", given(bench, "--epochs", "2")))
-    assert not bench.current(file, bench.task("gae", given(bench, "--threads", "2")))
-    file.write_text(json.dumps({"asked": {**wanted, "tsadc": "0.0"}}))
-    assert not bench.current(file, wanted)
-    for damaged in ("{", "[1, 2]", "3"):
-        file.write_text(damaged)
-        assert not bench.current(file, wanted)
-
-
-def test_what_has_a_record_is_not_run_again_and_a_failure_leaves_none(bench, tmp_path, monkeypatch, capsys):
-    answers = {"gae": {**record("gae")["found"]}, "gdn": None}
-    asked = []
-    monkeypatch.setattr(bench, "child", lambda name, given: asked.append(name) or answers[name])
-    words = [*SMALL, "--detectors", "gae, gdn", "--out", str(tmp_path)]
+def test_a_detector_is_run_again_only_if_something_changed(bench, tmp_path, monkeypatch, capsys):
+    measured = {name: record("gae")[name] for name in bench.MEASURED}
+    answers = {"gae": measured, "gdn": None}
+    called = []
+    monkeypatch.setattr(bench, "child", lambda name, options: called.append(name) or answers[name])
+    file = tmp_path / "records.jsonl"
+    words = [*SMALL, "--detectors", "gae, gdn", "--records", str(file)]
     assert bench.main(words) == 1
-    assert asked == ["gae", "gdn"]
-    assert [file.name for file in tmp_path.iterdir()] == ["gae-tiny.json"]
-    assert json.loads((tmp_path / "gae-tiny.json").read_text())["found"]["parameters"] == 12345
-    answers["gdn"] = answers["gae"]
+    assert called == ["gae", "gdn"]
+    assert [one["detector"] for one in bench.load(file)] == ["gae"]
+    answers["gdn"] = measured
     assert bench.main(words) == 0
-    assert asked == ["gae", "gdn", "gdn"]
+    assert called[2:] == ["gdn"]
     assert bench.main([*words, "--again"]) == 0
-    assert asked == ["gae", "gdn", "gdn", "gae", "gdn"]
+    assert called[3:] == ["gae", "gdn"]
     assert "gae: done before" in capsys.readouterr().out
+    write(file, [one | {"code": "of earlier code"} for one in bench.load(file)])
+    assert bench.main([*words, "--detectors", "gae"]) == 0
+    assert bench.main([*words, "--detectors", "gae", "--threads", "2"]) == 0
+    assert called[5:] == ["gae", "gae"]
+    assert len(bench.load(file)) == 2
 
 
-def test_the_table_has_a_row_for_each_record_and_stands_between_its_markers(bench, tmp_path, capsys):
-    records = [record("gdn"), record("usad", parameters=405538), record("gae", "published", 2)]
-    for one in records:
-        (tmp_path / f"{one['asked']['detector']}-{one['asked']['preset']}.json").write_text(json.dumps(one))
-    document = tmp_path / "page.md"
-    document.write_text("before\n<!-- detectors: begin -->\nold\n<!-- detectors: end -->\nafter\n")
-    assert bench.main(["--table", "--out", str(tmp_path), "--document", str(document)]) == 0
-    page = document.read_text()
-    assert "old" not in page
-    assert page.startswith("before\n")
-    assert page.endswith("\nafter\n")
-    rows = [line for line in page.splitlines() if line.startswith(("| u", "| g"))]
-    assert rows == [
+def test_the_table_has_a_line_for_each_record(bench, tmp_path):
+    file, page = tmp_path / "records.jsonl", tmp_path / "page.md"
+    write(file, [record("gdn"), record("usad", parameters=405538), record("gae", "published", 2)])
+    assert bench.main(["--table", str(page), "--records", str(file)]) == 0
+    text = page.read_text()
+    assert [line for line in text.splitlines() if line.startswith(("| u", "| g"))] == [
         "| usad | 405,538 | 7 | 61 | 118 | 3.2 | 9.9 | 512 (402) |",
         "| gdn | 12,345 | 7 | 61 | 118 | 3.2 | 9.9 | 512 (402) |",
         "| gae | 12,345 | 2* | 61 | 118 | 3.2 | 9.9 | 512 (402) |",
     ]
-    assert "300 observations of 38 variables x 600 steps" in page
-    assert "on 2 thread(s)" in page
-    assert "Made with tsadc 9.9 at commit abc by" in page
+    assert "300 observations of 38 variables x 600 steps" in text
+    assert "on 2 thread(s)" in text
+    assert "Made with tsadc 9.9 at commit abc by" in text
+    assert "2 of 2 records are stale" in text
 
 
-def test_the_table_says_of_each_record_what_made_it_where_they_differ(bench):
-    first, second = record("gdn", threads=1), record("pca", **{"fit wall seconds": 0.31})
+def test_the_table_says_what_made_each_record_if_they_differ(bench):
+    first, second = record("gdn"), record("pca", fit_seconds=0.31)
+    second |= dict.fromkeys(("parameters", "epochs", "network_ms"))
     second["commit"] = "def"
-    second["found"] |= dict.fromkeys(("parameters", "epochs", "network ms"))
-    page = bench.markdown([second, first])
-    rows = [line for line in page.splitlines() if line.startswith(("| g", "| p"))]
-    assert rows == [
+    text = bench.markdown([second, first | {"threads": 1}])
+    assert [line for line in text.splitlines() if line.startswith(("| g", "| p"))] == [
         "| gdn | 12,345 | 7 | 61 | 118 | 3.2 | 9.9 | 512 (402) | tsadc 9.9 at commit abc |",
         "| pca | - | - | 0.3 | 118 | - | 9.9 | 512 (402) | tsadc 9.9 at commit def |",
     ]
-    assert "on 1 or 2 thread(s)" in page
-    assert "Made with what the last column says" in page
+    assert "on 1 or 2 thread(s)" in text
+    assert "Made with the versions in the last column" in text
 
 
-@pytest.mark.parametrize("text", ["[]", "{}", "{", '{"asked": [], "found": {}}', '{"asked": {}, "found": {}}'])
+@pytest.mark.parametrize("text", ["[]", "{}", "{", '{"detector": "gae"}'])
 def test_a_damaged_record_is_named(bench, text, tmp_path, capsys):
-    (tmp_path / "gae-tiny.json").write_text(text)
-    assert bench.main(["--table", "--out", str(tmp_path), "--document", str(tmp_path / "page.md")]) == 2
-    assert f"The record {tmp_path / 'gae-tiny.json'} is damaged; delete it" in capsys.readouterr().err
+    file = tmp_path / "records.jsonl"
+    file.write_text(text + "\n")
+    assert bench.main(["--table", str(tmp_path / "page.md"), "--records", str(file)]) == 2
+    assert f"{file}, line 1, is not a record; delete the line" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -173,7 +155,7 @@ def test_a_damaged_record_is_named(bench, text, tmp_path, capsys):
     ],
 )
 def test_mistakes_are_told_in_a_sentence(bench, words, message, tmp_path, capsys):
-    assert bench.main([*words, "--out", str(tmp_path)]) == 2
+    assert bench.main([*words, "--records", str(tmp_path / "none.jsonl")]) == 2
     told = capsys.readouterr().err
     assert told.startswith("detectors.py: ")
     assert message in told

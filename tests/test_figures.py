@@ -5,16 +5,16 @@ from benchmark import script
 
 def test_the_page_on_speed_is_made_from_the_records():
     report = script("speed_report")
-    found = report.records()
-    assert len(found) >= 6
-    page = report.DOCUMENT.read_text()
-    assert report.table(found) in page
-    assert report.notes(found) in page
-    assert report.profile(found["profile"]) in page
-    if "growth" in found:
-        assert report.plot(found["growth"]) == report.PLOT.read_text()
-    else:
-        assert "Not measured yet" in page
+    measured = report.records()
+    assert len(measured) >= 6
+    assert report.page(measured) == report.PAGE.read_text()
+    assert report.plot(measured["growth"]) == report.PLOT.read_text()
+
+
+def test_the_page_on_costs_is_made_from_the_records(tmp_path):
+    detectors = script("detectors")
+    assert detectors.main(["--table", str(tmp_path / "made.md")]) == 0
+    assert (tmp_path / "made.md").read_text() == detectors.PAGE.read_text(), "run make results"
 
 
 def test_growth_in_a_line_is_linear_and_other_growth_is_not():

@@ -54,8 +54,8 @@ def test_what_is_missing_is_told_with_how_to_make_it(own: Own, tmp_path: Path) -
     with pytest.raises(DataError) as caught:
         _ = replace(own, manifest=tmp_path / "none.json").digest
     assert str(caught.value) == (
-        f"There is no manifest {tmp_path / 'none.json'}; it was expected to say what trains and what is scored, and "
-        "`tsadc.data.manifest.save` writes it."
+        f"There is no manifest {tmp_path / 'none.json'}, which says what trains and what is scored; write it by "
+        "`tsadc.data.manifest.save`."
     )
     with pytest.raises(DataError, match=r"There is no folder .*none; .*`tsadc\.data\.prepare_own` writes\.$"):
         replace(own, folder=tmp_path / "none").protocol("mine")

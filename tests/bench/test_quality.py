@@ -42,7 +42,8 @@ MAKERS: dict[str, Callable[[Path], object]] = {
 
 
 def test_there_is_a_maker_of_every_table() -> None:
-    assert {file.stem for file in TABLES.glob("*.md")} == set(MAKERS)
+    elsewhere = {"detectors", "speed"}  # checked in test_figures
+    assert {file.stem for file in TABLES.glob("*.md")} == set(MAKERS) | elsewhere
 
 
 @pytest.mark.parametrize("name", MAKERS)

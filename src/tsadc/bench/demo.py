@@ -1,4 +1,4 @@
-"""The demonstration: TSAD-C on the simulated plant beside the cheapest scores there are."""
+"""The demonstration: TSAD-C on the simulated plant, beside three cheap detectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EPOCHS = 8
 
 @dataclass(frozen=True)
 class Demonstration:
-    """The data, the fitted detector, what it found, and a table of all detectors against the simulator's truth."""
+    """The data, the fitted detector, its result, and a table of all detectors measured against the true anomalies."""
 
     split: Split
     detector: Detector
@@ -34,8 +34,8 @@ class Demonstration:
 def demonstrate(
     plant: Plant.Config, *, seed: int = 0, epochs: int | None = None, progress: Callable[[Any], None] | None = None
 ) -> Demonstration:
-    """Train on the plant's unlabelled history, detect on its unseen part, compare with the truth afterwards. `epochs`
-    shortens the training of the default configuration."""
+    """Train on the plant's unlabelled history, detect on its unseen part, and compare with the truth. `epochs` shortens
+    the training of the default configuration."""
     split = Plant(plant).split()
     labels = split.test.touched(cut_series(split.test.series, plant.length).observations)
     shorter = {} if epochs is None else {"training": {"epochs": epochs}}
@@ -43,15 +43,15 @@ def demonstrate(
     detector = TSADC(**settings, config=TSADC.Config.with_settings(**shorter)).fit(split.train, progress=progress)
     result = detector.detect(split.test.series, progress=progress)
     scores = result.observations["score"].to_numpy()
-    rows = [_row("tsadc", labels, scores, detector.threshold_)]
+    lines = [_line("tsadc", labels, scores, detector.threshold_)]
     for name in ("ridge", "robust-z", "random"):
         other = find(name)(**settings).fit(split.train)
-        rows.append(_row(name, labels, other.decision_function(split.test.series), other.threshold_))
+        lines.append(_line(name, labels, other.decision_function(split.test.series), other.threshold_))
     everything = {"detector": "flag everything", "AUROC": 0.5, "AP": labels.mean(), "F1": all_positive_f1(labels)}
-    return Demonstration(split, detector, result, pd.DataFrame([*rows, everything]))
+    return Demonstration(split, detector, result, pd.DataFrame([*lines, everything]))
 
 
-def _row(name: str, labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any], threshold: float) -> dict[str, Any]:
+def _line(name: str, labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any], threshold: float) -> dict[str, Any]:
     return {
         "detector": name,
         "AUROC": auroc(labels, scores),

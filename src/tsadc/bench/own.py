@@ -1,5 +1,5 @@
-"""Data of one's own as a data set of a benchmark: a prepared folder and a manifest that says what trains and what is
-scored. The manifest holds hashes of the observations it is about, so its own hash stands for all of them."""
+"""The user's own data as a data set of a benchmark: a prepared folder, and a manifest that says which observations
+train and which are scored. The manifest holds hashes of its observations, so its own hash identifies the data."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ SEEDS = (0, 1, 2)
 
 @dataclass(frozen=True)
 class Own:
-    """Where the data lies."""
+    """The folder of the data and its manifest."""
 
     folder: Path
     manifest: Path
 
     @property
     def digest(self) -> str:
-        """Of the manifest, and so of the data; whether they agree is checked when the parts are drawn."""
+        """The hash in the manifest. Whether the data agrees with it is checked when the parts are drawn."""
         try:
             return str(json.loads(self.manifest.read_text(encoding="utf-8"))["hash"])
         except FileNotFoundError:
             raise DataError(
-                f"There is no manifest {self.manifest}; it was expected to say what trains and what is scored, and "
-                "`tsadc.data.manifest.save` writes it."
+                f"There is no manifest {self.manifest}, which says what trains and what is scored; write it by "
+                "`tsadc.data.manifest.save`."
             ) from None
         except (OSError, ValueError, KeyError, TypeError):
             raise DataError(
@@ -43,16 +43,17 @@ class Own:
 
     @property
     def coverage(self) -> float:
-        """What an observation needs to be used, so that padded records are too."""
+        """The measured share that an observation needs; lower than the default if records are padded."""
         return min(Common.coverage, float(load(self.folder).about.get("coverage", 1.0)))
 
     def protocol(self, name: str) -> Protocol:
+        """Return the protocol under the name that the plan gives the data."""
         return Protocol(name, "", load(self.folder).length, lambda raw, seed: parts(self), report=SEEDS, own=True)
 
 
 @lru_cache(maxsize=2)
 def parts(own: Own) -> Task:
-    """The parts of the manifest. They are the same for every seed, which is the detector's alone."""
+    """Return the parts of the manifest. They are the same for every seed, which only affects the detector."""
     drawn = rebuild(own.manifest, load(own.folder))
     test = drawn.labelled("test")
     known = answers(test, drawn.prepared.length, own.coverage)
