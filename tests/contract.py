@@ -25,6 +25,7 @@ NAMES = ["flow", "speed", "level", "heat", "power"]
 START = pd.Timestamp(LENGTH * 60 * 591_690, unit="s")  # where an observation begins
 FRAMES = ("intervals", "timeline", "variables", "observations", "expected")
 BLIND = ("random", "all-positive")  # whose scores do not hang on what happened
+LEVEL_BLIND = ("moving-variance", "squared-difference")  # whose scores grow with the scale alone
 OWN = ":own"  # suffix of a detector with a network: its own pooling instead of the ensemble
 
 every = pytest.mark.parametrize("name", list(REGISTRY))

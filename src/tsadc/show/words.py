@@ -68,6 +68,26 @@ EVIDENCE = {
         "Unlike the history",
         "The level, spread, extremes and changes of the variables differ from those in the history.",
     ),
+    "variance": (
+        "Varies strongly",
+        "The variables vary strongly within a short time.",
+    ),
+    "change": (
+        "Rapid changes",
+        "The changes from one row to the next are large.",
+    ),
+    "pattern": (
+        "Unusual pattern",
+        "A short sequence of the values differs from those in the history.",
+    ),
+    "range": (
+        "Unusual range",
+        "Within a short time, the variables cover a range that they did not cover in the history.",
+    ),
+    "outlier": (
+        "Unlike the history",
+        "The values differ from those in the history.",
+    ),
     "chance": ("Random score", "The score is random. It serves as a baseline."),
     "always": ("Everything flagged", "All rows are flagged. This serves as a baseline."),
 }

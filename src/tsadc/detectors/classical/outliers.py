@@ -16,23 +16,19 @@ without `score_samples` is taken to be PyOD's, whose `decision_function` agrees 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tsadc.detectors.classical.base import Extent, WindowDetector
+from tsadc.detectors.classical.base import Extent, UnsavableDetector, WindowDetector
 from tsadc.detectors.ensemble.features import FeatureMap, Standardiser
-from tsadc.errors import ConfigError
 from tsadc.series import Floats, Observations
 
 
-class Outliers(WindowDetector):
+class Outliers(UnsavableDetector, WindowDetector):
     """Detect what the wrapped estimator detects. A subclass sets `name` and writes `_estimator`.
 
-    It can be fitted, used and benchmarked, but not saved: only pickle could store an estimator of another library, and
-    tsadc never loads pickles.
+    It can be fitted, used and benchmarked, but not saved.
 
     Attributes
     ----------
@@ -41,7 +37,6 @@ class Outliers(WindowDetector):
     """
 
     view_names: ClassVar[tuple[str, ...]] = ("outlier",)
-    savable: ClassVar[bool] = False
 
     @abstractmethod
     def _estimator(self, seed: int) -> Any:
@@ -65,11 +60,3 @@ class Outliers(WindowDetector):
         normality = getattr(self.estimator_, "score_samples", None)
         score = -normality(u[None])[0] if normality is not None else self.estimator_.decision_function(u[None])[0]
         return float(score), np.abs(u)
-
-    def _state(self) -> dict[str, NDArray[Any]]:
-        raise ConfigError(
-            f"A {self.name} wraps an estimator of another library and cannot be saved; fit it again when needed."
-        )
-
-    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        raise AssertionError("a detector that is not savable was restored")
