@@ -249,7 +249,7 @@ class SlidingDetector(Detector[SlidingT], ABC):
 
     @dataclass(frozen=True)
     class Config(Common):
-        """Settings beside those of every detector.
+        """Settings of every detector by sliding windows.
 
         Parameters
         ----------

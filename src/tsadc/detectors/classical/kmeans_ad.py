@@ -30,7 +30,7 @@ WINDOWS_PER_CLUSTER = 10  # fewer clusters if there are fewer training windows
 
 
 class KMeansAD(SubsequenceDetector["KMeansAD.Config"]):
-    """Detects sub-sequences of all variables that are unlike the typical ones.
+    """Detect sub-sequences of all variables that are unlike the typical ones.
 
     Attributes
     ----------
@@ -43,12 +43,10 @@ class KMeansAD(SubsequenceDetector["KMeansAD.Config"]):
 
     @dataclass(frozen=True)
     class Config(SubsequenceDetector.Config):
-        """Settings beside those of every detector.
+        """Settings of this detector.
 
         Parameters
         ----------
-        window : int
-            Rows of a window, at least 2. In short observations a window has at most half their rows.
         clusters : int
             Number of clusters; one per 10 training windows if that is less.
         """

@@ -20,20 +20,14 @@ from tsadc.series import Floats
 
 
 class MovingVariance(SlidingDetector["MovingVariance.Config"]):
-    """Detects rows around which the variables vary strongly."""
+    """Detect rows around which the variables vary strongly."""
 
     name: ClassVar[str] = "moving-variance"
     view_names: ClassVar[tuple[str, ...]] = ("variance",)
 
     @dataclass(frozen=True)
     class Config(SlidingDetector.Config):
-        """Settings beside those of every detector.
-
-        Parameters
-        ----------
-        window : int
-            Rows of a window, at least 2. In short observations a window has at most half their rows.
-        """
+        """Settings of this detector."""
 
         window: int = 100
 

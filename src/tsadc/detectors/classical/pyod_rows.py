@@ -77,49 +77,49 @@ class Rows(UnsavableDetector, ABC):
 
 
 class Maximum(Rows):
-    """Pools by the highest row."""
+    """Pool by the highest row."""
 
     def _pool(self, z: Floats, scores: Floats) -> Evidence:
         return stepwise_evidence("outlier", scores, np.abs(z))
 
 
 class Mean(Rows):
-    """Pools by the mean of the rows."""
+    """Pool by the mean of the rows."""
 
     def _pool(self, z: Floats, scores: Floats) -> Evidence:
         return whole_evidence("outlier", float(np.nanmean(scores, dtype=np.float64)), z, np.abs(z))
 
 
 class Neighbours(Rows):
-    """Scores a row by its distance from the fifth nearest training row."""
+    """Score a row by its distance from the fifth nearest training row."""
 
     def _estimator(self, rows: Floats, seed: int) -> Any:
         return _pyod("knn", "KNN")()
 
 
 class LocalDensity(Rows):
-    """Scores a row by its density relative to that of its 20 nearest training rows."""
+    """Score a row by its density relative to that of its 20 nearest training rows."""
 
     def _estimator(self, rows: Floats, seed: int) -> Any:
         return _pyod("lof", "LOF")()
 
 
 class Tails(Rows):
-    """Scores a row by the tail probabilities of its values, from empirical distributions."""
+    """Score a row by the tail probabilities of its values, from empirical distributions."""
 
     def _estimator(self, rows: Floats, seed: int) -> Any:
         return _pyod("ecod", "ECOD")()
 
 
 class Histograms(Rows):
-    """Scores a row by the densities of its values, from a histogram of each variable."""
+    """Score a row by the densities of its values, from a histogram of each variable."""
 
     def _estimator(self, rows: Floats, seed: int) -> Any:
         return _pyod("hbos", "HBOS")()
 
 
 class Components(Rows):
-    """Scores a row by its distance from the principal components, weighted by the inverse of their variance."""
+    """Score a row by its distance from the principal components, weighted by the inverse of their variance."""
 
     def _estimator(self, rows: Floats, seed: int) -> Any:
         # PyOD divides by the variance of each component, which is 0 for constant and redundant variables.
@@ -130,7 +130,7 @@ class Components(Rows):
 
 
 class Isolation(Rows):
-    """Scores a row by how few random cuts separate it from the training rows."""
+    """Score a row by how few random cuts separate it from the training rows."""
 
     def _estimator(self, rows: Floats, seed: int) -> Any:
         return _pyod("iforest", "IForest")(random_state=seed)

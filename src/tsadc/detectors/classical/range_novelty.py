@@ -47,7 +47,7 @@ MAX_CELLS = 2**24  # values of the history that are held in memory to trim it
 
 
 class RangeNovelty(SlidingDetector["RangeNovelty.Config"]):
-    """Detects rows around which variables range more, or less, than they ever did in the history.
+    """Detect rows around which variables range more, or less, than they ever did in the history.
 
     Attributes
     ----------
@@ -62,12 +62,10 @@ class RangeNovelty(SlidingDetector["RangeNovelty.Config"]):
 
     @dataclass(frozen=True)
     class Config(SlidingDetector.Config):
-        """Settings beside those of every detector.
+        """Settings of this detector.
 
         Parameters
         ----------
-        window : int
-            Rows of a window, at least 2. In short observations a window has at most half their rows.
         bank : int
             Number of training windows with which a window is compared, at most.
         history : {"dirty", "clean"}

@@ -20,20 +20,14 @@ from tsadc.series import Floats
 
 
 class SquaredDifference(SlidingDetector["SquaredDifference.Config"]):
-    """Detects rows around which the variables change fast."""
+    """Detect rows around which the variables change fast."""
 
     name: ClassVar[str] = "squared-difference"
     view_names: ClassVar[tuple[str, ...]] = ("change",)
 
     @dataclass(frozen=True)
     class Config(SlidingDetector.Config):
-        """Settings beside those of every detector.
-
-        Parameters
-        ----------
-        window : int
-            Rows of a window, at least 2. In short observations a window has at most half their rows.
-        """
+        """Settings of this detector."""
 
         window: int = 10
 

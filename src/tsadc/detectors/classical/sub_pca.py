@@ -26,7 +26,7 @@ from tsadc.series import Floats
 
 
 class SubsequencePCA(SubsequenceDetector["SubsequencePCA.Config"]):
-    """Detects sub-sequences of all variables that are no mixture of the usual ones.
+    """Detect sub-sequences of all variables that are no mixture of the usual ones.
 
     Attributes
     ----------
@@ -41,12 +41,10 @@ class SubsequencePCA(SubsequenceDetector["SubsequencePCA.Config"]):
 
     @dataclass(frozen=True)
     class Config(SubsequenceDetector.Config):
-        """Settings beside those of every detector.
+        """Settings of this detector.
 
         Parameters
         ----------
-        window : int
-            Rows of a window, at least 2. In short observations a window has at most half their rows.
         explained : float
             Share of the variance that the components explain, at least; one direction is always left unexplained.
         """
