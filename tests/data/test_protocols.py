@@ -95,8 +95,9 @@ def test_rotations_for_reporting_and_choosing_differ() -> None:
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean `smd-causal`"):
         find("smd-casual", "benchmark")
-    assert present(find("plant", "benchmark"), tmp_path)
-    for name in sorted(set(PROTOCOLS) - {"plant"}):
+    simulated = {"plant", "plant-process", "plant-telemetry"}
+    assert all(present(find(name, "benchmark"), tmp_path) for name in simulated)
+    for name in sorted(set(PROTOCOLS) - simulated):
         assert not present(find(name, "benchmark"), tmp_path)
         with pytest.raises(DataError, match=rf"has no {PROTOCOLS[name].source}; set TSADC_DATA"):
             draw(name, tmp_path, 0)
@@ -157,8 +158,13 @@ def test_the_kinds_of_real_ecg(shared_data: Path, name: str, normal: int, absent
     assert set(kinds) == {"normal", "AF", "I-AVB", "RBBB", "PVC", "STE"} - absent
 
 
-def test_the_plant_has_every_kind() -> None:
-    task = draw("plant", Path("."), 0)
+@pytest.mark.parametrize(("name", "variables"), [("plant", 12), ("plant-process", 16), ("plant-telemetry", 33)])
+def test_the_plant_has_every_kind(name: str, variables: int) -> None:
+    task = draw(name, Path("."), 0)
+    assert {len(series.names) for series in (*task.train, *task.test)} == {variables}
+    fewer = draw(name, Path("."), 0, (("eta", 0.0), ("kappa", 1)))
+    assert not np.array_equal(fewer.train[0].values, task.train[0].values, equal_nan=True)
+    np.testing.assert_array_equal(fewer.test[0].values, task.test[0].values)
     assert isinstance(task, Task)
     assert isinstance(task.answers, Answers)
     assert len(task.answers.labels) == 600
@@ -182,7 +188,7 @@ def test_families_join_protocols_on_data_of_one_origin() -> None:
 
 NAMES = (
     "`smd-causal`, `smd-audit`, `smd-audit-all`, `smd-unseen`, `sleep`, `ludb`, `cinc`, `plant`, `skab`, `gecco`, "
-    "`batadal`"
+    "`batadal`, `plant-process`, `plant-telemetry`"
 )
 
 

@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, get_origin, get_type_hints, overload
@@ -44,6 +44,7 @@ TEN = tuple(range(10))
 ONE_DRAW = (0, 1, 2), (100,)  # seeds for reporting and for choosing, of the detector alone
 ETA = {"eta": MOST_ETA}
 ECG = {"eta": MOST_ETA, "kappa": len(ABNORMAL_TYPES)}
+PLANT = {"eta": MOST_ETA, "kappa": len(KINDS)}
 
 # To prepare from the files of their archives.
 CATALOGUE: dict[str, type[DataSet]] = {cls.card.name: cls for cls in (SMD, ICBEB, DODH, TUSZ, LUDB, CinC, SleepEDF)}
@@ -59,10 +60,14 @@ PROTOCOLS: dict[str, Protocol] = {
         Protocol("sleep", SLEEP, 3000, protocols.sleep, options={"eta": MOST_ETA, "kappa": len(STAGES)}),
         Protocol("ludb", LUDB_PACK, 1000, protocols.ludb_ecg, TEN, options=ECG, family="ecg"),
         Protocol("cinc", CINC, 1000, protocols.cinc_ecg, TEN, options=ECG, family="ecg"),
-        Protocol("plant", "", Plant.Config().length, protocols.plant, options={"eta": MOST_ETA, "kappa": len(KINDS)}),
+        Protocol("plant", "", Plant.Config().length, protocols.plant, options=PLANT),
         Protocol("skab", SKAB, protocols.LENGTH_SKAB, protocols.skab, *ONE_DRAW),
         Protocol("gecco", GECCO, protocols.LENGTH_GECCO, protocols.gecco, *ONE_DRAW),
         Protocol("batadal", BATADAL, protocols.LENGTH_BATADAL, protocols.batadal, *ONE_DRAW),
+        Protocol("plant-process", "", Plant.Config().length, partial(protocols.plant, kind="process"), options=PLANT),
+        Protocol(
+            "plant-telemetry", "", Plant.Config().length, partial(protocols.plant, kind="telemetry"), options=PLANT
+        ),
     )
 }
 

@@ -169,14 +169,21 @@ def schedule(
 
 
 def inject(
-    clean: Floats, spans: Sequence[Span], oscillating: Sequence[int], length: int, generator: np.random.Generator
+    clean: Floats,
+    spans: Sequence[Span],
+    oscillating: Sequence[int],
+    others: Sequence[int],
+    length: int,
+    generator: np.random.Generator,
 ) -> tuple[Floats, list[tuple[int, ...]]]:
-    """Return a copy of `clean` (time, variable) with a fault in every span, and the one to four columns of each."""
+    """Return a copy of `clean` (time, variable) with a fault in every span, and the one to four columns of each.
+
+    Kinds that need a waveform hit the columns `oscillating`, the other kinds `others`."""
     signals: dict[int, Signal] = {}
     faulty, hit = clean.copy(), []
     for span in spans:
         kind = KINDS[span.kind]
-        able = oscillating if kind.oscillating else range(clean.shape[1])
+        able = oscillating if kind.oscillating else others
         count = min(int(generator.integers(1, 5)), len(able))
         columns = sorted(int(i) for i in generator.choice(able, count, replace=False))
         for i in columns:

@@ -1,109 +1,29 @@
-"""The simulated process plant, the data set that comes with the package.
+"""The simulated plant, the data set that comes with the package.
 
-Load, weather and operating regime drive a few hidden causes, the causes drive the sensors through a known graph, and
-faults of six kinds are added. Units have the same structure and differ in offsets, gains and noise. Daily and weekly
-cycles follow the clock; all other dynamics are counted in rows."""
+A design makes the clean signals of each unit: production lines (`plant_lines`), a process with control loops
+(`plant_process`), or a telemetry channel with its commands (`plant_telemetry`). Here faults of six kinds are added.
+Units have the same structure and differ in offsets, gains and noise."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import pandas as pd
-from scipy.signal import lfilter
 
 from tsadc.data.faults import KINDS, inject, schedule
+from tsadc.data.plant_design import Bias, Design, Edge
+from tsadc.data.plant_lines import Lines
+from tsadc.data.plant_process import Process
+from tsadc.data.plant_telemetry import Telemetry
 from tsadc.errors import ConfigError
 from tsadc.series import Booleans, Clock, Floats, Labelled, Series, Split, Truth
 
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """`effect` follows `cause`, `lag` rows later. For an oscillating effect, the gain acts on its amplitude."""
-
-    cause: str
-    effect: str
-    gain: float
-    lag: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Cause:
-    """A hidden cause: a share of load and weather and a set-point per regime, which it follows with a time constant of
-    `inertia` rows, plus an AR(1) process of standard deviation `wander` and a time constant of `memory` rows."""
-
-    load: float
-    weather: float
-    setpoints: tuple[float, float, float]
-    wander: float
-    memory: float
-    inertia: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Sensor:
-    """One sensor, in units of `swing` around `centre`. The AR(1) process `wander` is passed on to the sensors that it
-    drives, `noise` is not; `curve` bends its response; `phase` (in turns) makes it oscillate."""
-
-    centre: float
-    swing: float
-    inertia: float
-    wander: float
-    noise: float
-    curve: float = 0.0
-    phase: float | None = None
-
-
-_CAUSES = {
-    "demand": _Cause(0.9, 0.0, (0.0, 0.9, -0.8), wander=0.6, memory=25, inertia=6),
-    "head": _Cause(0.3, 0.0, (0.0, -0.6, 0.7), wander=0.7, memory=15, inertia=3),
-    "heat": _Cause(0.5, 0.2, (0.0, 0.5, 0.4), wander=0.7, memory=40, inertia=10),
-    "weather": _Cause(0.0, 1.0, (0.0, 0.0, 0.0), wander=0.6, memory=60, inertia=15),
-}
-
-# Causes come before effects, and two of the first four oscillate, so that every prefix is a plant.
-_SENSORS = {
-    "feed.flow": _Sensor(120.0, 12.0, inertia=2, wander=0.12, noise=0.12),
-    "pump.speed": _Sensor(1480.0, 60.0, inertia=1, wander=0.12, noise=0.10),
-    "motor.vibration_x": _Sensor(0.0, 1.6, inertia=0, wander=0.0, noise=0.15, phase=0.0),
-    "motor.vibration_y": _Sensor(0.0, 1.3, inertia=0, wander=0.0, noise=0.15, phase=0.25),
-    "pump.pressure": _Sensor(6.2, 0.5, inertia=2, wander=0.10, noise=0.12, curve=0.10),
-    "motor.current": _Sensor(41.0, 4.0, inertia=0, wander=0.10, noise=0.12, curve=0.05),
-    "pump.pulsation": _Sensor(0.0, 0.12, inertia=0, wander=0.0, noise=0.15, phase=0.6),
-    "inlet.temperature": _Sensor(18.0, 3.0, inertia=3, wander=0.10, noise=0.10),
-    "outlet.temperature": _Sensor(64.0, 4.5, inertia=4, wander=0.10, noise=0.10),
-    "valve.position": _Sensor(55.0, 9.0, inertia=1, wander=0.10, noise=0.12, curve=-0.08),
-    "tank.level": _Sensor(2.4, 0.3, inertia=5, wander=0.10, noise=0.10),
-    "supply.power": _Sensor(96.0, 9.0, inertia=0, wander=0.10, noise=0.12),
-}
-
-_EDGES = (
-    Edge("demand", "feed.flow", 1.0),
-    Edge("feed.flow", "pump.speed", 0.7, 1),
-    Edge("head", "pump.speed", 0.7),
-    Edge("pump.speed", "motor.vibration_x", 0.20),
-    Edge("pump.speed", "motor.vibration_y", 0.20),
-    Edge("pump.speed", "pump.pressure", 0.9, 1),
-    Edge("feed.flow", "pump.pressure", -0.5, 2),
-    Edge("pump.speed", "motor.current", 0.6),
-    Edge("pump.pressure", "motor.current", 0.5, 1),
-    Edge("pump.pressure", "pump.pulsation", 0.20),
-    Edge("weather", "inlet.temperature", 1.0),
-    Edge("heat", "inlet.temperature", 0.3, 3),
-    Edge("heat", "outlet.temperature", 0.9),
-    Edge("inlet.temperature", "outlet.temperature", 0.5, 3),
-    Edge("feed.flow", "outlet.temperature", -0.4, 2),
-    Edge("inlet.temperature", "valve.position", 0.7, 1),
-    Edge("outlet.temperature", "valve.position", 0.4, 1),
-    Edge("feed.flow", "tank.level", 0.9, 1),
-    Edge("valve.position", "tank.level", -0.5, 2),
-    Edge("motor.current", "supply.power", 0.6),
-    Edge("outlet.temperature", "supply.power", 0.5, 1),
-)
-
-_HARMONIC = (0.35, 1.0)  # size and phase of the second harmonic, which shapes the waveform
+PlantKind = Literal["plant", "process", "telemetry"]
+DESIGNS: dict[str, type[Design]] = {"plant": Lines, "process": Process, "telemetry": Telemetry}
 _SIGNAL, _FAULTS, _MISSING = range(3)  # separate streams of random numbers, so that no setting of one affects another
 _NAT = int(pd.NaT.value)
 
@@ -133,7 +53,7 @@ class Plant:
         Attributes
         ----------
         entities, variables
-            Number of units, and of sensors of each.
+            Number of units, and of variables of each; 0 takes the variables of the kind: 12, 16 or 33.
         rows
             Rows per unit in the history, and again in the test part.
         length
@@ -148,10 +68,13 @@ class Plant:
             Time between rows, and time of the first row.
         seed
             Seed of the simulation.
+        kind
+            `plant`: production lines; `process`: nonlinear couplings and control loops; `telemetry`: one signal and
+            many discrete commands.
         """
 
         entities: int = 6
-        variables: int = 12
+        variables: int = 0
         rows: int = 12_000
         length: int = 120
         contamination: float = 0.1
@@ -161,8 +84,13 @@ class Plant:
         interval: str = "1min"
         start: str = "2026-01-01"
         seed: int = 0
+        kind: PlantKind = "plant"
 
         def __post_init__(self) -> None:
+            if self.kind not in DESIGNS:
+                raise ConfigError(f"The plant has no kind {self.kind!r}; choose from {', '.join(DESIGNS)}.")
+            if self.variables == 0:
+                object.__setattr__(self, "variables", DESIGNS[self.kind].default_variables)
             lowest = {"entities": 1, "variables": 4, "length": 30, "rows": 2 * self.length, "kinds": 1, "seed": 0}
             for name, least in lowest.items():
                 if getattr(self, name) < least:
@@ -179,34 +107,25 @@ class Plant:
         self.config = config or Plant.Config()
 
     @cached_property
-    def _sensors(self) -> dict[str, _Sensor]:
-        """The sensors by name. After the first dozen, further production lines of the same build follow."""
-        every = list(_SENSORS.items())
-        wanted = range(self.config.variables)
-        return {_on_line(every[i % len(every)][0], i // len(every) + 1): every[i % len(every)][1] for i in wanted}
+    def _design(self) -> Design:
+        return DESIGNS[self.config.kind](self.config.variables)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the variables."""
-        return tuple(self._sensors)
+        return self._design.names
 
-    @cached_property
+    @property
     def edges(self) -> tuple[Edge, ...]:
-        """The edges of the causal graph, including hidden causes. The feed of each line also follows the feed of the
-        line before. (Oscillating sensors of a line share its rotation, which is a clock and has no edges.)"""
-        edges = []
-        for line in range(1, (self.config.variables - 1) // len(_SENSORS) + 2):
-            if line > 1:
-                edges.append(Edge(_on_line("feed.flow", line - 1), _on_line("feed.flow", line), 0.5, 4))
-            edges += [Edge(_on_line(e.cause, line), _on_line(e.effect, line), e.gain, e.lag) for e in _EDGES]
-        return tuple(edge for edge in edges if edge.effect in self._sensors)
+        """The edges of the causal graph, including hidden causes."""
+        return self._design.edges
 
     @cached_property
     def graph(self) -> Booleans:
         """The causal graph (cause, effect) of the variables: True if the first drives the second directly."""
         graph = np.zeros((len(self.names), len(self.names)), dtype=bool)
         for edge in self.edges:
-            if edge.cause in self._sensors:
+            if edge.cause in self.names:
                 graph[self.names.index(edge.cause), self.names.index(edge.effect)] = True
         return graph
 
@@ -240,7 +159,7 @@ class Plant:
     def _parts(self, entity: int) -> Iterator[tuple[Floats, Floats, list[Truth]]]:
         """Yield, for history and test part, the clean signals (time, variable), those with faults, and the truth."""
         rows = self.config.rows
-        signals = self._simulate(entity, 2 * rows)
+        signals = self._simulate(entity)
         for part, clean in enumerate((signals[:rows], signals[rows:])):
             faulty, truth = self._add_faults(clean, entity, part)
             yield clean, faulty, truth
@@ -252,13 +171,18 @@ class Plant:
         # Rounding the running total makes the share exact over all units, however short they are.
         touched = round(share * windows * (entity + 1)) - round(share * windows * entity)
         spans = schedule(windows, self.config.length, touched, self._kinds(part), generator)
-        oscillating = [i for i, sensor in enumerate(self._sensors.values()) if sensor.phase is not None]
-        faulty, hit = inject(clean, spans, oscillating, self.config.length, generator)
-        truth = [
-            Truth(_unit(entity), span.start, span.stop, span.kind, tuple(self.names[i] for i in columns))
-            for span, columns in zip(spans, hit, strict=True)
-        ]
-        return faulty, truth
+        design, first = self._design, part * self.config.rows
+        faulty, hit = inject(clean, spans, design.oscillating, design.faultable, self.config.length, generator)
+
+        def again(bias: Bias) -> Floats:
+            whole = {column: np.pad(errors, (first, self.config.rows - first)) for column, errors in bias.items()}
+            return self._simulate(entity, whole)[first : first + self.config.rows]
+
+        truth = []
+        for span, columns in zip(spans, hit, strict=True):
+            names = tuple(self.names[i] for i in design.shown_by(span.kind, columns))
+            truth.append(Truth(_unit(entity), span.start, span.stop, span.kind, names))
+        return design.settle(clean, faulty, spans, hit, again), truth
 
     def _kinds(self, part: int) -> tuple[str, ...]:
         """Return the kinds of a part; those of a smaller setting are among those of a larger one."""
@@ -269,99 +193,12 @@ class Plant:
     def _generator(self, *key: int) -> np.random.Generator:
         return np.random.default_rng(np.random.SeedSequence(self.config.seed, spawn_key=key))
 
-    def _simulate(self, entity: int, rows: int) -> Floats:
-        """Simulate the clean signals (time, variable) of a unit in engineering units."""
-        generator = self._generator(entity, _SIGNAL)
-        load, weather, regime = self._drivers(rows, generator)
-        states: dict[str, Floats] = {}
-        out = np.empty((rows, len(self.names)))
-        for column, (name, sensor) in enumerate(self._sensors.items()):
-            line = name.split(".")[0].split("_")[-1]
-            if column % len(_SENSORS) == 0:
-                for plain, cause in _CAUSES.items():
-                    states[f"{plain}_{line}"] = _cause(cause, load, weather, regime, generator)
-                phase = _rotation(rows, generator)
-            drive = sum(_follow(edge, states, generator) for edge in self.edges if edge.effect == name)
-            state = _first_order_lag(np.asarray(drive), sensor.inertia) + _autoregressive(
-                rows, sensor.wander, 6, generator
-            )
-            if sensor.phase is None:
-                state += sensor.curve * (state**2 - 1)
-            else:
-                state = np.clip(1 + state, 0.3, 2.0) * _wave(phase + sensor.phase)
-            states[name] = state
-            noise = sensor.noise * np.exp(0.15 * generator.standard_normal())
-            swing = sensor.swing * np.exp(0.2 * generator.standard_normal())
-            centre = sensor.centre * (1 + 0.1 * generator.standard_normal())
-            out[:, column] = centre + swing * (state + noise * generator.standard_normal(rows))
-        return out
-
-    def _drivers(self, rows: int, generator: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """Simulate load and weather (time,) and the one-hot regime (time, 3)."""
+    def _simulate(self, entity: int, bias: Bias | None = None) -> Floats:
+        """Simulate the signals (time, variable) of a unit over history and test part, without faults."""
         day = pd.Timedelta("1D").value
-        ticks = np.arange(rows) * (_nanoseconds("interval", self.config.interval) / day)
-        days = ticks + _nanoseconds("start", self.config.start) / day + generator.normal(0, 0.03)
-        turn = 2 * np.pi * days
-        load = 0.8 * np.sin(turn - 1.9) + 0.25 * np.sin(2 * turn) + 0.3 * np.sin(turn / 7)
-        load += _autoregressive(rows, 0.4, 2000, generator)
-        weather = 0.9 * np.sin(turn - 2.4) + _autoregressive(rows, 0.4, 4000, generator)
-        # A regime lasts at least 300 rows and is always followed by a different one.
-        dwell = 300 + generator.exponential(1200, rows // 300 + 1)
-        regimes = (generator.integers(3) + np.cumsum(generator.integers(1, 3, len(dwell)))) % 3
-        now = regimes[np.searchsorted(np.cumsum(dwell), np.arange(rows), side="right")]
-        return load, weather, np.eye(3)[now]
-
-
-def _cause(cause: _Cause, load: Floats, weather: Floats, regime: Floats, generator: np.random.Generator) -> Floats:
-    steady = cause.load * load + cause.weather * weather + regime @ np.asarray(cause.setpoints)
-    driven: Floats = _first_order_lag(steady, cause.inertia) + _autoregressive(
-        len(load), cause.wander, cause.memory, generator
-    )
-    return driven
-
-
-def _follow(edge: Edge, states: dict[str, Floats], generator: np.random.Generator) -> Floats:
-    """Return the delayed effect of one cause; every unit has a gain of its own."""
-    cause = states[edge.cause]
-    delayed = np.concatenate([np.full(edge.lag, cause[0]), cause[: len(cause) - edge.lag]])
-    effect: Floats = edge.gain * np.exp(0.06 * generator.standard_normal()) * delayed
-    return effect
-
-
-def _first_order_lag(drive: Floats, inertia: float) -> Floats:
-    """Apply a first-order lag with a time constant of `inertia` rows, in equilibrium at row 0."""
-    if inertia == 0:
-        return drive
-    keep = np.exp(-1 / inertia)
-    settled: Floats = lfilter([1 - keep], [1, -keep], drive, zi=[keep * drive[0]])[0]
-    return settled
-
-
-def _autoregressive(rows: int, size: float, memory: float, generator: np.random.Generator) -> Floats:
-    """Draw a stationary AR(1) process of standard deviation `size` with a time constant of `memory` rows."""
-    keep = np.exp(-1 / memory)
-    shocks = size * np.sqrt(1 - keep**2) * generator.standard_normal(rows)
-    wandering: Floats = lfilter([1], [1, -keep], shocks, zi=[keep * size * generator.standard_normal()])[0]
-    return wandering
-
-
-def _rotation(rows: int, generator: np.random.Generator) -> Floats:
-    """Return the common phase of the oscillating sensors of a line, in turns: about 11 rows per turn, nearly steady."""
-    speed = (1 + 0.03 * generator.standard_normal() + _autoregressive(rows, 0.01, 200, generator)) / 11
-    turns: Floats = generator.random() + np.cumsum(speed)
-    return turns
-
-
-def _wave(turns: Floats) -> Floats:
-    size, phase = _HARMONIC
-    wave: Floats = np.sin(2 * np.pi * turns) + size * np.sin(4 * np.pi * turns + phase)
-    return wave
-
-
-def _on_line(name: str, line: int) -> str:
-    """Add the line to a name: `pump.speed` of line 2 is `pump_2.speed`, the hidden cause `head` is `head_2`."""
-    machine, *rest = name.split(".")
-    return ".".join([f"{machine}_{line}", *rest])
+        ticks = np.arange(2 * self.config.rows) * (_nanoseconds("interval", self.config.interval) / day)
+        days = ticks + _nanoseconds("start", self.config.start) / day
+        return self._design.simulate(days, self._generator(entity, _SIGNAL), bias)
 
 
 def _unit(entity: int) -> str:

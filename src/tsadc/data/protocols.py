@@ -8,7 +8,7 @@ A detector gets the unlabelled `train`, `history` and `test` of a `Task`; its `a
     smd-unseen      train on other machines with a share ETA_SMD of anomalies, normalise on the machine's train part
     sleep           train on half of the N3 epochs and a share ETA_SLEEP of W and REM, score the rest of both
     ludb, cinc      train on half of the normal records and a share ETA_ECG of the paper's five types, score the rest
-    plant           the simulated plant, another one for each seed
+    plant, plant-process, plant-telemetry    the kinds of the simulated plant, another one for each seed
     skab, gecco, batadal    train on the unlabelled history of each entity, score the rows that follow it
 
 Seeds from 100 on are for choosing settings, those below for reporting. There is only one SMD: choosing has seen the
@@ -37,7 +37,7 @@ from tsadc.data import cinc, ludb, sleepedf
 from tsadc.data.contaminate import anomalous_count, halves
 from tsadc.data.dataset import DataSet
 from tsadc.data.packs import require_pack
-from tsadc.data.plant import Plant
+from tsadc.data.plant import Plant, PlantKind
 from tsadc.data.row_labels import BATADAL, GECCO, SKAB, read_histories
 from tsadc.data.smd import SMD, Blamed, parse_blamed, spans_of
 from tsadc.data.task import Answers, Task, answers
@@ -265,8 +265,10 @@ def _histories(raw: Path, pack: str, length: int, kind: str) -> Task:
     return Task(split.train, split.test.series, answers(split.test, length))
 
 
-def plant(raw: Path, seed: int, eta: float | None = None, kappa: int | None = None) -> Task:
+def plant(
+    raw: Path, seed: int, eta: float | None = None, kappa: int | None = None, *, kind: PlantKind = "plant"
+) -> Task:
     given = {name: value for name, value in (("contamination", eta), ("kinds", kappa)) if value is not None}
-    config = replace(Plant.Config(seed=seed), **given)  # type: ignore[arg-type]
+    config = replace(Plant.Config(seed=seed, kind=kind), **given)  # type: ignore[arg-type]
     split = Plant(config).split()
     return Task(split.train, split.test.series, answers(split.test, config.length))
