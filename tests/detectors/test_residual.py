@@ -167,13 +167,13 @@ def test_the_network_learns_from_the_ordinary_part_alone():
     assert detector.settled_.sum() == 40
 
 
-def test_progress_ends_with_the_observations_that_the_head_looks_at(monkeypatch):
+def test_progress_counts_the_observations_of_the_ensemble_and_then_all(monkeypatch):
     monkeypatch.setattr(features, "MAX_OBSERVATIONS", 10)
     seen: list[ScoringProgress] = []
     detector = Levels(length=LENGTH).fit(history(), progress=lambda now: seen.append(now))
-    told = [(one.done, one.total) for one in seen if isinstance(one, ScoringProgress)]
-    # Of 32 observations and of the 8 that were set aside; then all 40 are scored.
-    assert told == [*((i, 18) for i in range(1, 19)), *((i, 40) for i in range(1, 41))]
+    progress = [(event.done, event.total) for event in seen if isinstance(event, ScoringProgress)]
+    # The ensemble is fitted to 10 of 32 training observations and 8 held-out ones; then all 40 are scored.
+    assert progress == [*((i, 18) for i in range(1, 19)), *((i, 40) for i in range(1, 41))]
     assert len(detector.decision_scores_) == 40
 
 
@@ -235,3 +235,17 @@ def test_what_matters_after_training_only_leaves_a_checkpoint_usable(tmp_path) -
         Levels(config=update(Levels.Config(length=LENGTH), {"selected": 0.9})).fit(
             history(), checkpoint=file, resume=True
         )
+
+
+def test_the_network_sees_each_training_observation_once_after_training(monkeypatch):
+    seen = []
+    inference = Levels._make_inference
+
+    def counted(self):
+        examine = inference(self)
+        return lambda z: seen.append(z.tobytes()) or examine(z)
+
+    monkeypatch.setattr(Levels, "_make_inference", counted)
+    detector = Levels(length=LENGTH).fit(history())
+    assert len(seen) == len(set(seen)) == len(detector.decision_scores_)
+    np.testing.assert_array_equal(detector.decision_function(history()), detector.decision_scores_)

@@ -45,6 +45,7 @@ MOST_CELLS = 2**22  # of one part in `detect_parts`: about 100 MB of values, sco
 MOST_NAMED = 3  # observations named in a notice
 ConfigT = TypeVar("ConfigT", bound=Common, covariant=True, default=Common)
 Progress = Callable[[Any], None]
+PartScores = Sequence[Floats]  # two: scores of the training and of the validation observations
 
 
 @dataclass(frozen=True)
@@ -151,8 +152,11 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             complete(cls.Config)
 
     @abstractmethod
-    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
-        """Learn from normalised observations. `validation` is unlabelled and contaminated, too."""
+    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> PartScores | None:
+        """Learn from normalised observations. `validation` is unlabelled and contaminated, too.
+
+        Return the scores of both parts if fitting computes them anyway; None: they are scored like new data.
+        """
 
     @abstractmethod
     def _score(self, observations: Observations) -> Iterator[Evidence]:
@@ -257,7 +261,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         check(settings.threshold, clock, settings.length)
         if message := unused_setting(settings.threshold, settings.contamination != "auto"):
             notice(message)
-        series, train, chosen = history.series, history, None
+        series, train, chosen = history.series, history, np.arange(0)
         if validation is None:
             chosen = hold_out(len(history), settings.validation, settings.seed)
             held = history.take(chosen)
@@ -273,10 +277,16 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         fingerprint = {"history": self.provenance_["data"], "validation": describe(held)}
         options = FitOptions(progress, Path(checkpoint) if checkpoint is not None else None, resume, fingerprint)
         with single_threaded_blas():
-            self._fit(train.scaled(scaler), held.scaled(scaler), options)
-        self.held_out_ = chosen is not None
-        self.decision_scores_ = self._scores(history, progress)
-        self.validation_scores_ = self._scores(held, progress) if chosen is None else self.decision_scores_[chosen]
+            known = self._fit(train.scaled(scaler), held.scaled(scaler), options)
+        self.held_out_ = validation is None
+        if known is None:
+            self.decision_scores_ = self._scores(history, progress)
+            self.validation_scores_ = self.decision_scores_[chosen] if self.held_out_ else self._scores(held, progress)
+        else:
+            train_scores, self.validation_scores_ = known
+            self.decision_scores_ = np.empty(len(history))
+            self.decision_scores_[np.setdiff1d(np.arange(len(history)), chosen)] = train_scores
+            self.decision_scores_[chosen] = self.validation_scores_[: len(chosen)]
         self._calibrate()
         return self
 

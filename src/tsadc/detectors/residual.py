@@ -19,7 +19,7 @@ from torch import Tensor
 from typing_extensions import TypeVar
 
 from tsadc.config import require, to_mapping
-from tsadc.detectors.base import Detector, FitOptions, Progress, ScoringProgress
+from tsadc.detectors.base import Detector, FitOptions, PartScores, Progress, ScoringProgress
 from tsadc.detectors.ensemble.features import Residuals
 from tsadc.detectors.ensemble.scorer import FusedScorer, Model, training_sample
 from tsadc.detectors.ensemble.views import lowest_share, view_names_with
@@ -159,7 +159,7 @@ class ResidualDetector(Detector[ResidualT], ABC):
     def view_names(self) -> tuple[str, ...]:
         return view_names_with(self._residual_names()) if self.settings.scoring == "fused" else self._residual_names()
 
-    def _fit(self, train_part: Observations, validation: Observations, options: FitOptions) -> None:
+    def _fit(self, train_part: Observations, validation: Observations, options: FitOptions) -> PartScores | None:
         settings = self.settings
         network = self._build(len(train_part.names))
         checked = self.weight_settings(settings).items()
@@ -188,6 +188,8 @@ class ResidualDetector(Detector[ResidualT], ABC):
                 total = sum(map(len, training_sample(parts, settings.ensemble)))
                 model = _with_progress(model, options.progress, total)
             self.scorer_ = FusedScorer.fit(parts, settings.ensemble, settings.seed, self._residual_names(), model)
+            return self.scorer_.training_scores
+        return None
 
     def _select(self, parts: tuple[Observations, ...]) -> tuple[Observations, ...]:
         """Return the observations of each part that the network learns from."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from tsadc.detectors.base import Detector, FitOptions
+from tsadc.detectors.base import Detector, FitOptions, PartScores
 from tsadc.detectors.ensemble.scorer import FusedScorer
 from tsadc.detectors.ensemble.views import view_names_with
 from tsadc.detectors.result import Evidence
@@ -75,8 +75,9 @@ class Ensemble(Detector["Ensemble.Config"]):
             Common.__post_init__(self)
             FusedScorer.Config.__post_init__(self)
 
-    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
+    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> PartScores | None:
         self.scorer_ = FusedScorer.fit((train, validation), self.settings, self.settings.seed)
+        return self.scorer_.training_scores
 
     def _adapt(self, history: Observations) -> None:
         self.scorer_.adapt(history)

@@ -37,7 +37,12 @@ class FusedScorer:
     fusion : Fusion
     residuals : tuple of str
         Names of the residuals of the model; empty without a model.
+    training_scores : tuple of arrays, or None
+        Scores of the observations of each part that the scorer was fitted to; None if it was fitted to a subsample or
+        loaded from a file.
     """
+
+    training_scores: tuple[Floats, ...] | None = None
 
     @dataclass(frozen=True)
     class Config:
@@ -88,10 +93,10 @@ class FusedScorer:
         residuals, model
             Names of the residuals of a model, and the function that computes them.
         """
-        parts = training_sample(parts, config)
-        extractor = FeatureExtractor.fit(parts, config.kernels, seed)
-        features = list(chain.from_iterable(_features(extractor, part, model) for part in parts))
-        entities = [part.entity(i) for part in parts for i in range(len(part))]
+        sampled = training_sample(parts, config)
+        extractor = FeatureExtractor.fit(sampled, config.kernels, seed)
+        features = list(chain.from_iterable(_features(extractor, part, model) for part in sampled))
+        entities = [part.entity(i) for part in sampled for i in range(len(part))]
         kept = np.ones(len(features), dtype=bool)
         # The tails of few scores say little about a view. Shapes are compared as a whole, and need the fewest.
         trust = np.where(np.array(view_names_with(residuals)) == "shape", 1 + FEW_OBSERVATIONS / len(features), 1.0)
@@ -100,7 +105,12 @@ class FusedScorer:
             scores = np.stack([views.score(entity, each) for entity, each in zip(entities, features, strict=True)])
             fusion = Fusion.fit(scores, trust)
             kept = lowest_share(fusion(scores), config.keep)
-        return cls(extractor, views, fusion, residuals)
+        scorer = cls(extractor, views, fusion, residuals)
+        if sum(map(len, sampled)) == sum(map(len, parts)):
+            # Equal to the scores of `evidence`, which are the sum of the views at their peaks in single precision.
+            fused = fusion(scores).astype(np.float32).astype(np.float64)
+            scorer.training_scores = tuple(np.split(fused, np.cumsum([len(part) for part in parts[:-1]])))
+        return scorer
 
     def adapt(self, history: Observations, model: Model | None = None) -> None:
         """Learn what is usual for the entities of a normalised history; entities with a short history are skipped."""
