@@ -5,7 +5,7 @@ from tsadc.bench.demo import Demonstration, demonstrate
 from tsadc.data.plant import Plant
 from tsadc.detectors import find
 from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision
-from tsadc.nn.train import Progress
+from tsadc.nn.train import TrainingProgress
 from tsadc.series import Booleans
 from tsadc.windows import cut
 
@@ -64,5 +64,5 @@ def test_flagging_everything_is_worth_the_prevalence(shown: Demonstration, label
 def test_progress_is_told(shown: Demonstration) -> None:
     told: list[object] = []
     again = demonstrate(SMALL, seed=1, epochs=1, progress=told.append)
-    assert [now.epochs for now in told if isinstance(now, Progress) and now.epoch_ended] == [1]
+    assert [now.epochs for now in told if isinstance(now, TrainingProgress) and now.epoch_ended] == [1]
     assert again.comparison.equals(shown.comparison)

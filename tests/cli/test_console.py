@@ -16,14 +16,14 @@ def now(update: int, epoch_ended: bool, validation: float | None = 0.25) -> Simp
     )  # fmt: skip
 
 
-def test_say_keeps_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_echo_keeps_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     text = "[bold] is not markup, :house: is not a picture " + "and a long line is not broken " * 10
-    console.say(text)
+    console.echo(text)
     assert capsys.readouterr().out == text + "\n"
 
 
-def test_complain_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    console.complain("a sentence\nin two lines")
+def test_print_error_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_error("a sentence\nin two lines")
     assert capsys.readouterr() == ("", "tsadc: a sentence in two lines\n")
 
 
@@ -71,13 +71,13 @@ def test_only_the_first_of_several_processes_speaks(
     try:
         monkeypatch.setenv("RANK", "1")
         importlib.reload(console)
-        console.say("hello")
+        console.echo("hello")
         console.show([("rows", "100")])
         with console.progress_bar() as report:
             report(now(4, epoch_ended=True))
-        assert not console.FIRST
+        assert not console.IS_MAIN_PROCESS
         assert capsys.readouterr().out == ""
     finally:
         monkeypatch.delenv("RANK")
         importlib.reload(console)
-    assert console.FIRST
+    assert console.IS_MAIN_PROCESS

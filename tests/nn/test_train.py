@@ -18,16 +18,16 @@ from torch import Tensor, nn
 from tsadc.errors import ConfigError, DataError, ModelFileError, TsadcError
 from tsadc.nn import losses
 from tsadc.nn.randomness import derive_seed
-from tsadc.nn.train import History, Progress, Training, parameter_groups, rate, train
+from tsadc.nn.train import History, Training, TrainingProgress, parameter_groups, rate, train
 from tsadc.series import Observations, Place, Series
 
 CONFIG = Training(epochs=5, batch=3, micro_batch=2, learning_rate=0.01, warmup_epochs=1, ema=0.6)
 
 
-def halt(epoch: int, update: int) -> Callable[[Progress], None]:
+def halt(epoch: int, update: int) -> Callable[[TrainingProgress], None]:
     """A progress callback that interrupts training within an epoch."""
 
-    def progress(now: Progress) -> None:
+    def progress(now: TrainingProgress) -> None:
         if (now.epoch, now.update) == (epoch, update):
             raise KeyboardInterrupt
 
@@ -97,7 +97,7 @@ def test_moving_average_in_closed_form() -> None:
     path = [weights(network)]
     config = Training(epochs=4, batch=2, learning_rate=0.01, ema=0.3)
 
-    def progress(now: Progress) -> None:
+    def progress(now: TrainingProgress) -> None:
         if not now.epoch_ended:
             path.append(weights(network))
 
@@ -140,7 +140,7 @@ def test_early_stopping_keeps_the_best_weights() -> None:
     network, levels = Level(), []
     config = Training(epochs=40, batch=4, learning_rate=0.02, weight_decay=0.0, warmup_epochs=0, patience=4)
 
-    def progress(now: Progress) -> None:
+    def progress(now: TrainingProgress) -> None:
         if now.epoch_ended:
             levels.append(network.level.item())
 
@@ -233,7 +233,7 @@ def test_a_killed_process_can_be_resumed(tmp_path: Path, moment: str) -> None:
     whole, resumed = Denoiser(dropout=0.3), Denoiser(dropout=0.3)
     data = Waves(8), Waves(4, seed=1)
     train(whole, *data, CONFIG, seed=7)
-    started: list[Progress] = []
+    started: list[TrainingProgress] = []
     train(resumed, *data, CONFIG, seed=7, progress=started.append, checkpoint=path, resume=True)
     assert started[0].epoch == 3
     assert_same_bits(resumed, whole)
@@ -325,7 +325,7 @@ def test_the_same_seed_gives_the_same_weights_and_leaves_the_global_generator_al
 
 
 def test_progress_counts_every_update_and_estimates_the_time_left() -> None:
-    reports: list[Progress] = []
+    reports: list[TrainingProgress] = []
     config = Training(epochs=3, batch=3)
     history = train(Denoiser(), Waves(7), Waves(3), config, seed=0, progress=reports.append)
     assert [(now.epoch, now.update, now.epoch_ended) for now in reports] == [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ import pandas as pd
 
 from tsadc.data.plant import Plant
 from tsadc.detectors import find
-from tsadc.detectors.base import Detector
+from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.result import Result
 from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision, cut
@@ -32,7 +31,7 @@ class Demonstration:
 
 
 def demonstrate(
-    plant: Plant.Config, *, seed: int = 0, epochs: int | None = None, progress: Callable[[Any], None] | None = None
+    plant: Plant.Config, *, seed: int = 0, epochs: int | None = None, progress: ProgressCallback | None = None
 ) -> Demonstration:
     """Train on the plant's unlabelled history, detect on its unseen part, and compare with the truth. `epochs` shortens
     the training of the default configuration."""

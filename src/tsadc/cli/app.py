@@ -104,12 +104,12 @@ def demo(
     # Set before torch is imported: a network this small runs faster on one thread.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     keep_freed_memory()
-    from tsadc.cli.console import progress_bar, say
+    from tsadc.cli.console import echo, progress_bar
     from tsadc.cli.demo import run
 
     with progress_bar() as progress:
         verdict = run(out, progress)
-    say(verdict)
+    echo(verdict)
 
 
 @app.command()
@@ -134,7 +134,7 @@ def fit(
     options: Options,
 ) -> None:
     """Learn what is normal from unlabelled history."""
-    from tsadc.cli.console import complain, progress_bar, say
+    from tsadc.cli.console import echo, print_error, progress_bar
     from tsadc.cli.workflow import fit_model, requested_settings
     from tsadc.config import parse_assignments
 
@@ -147,9 +147,9 @@ def fit(
     except KeyboardInterrupt:
         saved = (out.with_name(out.name + ".partial") / "training.safetensors").exists()
         hint = "add --resume to the same command to continue after the last finished epoch"
-        complain(f"interrupted; {hint if saved else 'no epoch was finished, so there is nothing to resume'}.")
+        print_error(f"interrupted; {hint if saved else 'no epoch was finished, so there is nothing to resume'}.")
         raise typer.Exit(130) from None
-    say(summary)
+    echo(summary)
 
 
 @app.command()
@@ -170,7 +170,7 @@ def detect(
     options: Options,
 ) -> None:
     """Find when something is unusual, which variables are involved, and how unusual it is."""
-    from tsadc.cli.console import progress_bar, say
+    from tsadc.cli.console import echo, progress_bar
     from tsadc.cli.workflow import detect_to, rethreshold
     from tsadc.detectors.store import load
 
@@ -180,7 +180,7 @@ def detect(
     with progress_bar() as progress:
         detector = rethreshold(load(model), set_ or [])
         summary = detect_to(detector, _read(data, options), out, report, title=title, progress=progress)
-    say(summary)
+    echo(summary)
 
 
 @app.command()
@@ -193,12 +193,12 @@ def adapt(
     options: Options,
 ) -> None:
     """Learn the normal level and spread of further entities from their unlabelled history, without retraining."""
-    from tsadc.cli.console import say
+    from tsadc.cli.console import echo
     from tsadc.detectors.store import load
 
     series = _read(data, options)
     load(model).adapt(series).save(out)
-    say(f"Adapted to {', '.join(item.entity for item in series)}; the model is in {out}.")
+    echo(f"Adapted to {', '.join(item.entity for item in series)}; the model is in {out}.")
 
 
 @app.command()
@@ -242,10 +242,10 @@ def prepare(
     skip_bad: SkipBad = False,
 ) -> None:
     """Cut the original files of a data set into labelled observations, and compare the counts with the paper's."""
-    from tsadc.cli.console import say
+    from tsadc.cli.console import echo
     from tsadc.cli.datasets import prepare_to
 
-    say(prepare_to(name, raw, out, set_ or [], skip_bad=skip_bad))
+    echo(prepare_to(name, raw, out, set_ or [], skip_bad=skip_bad))
 
 
 Only = Annotated[
@@ -320,9 +320,9 @@ def bench_report(
 ) -> None:
     """Write the records as one page: sortable tables, ranks, curves and failures."""
     from tsadc.cli.bench_show import ShowOptions, report
-    from tsadc.cli.console import say
+    from tsadc.cli.console import echo
 
-    say(report(ShowOptions(folder, plan, tuple(only or ()), choosing), out))
+    echo(report(ShowOptions(folder, plan, tuple(only or ()), choosing), out))
 
 
 def _raw(given: Path | None) -> Path:
@@ -354,14 +354,14 @@ def main() -> None:
 
 
 def _refuse(sentence: str) -> NoReturn:
-    from tsadc.cli.console import complain
+    from tsadc.cli.console import print_error
 
-    complain(sentence)
+    print_error(sentence)
     raise SystemExit(2) from None
 
 
 def _show_notice(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
-    from tsadc.cli.console import FIRST, complain
+    from tsadc.cli.console import IS_MAIN_PROCESS, print_error
 
-    if FIRST and issubclass(category, TsadcNotice):
-        complain(f"note: {message}")
+    if IS_MAIN_PROCESS and issubclass(category, TsadcNotice):
+        print_error(f"note: {message}")

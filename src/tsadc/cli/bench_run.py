@@ -16,7 +16,7 @@ from tsadc.bench.plan import BenchmarkPlan, Seeds, read, require_once
 from tsadc.bench.records import PLAN, Store, current, exclusive, key_of, load
 from tsadc.bench.run import run_all
 from tsadc.cli.bench_select import selected, traits_of
-from tsadc.cli.console import complain, say
+from tsadc.cli.console import echo, print_error
 from tsadc.data.catalogue import PROTOCOLS, present
 from tsadc.data.protocols import CHOOSING
 from tsadc.errors import ConfigError, DataError, OutputError
@@ -55,7 +55,7 @@ def run(options: RunOptions) -> int:
     every = plan.jobs()
     chosen = selected(every, [traits_of(job) for job in every], options.only, "The plan has")
     for name in dict.fromkeys(job.dataset for job in chosen if job.dataset in absent):
-        say(f"{name} is not run: {options.raw} has no {absent[name]}")
+        echo(f"{name} is not run: {options.raw} has no {absent[name]}")
     jobs = [job for job in chosen if job.dataset not in absent]
     if absent and not jobs:
         raise DataError(f"{options.raw} holds none of the plan's data sets; set TSADC_DATA to the folder that does.")
@@ -67,7 +67,7 @@ def run(options: RunOptions) -> int:
     todo = [job for job in jobs if job.key not in skipped]
     stale = sum(job.key in kept for job in jobs) - len(done)
     outdated = f", {stale} with stale records" if stale else ""
-    say(f"{count(len(jobs), 'job', 'jobs')}, {len(skipped)} done before{outdated}")
+    echo(f"{count(len(jobs), 'job', 'jobs')}, {len(skipped)} done before{outdated}")
     try:
         _check_draws(todo, options.raw)
         if options.dry_run:
@@ -80,7 +80,7 @@ def run(options: RunOptions) -> int:
             failed = sum("error" in record for job, record in done if job.key in skipped)
             return _execute(todo, done, options, failed)
     except KeyboardInterrupt:
-        complain("interrupted; the same command goes on where it stopped.")
+        print_error("interrupted; the same command goes on where it stopped.")
         return 130
 
 
@@ -111,16 +111,16 @@ def _execute(todo: Sequence[Job], done: list[tuple[Job, Record]], options: RunOp
         failed += "error" in record
         done = [*(pair for pair in done if pair[0] != job), (job, record)]
         left = timedelta(seconds=round((time.monotonic() - started) / number * (len(todo) - number)))
-        say(f"[{number}/{len(todo)}, {left} left{best(job.data, done)}] {line(job, record)}")
+        echo(f"[{number}/{len(todo)}, {left} left{best(job.data, done)}] {line(job, record)}")
     if failed:
-        complain(f"{count(failed, 'job', 'jobs')} failed; the records say why, and --retry runs them again.")
+        print_error(f"{count(failed, 'job', 'jobs')} failed; the records say why, and --retry runs them again.")
     return 1 if failed else 0
 
 
 def _estimate_all(todo: Sequence[Job], done: Sequence[tuple[Job, Record]], processes: int) -> int:
     estimates = [(job, estimate(job, done)) for job in todo]
     for job, seconds in estimates:
-        say(f"{job.data} {job.label} seed {job.seed}: {_duration(seconds and sum(seconds))}")
+        echo(f"{job.data} {job.label} seed {job.seed}: {_duration(seconds and sum(seconds))}")
     # Jobs that share a training need it once.
     fits: dict[str, float] = {}
     for job, seconds in estimates:
@@ -131,7 +131,7 @@ def _estimate_all(todo: Sequence[Job], done: Sequence[tuple[Job, Record]], proce
     whole = _duration(None if unknown == len(todo) else total / processes)
     trainings = count(len(fits), "training", "trainings")
     total_words = f"In all {trainings}, {whole} with {count(processes, 'process', 'processes')}{rest}."
-    say(total_words if todo else "Nothing is left to run.")
+    echo(total_words if todo else "Nothing is left to run.")
     return 0
 
 

@@ -17,7 +17,7 @@ from tsadc.bench.published import Published
 from tsadc.bench.records import PLAN, job_of, key_of, load, stale
 from tsadc.bench.summary import Grid, summarise
 from tsadc.cli.bench_select import selected, traits_of
-from tsadc.cli.console import complain
+from tsadc.cli.console import print_error
 from tsadc.config import nearest, read_toml
 from tsadc.errors import ConfigError, DataError, TsadcError
 from tsadc.show import bench_published
@@ -95,7 +95,7 @@ def table(
     if form != "markdown":
         text = (comma_separated if form == "csv" else latex)(summaries, metrics).rstrip()
         if remark:
-            complain(remark)
+            print_error(remark)
     elif metric is not None:
         text = "\n\n".join(filter(None, [remark, one_metric(Grid(summaries), metric) if summaries else ""]))
     else:

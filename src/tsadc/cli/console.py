@@ -5,30 +5,31 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from tsadc.detectors.base import ScoringProgress
-    from tsadc.nn.train import Progress as Trained
+    from tsadc.detectors.base import ProgressCallback, ScoringProgress
+    from tsadc.nn.train import TrainingProgress
 
-FIRST = os.environ.get("RANK", "0") == "0"  # under torchrun only the first process prints
+IS_MAIN_PROCESS = os.environ.get("RANK", "0") == "0"  # torchrun sets RANK; only the main process writes to stdout
 # Markup is off because a variable may be called [b] or :house:.
-console = Console(quiet=not FIRST, highlight=False, markup=False, emoji=False)
+console = Console(quiet=not IS_MAIN_PROCESS, highlight=False, markup=False, emoji=False)
 
 
-def say(text: str) -> None:
-    """Print on stdout."""
+def echo(text: str) -> None:
+    """Print on stdout, in the main process only."""
     console.print(text, soft_wrap=True)
 
 
-def complain(text: str) -> None:
-    """Print one line on stderr."""
+def print_error(text: str) -> None:
+    """Print one line on stderr, in every process."""
     print("tsadc:", " ".join(text.splitlines()), file=sys.stderr)
 
 
@@ -43,15 +44,15 @@ def show(rows: Sequence[tuple[str, str]]) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar() -> Iterator[Callable[[Any], None]]:
+def progress_bar() -> Iterator[ProgressCallback]:
     """Yield a callback that draws progress as a bar, or prints one line per epoch if stdout is no terminal."""
     from tsadc.detectors.base import ScoringProgress
 
     columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading", total=None, note="")
 
-        def report(now: ScoringProgress | Trained) -> None:
+        def report(now: TrainingProgress | ScoringProgress) -> None:
             if isinstance(now, ScoringProgress):
                 bar.update(task, description="scoring", completed=now.done, total=now.total, note="observations")
                 return
@@ -62,6 +63,6 @@ def progress_bar() -> Iterator[Callable[[Any], None]]:
             note += f"  {left} left"
             bar.update(task, description="training", completed=now.update, total=now.updates, note=note)
             if now.epoch_ended and not console.is_terminal:
-                say(note)
+                echo(note)
 
         yield report

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +13,7 @@ from tsadc.atomic import new_folder
 from tsadc.bench.demo import EPOCHS, demonstrate
 from tsadc.cli.workflow import facts, verdict
 from tsadc.data.plant import Plant
+from tsadc.detectors.base import ProgressCallback
 from tsadc.errors import OutputError
 from tsadc.series import Series
 from tsadc.show import write as write_report
@@ -23,7 +23,7 @@ CONTENTS = {"report.html", "model", "history", "new"}
 
 def run(
     out: Path,
-    progress: Callable[[Any], None] | None = None,
+    progress: ProgressCallback | None = None,
     *,
     plant: Plant.Config | None = None,
     epochs: int = EPOCHS,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from tsadc.atomic import new_folder
-from tsadc.cli.console import FIRST
+from tsadc.cli.console import IS_MAIN_PROCESS
 from tsadc.config import merge, parse_assignments, read_toml, update
 from tsadc.detectors import find
-from tsadc.detectors.base import Detector
+from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.result import Result, worst
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Contamination, explain, observations_per_day, refuse_unused
@@ -48,21 +48,21 @@ def fit_model(
     *,
     name: str = "tsadc",
     resume: bool = False,
-    progress: Callable[[Any], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> str:
     """Train the detector `name`, save it to `out` and return a summary. An unfinished run lives in `OUT.partial`."""
     if out.exists():
         raise OutputError(f"{out} exists already; choose another name or remove it.")
     partial = out.with_name(out.name + ".partial")
     checkpoint = partial / "training.safetensors"
-    if checkpoint.exists() and not resume and FIRST:
+    if checkpoint.exists() and not resume and IS_MAIN_PROCESS:
         raise OutputError(f"{partial} holds an unfinished run: continue it with --resume, or remove it to start again.")
     detector = find(name)(config=config)
     if not detector.savable:
         raise ConfigError(f"{name} cannot be saved, so the command line cannot use it; fit and use it in Python.")
     try:
         detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume)
-        if FIRST:
+        if IS_MAIN_PROCESS:
             detector.save(out)
             checkpoint.unlink(missing_ok=True)
     finally:
@@ -94,7 +94,7 @@ def detect_to(
     report: Path | None,
     *,
     title: str,
-    progress: Callable[[Any], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> str:
     """Write tables to the folder `out` and a page to `report`, either or both, all or nothing; return a summary.
 

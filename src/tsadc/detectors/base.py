@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Never, Self, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Self, TypeAlias, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +40,14 @@ from tsadc.series import Clock, Floats, Observations, Series
 from tsadc.variables import match
 from tsadc.windows import Cut, cut, section
 
+if TYPE_CHECKING:  # this module does without torch
+    from tsadc.nn.train import TrainingProgress
+
 LEAST_OBSERVATIONS = 5
 MOST_CELLS = 2**22  # of one part in `detect_parts`: about 100 MB of values, scores and expected values
 MOST_NAMED = 3  # observations named in a notice
 ConfigT = TypeVar("ConfigT", bound=Common, covariant=True, default=Common)
-Progress = Callable[[Any], None]
+ProgressCallback: TypeAlias = "Callable[[TrainingProgress | ScoringProgress], None]"
 PartScores = Sequence[Floats]  # two: scores of the training and of the validation observations
 
 
@@ -60,7 +63,7 @@ class ScoringProgress:
 class FitOptions:
     """What a training run needs besides data: a progress callback, a checkpoint file and what identifies the run."""
 
-    progress: Progress | None = None
+    progress: ProgressCallback | None = None
     checkpoint: Path | None = None
     resume: bool = False
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
@@ -204,7 +207,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         y: None = None,
         *,
         validation: Any = None,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
     ) -> Self:
@@ -221,7 +224,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             Unlabelled data for early stopping and the threshold. None: hold out a random share of the observations of
             `X`, set by `config.validation`.
         progress : callable, optional
-            Called with a `tsadc.nn.train.Progress` after each update of a network, and with a
+            Called with a `tsadc.nn.train.TrainingProgress` after each update of a network, and with a
             `tsadc.detectors.base.ScoringProgress` after each scored observation.
         checkpoint : path, optional
             File in which the state of the training is saved after each epoch. `checkpoint`, `resume` and early stopping
@@ -382,10 +385,10 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         self._require_fitted()
         return (self.decision_scores_ > self.threshold_).astype(np.int64)
 
-    def _scores(self, observations: Observations, progress: Progress | None = None) -> Floats:
+    def _scores(self, observations: Observations, progress: ProgressCallback | None = None) -> Floats:
         return np.array([evidence.score for evidence in self._evidence(observations, progress)], dtype=np.float64)
 
-    def _evidence(self, observations: Observations, progress: Progress | None) -> Iterator[Evidence]:
+    def _evidence(self, observations: Observations, progress: ProgressCallback | None) -> Iterator[Evidence]:
         scored = self._score(observations.scaled(self.scaler_))
         for i, evidence in enumerate(each_within(single_threaded_blas, scored)):
             if progress is not None:
@@ -396,7 +399,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             yield evidence
 
     @final
-    def detect(self, X: Any, *, progress: Progress | None = None) -> Result:
+    def detect(self, X: Any, *, progress: ProgressCallback | None = None) -> Result:
         """Find anomalies: when, in which variables, and how severe.
 
         Parameters
@@ -434,7 +437,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         return self._assemble(pieces.observations, evidence, len(pieces.left_out))
 
     @final
-    def detect_parts(self, X: Any, *, rows: int = 20_000, progress: Progress | None = None) -> Iterator[Result]:
+    def detect_parts(self, X: Any, *, rows: int = 20_000, progress: ProgressCallback | None = None) -> Iterator[Result]:
         """Find the same as `detect`, in parts, for data larger than memory.
 
         The parts follow each other in order. Each ends with its series or after an observation that is not anomalous,

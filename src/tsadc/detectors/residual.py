@@ -19,7 +19,7 @@ from torch import Tensor
 from typing_extensions import TypeVar
 
 from tsadc.config import require, to_mapping
-from tsadc.detectors.base import Detector, FitOptions, PartScores, Progress, ScoringProgress
+from tsadc.detectors.base import Detector, FitOptions, PartScores, ProgressCallback, ScoringProgress
 from tsadc.detectors.ensemble.features import Residuals
 from tsadc.detectors.ensemble.scorer import FusedScorer, Model, training_sample
 from tsadc.detectors.ensemble.views import lowest_share, view_names_with
@@ -306,7 +306,7 @@ def _mean(scores: Floats) -> float:
     return float(min(scores.mean(dtype=np.float64), LARGEST)) if len(scores) else 0.0
 
 
-def _with_progress(model: Model, progress: Progress, total: int) -> Model:
+def _with_progress(model: Model, progress: ProgressCallback, total: int) -> Model:
     """Return a model that reports each observation to `progress`."""
     done = 0
 

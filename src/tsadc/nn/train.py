@@ -81,7 +81,7 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """The state of a run, reported after every update and, with `epoch_ended`, after an epoch is validated and saved.
 
     `loss` and its `parts` are means over the epoch so far. `seconds_left` assumes that training does not stop early.
@@ -136,7 +136,7 @@ def train(
     config: Training,
     *,
     seed: int,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[TrainingProgress], None] | None = None,
     checkpoint: Path | None = None,
     resume: bool = False,
     fingerprint: Mapping[str, Any] | None = None,
@@ -261,7 +261,7 @@ class _Run(Generic[B]):
         for tensor in (*self.network.state_dict().values(), *self.average):
             self.world.broadcast(tensor)
 
-    def epoch(self, report: Callable[[Progress], None] | None, checkpoint: Path | None) -> None:
+    def epoch(self, report: Callable[[TrainingProgress], None] | None, checkpoint: Path | None) -> None:
         """Train for one epoch, validate, save the checkpoint and report progress."""
         number, started = len(self.epochs) + 1, time.perf_counter()
         shuffle = torch.Generator().manual_seed(derive_seed(self.seed, number, losses.SHUFFLE))
@@ -350,9 +350,11 @@ class _Run(Generic[B]):
         finally:
             _copy(live, self.parameters)
 
-    def progress(self, epoch: int, means: dict[str, float], elapsed: float, epoch_ended: bool = False) -> Progress:
+    def progress(
+        self, epoch: int, means: dict[str, float], elapsed: float, epoch_ended: bool = False
+    ) -> TrainingProgress:
         seconds = sum(done.seconds for done in self.epochs) + elapsed
-        return Progress(
+        return TrainingProgress(
             epoch=epoch,
             epochs=self.config.epochs,
             update=self.update_number,

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from tiny import Denoiser, Waves, weights
 
 from tsadc.nn.runtime.distributed import World
-from tsadc.nn.train import Progress, Training, train
+from tsadc.nn.train import Training, TrainingProgress, train
 
 SCRIPT = """
 import os
@@ -59,7 +59,7 @@ def launch(folder: Path) -> None:
         assert code == 0, (folder / "output").read_text()
 
 
-def stop_after_two_epochs(now: Progress) -> None:
+def stop_after_two_epochs(now: TrainingProgress) -> None:
     if now.epoch_ended and now.epoch == 2:
         raise KeyboardInterrupt
 
