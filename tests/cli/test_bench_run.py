@@ -22,21 +22,21 @@ def test_it_runs_what_is_not_yet_done(plan: Path) -> None:
     first = run(plan, "--seeds", "0")
     assert first.code == 0, first.err
     told = first.out.splitlines()
-    assert told[0] == "2 jobs, 0 done before"
+    assert told[0] == "2 jobs, 0 already done"
     assert told[1].startswith("[1/2, 0:00:")
     assert "left, best so far first 1.000] mine first seed 0: AUROC 1.000, AP 1.000" in told[1]
     out = plan.parent / "out"
     before = load(out)
     assert len(before) == 2
     second = run(plan)
-    assert second.out.startswith("4 jobs, 2 done before\n[1/2")
+    assert second.out.startswith("4 jobs, 2 already done\n[1/2")
     assert [record for record in load(out) if record["seed"] == 0] == before
     assert {(one["detector"], one["seed"]) for one in load(out)} == {
         (name, seed) for name in ("robust-z", "random") for seed in (0, 1)
     }
     assert set((out / "scores").iterdir()) == {scores_file(out, record) for record in load(out)}
     assert (out / "plan.toml").read_text() == PLAN
-    assert run(plan, "--again", "--only", "detector=first,seed=1").out.splitlines()[0] == "1 job, 0 done before"
+    assert run(plan, "--again", "--only", "detector=first,seed=1").out.splitlines()[0] == "1 job, 0 already done"
 
 
 def change(out: Path, detector: str = "", **values: object) -> None:
@@ -51,15 +51,15 @@ def test_a_dry_run_says_what_would_be_run_and_writes_nothing(plan: Path, done: P
         known = run(plan, "--dry-run", "--again")
         unknown = tsadc("bench", "run", plan, "--out", plan.parent / "other", "--dry-run")
     assert known.out.splitlines()[1] == "mine first seed 0: under a second"
-    assert known.out.splitlines()[-1] == "In all 4 trainings, under a second with 1 process."
+    assert known.out.splitlines()[-1] == "Total: 4 trainings, under a second with 1 process."
     assert "mine random seed 1: of unknown length" in unknown.out
-    assert unknown.out.splitlines()[-1] == "In all 4 trainings, of unknown length with 1 process."
+    assert unknown.out.splitlines()[-1] == "Total: 4 trainings, of unknown length with 1 process."
     assert run(plan, "--dry-run").out.splitlines()[-1] == "Nothing is left to run."
     change(done, "robust-z", fit_seconds=3600, score_seconds=0)
     write_records(done / "mine.jsonl", [one for one in load(done) if one["detector"] != "random"])
     some = run(plan, "--dry-run", "--again", "--processes", "2").out.splitlines()
     assert some[1] == "mine first seed 0: about 1:00:00"
-    assert some[-1] == "In all 4 trainings, about 1:00:00 with 2 processes, and 2 jobs of unknown length."
+    assert some[-1] == "Total: 4 trainings, about 1:00:00 with 2 processes, and 2 jobs of unknown length."
 
 
 def test_an_estimate_counts_a_training_once_and_every_scoring(plan: Path) -> None:
@@ -70,7 +70,7 @@ def test_an_estimate_counts_a_training_once_and_every_scoring(plan: Path) -> Non
     change(out, fit_seconds=3600, score_seconds=60 / load(out)[0]["observations"])
     told = run(plan, "--seeds", "0,1", "--only", "detector=usad,seed=1", "--dry-run").out.splitlines()
     assert told[1] == "mine usad seed 1: about 1:01:00"
-    assert told[-1] == "In all 1 training, about 1:02:00 with 1 process."
+    assert told[-1] == "Total: 1 training, about 1:02:00 with 1 process."
 
 
 def test_failures_are_counted_kept_and_retried(plan: Path) -> None:
@@ -91,10 +91,10 @@ def test_an_interruption_keeps_what_is_done(plan: Path, monkeypatch: pytest.Monk
     def interrupt(*_: object) -> str:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bench_run, "line", interrupt)
+    monkeypatch.setattr(bench_run, "_line", interrupt)
     answer = run(plan)
     assert answer.code == 130
-    assert answer.err == "tsadc: interrupted; the same command goes on where it stopped.\n"
+    assert answer.err == "tsadc: interrupted; run the same command again to continue.\n"
     assert len(load(plan.parent / "out")) == 1
 
 
@@ -103,7 +103,7 @@ def test_an_interruption_keeps_what_is_done(plan: Path, monkeypatch: pytest.Monk
     [
         (("--seeds", "one"), "--seeds takes report, choose or whole numbers such as 0,1,2, but got 'one'."),
         (("--seeds", "1,1"), "`--seeds` must name each value once, but has 1 twice; leave one out."),
-        (("--processes", "0"), "--processes takes a whole number from 1, but got 0."),
+        (("--processes", "0"), "--processes must be at least 1, but got 0."),
         (("--only", "mine"), "--only takes key=value, separated by commas, but got 'mine'."),
         (("--only", "dat=mine"), "--only has no key 'dat'; did you mean `data`?"),
         (("--only", "detector=robustz"), "The plan has no detector 'robustz'; did you mean `robust-z`?"),
@@ -177,7 +177,7 @@ def test_a_folder_that_another_run_writes_into_is_refused(plan: Path) -> None:
 def test_a_place_of_data_that_is_none_is_told(plan: Path, tmp_path: Path) -> None:
     assert run(plan, "--raw", tmp_path / "nothing", "--seeds", "0").code == 0
     plan.write_text(PLAN + '[[data]]\nname = "ludb"\n')
-    said = "but the folder with the data sets was expected; name it by --raw or TSADC_DATA."
+    said = "but the folder with the data sets was expected; set it with --raw or TSADC_DATA."
     assert run(plan, "--raw", tmp_path / "nothing").refusal == f"There is no folder {tmp_path / 'nothing'}, {said}"
     assert run(plan, "--raw", plan).refusal == f"{plan} is a file, {said}"
 
@@ -228,9 +228,9 @@ def test_records_hold_what_is_needed_to_repeat(plan: Path) -> None:
 def test_a_stale_record_is_made_again(plan: Path, done: Path) -> None:
     change(done, "random", code="of earlier code")
     again = run(plan).out.splitlines()
-    assert again[0] == "4 jobs, 2 done before, 2 with stale records"
+    assert again[0] == "4 jobs, 2 already done, 2 with stale records"
     assert len(again) == 3
-    assert run(plan).out == "4 jobs, 4 done before\n"
+    assert run(plan).out == "4 jobs, 4 already done\n"
 
 
 def test_records_go_to_a_folder_that_bears_the_name_of_the_plan(

@@ -83,7 +83,7 @@ def test_a_changed_plan_mixes_nothing(plan: Path, done: Path) -> None:
     shown = tsadc("bench", "table", done, "--format", "csv").out.splitlines()
     assert [line.split(",")[1] for line in shown[1:]] == ["random", "robust-z", "robust-z validation=0.3"]
     plan.write_text(PLAN.replace("first", "one, other"))
-    assert run(plan).out == "4 jobs, 4 done before\n"
+    assert run(plan).out == "4 jobs, 4 already done\n"
     chosen = tsadc("bench", "table", done, "--format", "csv", "--only", "detector=one, other,seed=0").out
     assert [line.split(",0,0,")[0] for line in chosen.splitlines()[1:]] == ['mine,"one, other"']
 

@@ -264,7 +264,11 @@ def bench_run(
     processes: Annotated[int, typer.Option(help="Number of processes, each with one training at a time.")] = 1,
     only: Only = None,
     seeds: Annotated[
-        str | None, typer.Option(help="report, choose, or numbers separated by commas; replaces the plan's seeds.")
+        str | None,
+        typer.Option(
+            help="Instead of the plan's seeds: report, choose (development seeds, from 100 on), or numbers separated "
+            "by commas."
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the jobs and estimate their time; run none.")
@@ -273,7 +277,9 @@ def bench_run(
     retry: Annotated[bool, typer.Option("--retry", help="Re-run failed jobs.")] = False,
     raw: Raw = None,
 ) -> None:
-    """Run the jobs of a plan that are not done or whose records are stale; repeat the command to go on after a stop."""
+    """Run the jobs of a plan that are not done or whose records are stale.
+
+    After an interruption, run the same command again to continue."""
     # Before torch is loaded: parallel processes must not compete for cores with threads.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from tsadc.cli.bench_run import RunOptions, run
@@ -286,7 +292,7 @@ ByPlan = Annotated[
     Path | None,
     typer.Option("--plan", help="Show the jobs and metrics of this plan, not of the last run.", readable=False),
 ]
-Choosing = Annotated[bool, typer.Option("--choosing", help="Show the seeds for choosing settings, not for reporting.")]
+Choosing = Annotated[bool, typer.Option("--choosing", help="Show the development seeds (from 100 on).")]
 
 
 @bench_app.command("table")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 from tsadc.atomic import write_file
 from tsadc.bench.job import Job, Record, identity
 from tsadc.bench.plan import BenchmarkPlan, Seeds, read, require_once
-from tsadc.bench.records import PLAN, Store, current, exclusive, key_of, load
+from tsadc.bench.records import PLAN, Key, Store, current, exclusive, key_of, load
 from tsadc.bench.run import run_all
 from tsadc.cli.bench_select import selected, traits_of
 from tsadc.cli.console import echo, print_error
@@ -23,6 +23,7 @@ from tsadc.errors import ConfigError, DataError, OutputError
 from tsadc.show.words import count
 
 RESULTS = Path("results")
+Seconds = tuple[float, float]  # of fitting and of scoring
 
 
 @dataclass(frozen=True)
@@ -48,40 +49,64 @@ class RunOptions:
 def run(options: RunOptions) -> int:
     """Run a plan. Return the exit code: 0, 1 if jobs failed, 130 if interrupted."""
     if options.processes < 1:
-        raise ConfigError(f"--processes takes a whole number from 1, but got {options.processes}.")
-    plan = reseeded(read(options.plan), options.seeds)
+        raise ConfigError(f"--processes must be at least 1, but got {options.processes}.")
+    plan = _with_seeds(read(options.plan), options.seeds)
     absent = plan.absent(options.raw)
     _check_folders(options, absent)
-    every = plan.jobs()
-    chosen = selected(every, [traits_of(job) for job in every], options.only, "The plan has")
-    for name in dict.fromkeys(job.dataset for job in chosen if job.dataset in absent):
-        echo(f"{name} is not run: {options.raw} has no {absent[name]}")
-    jobs = [job for job in chosen if job.dataset not in absent]
-    if absent and not jobs:
-        raise DataError(f"{options.raw} holds none of the plan's data sets; set TSADC_DATA to the folder that does.")
-    for job in jobs:
-        identity(job, options.raw)  # raises if a job cannot be run, before any other is
-    kept = {key_of(record): record for record in load(options.folder)} if options.folder.exists() else {}
-    done = [(job, kept[job.key]) for job in jobs if current(kept.get(job.key), job, options.raw)]
-    skipped = set() if options.again else {job.key for job, record in done if not (options.retry and "error" in record)}
+    all_jobs = plan.jobs()
+    jobs = _select(all_jobs, absent, options)
+    _check_settings_and_data(jobs, options.raw)
+    records = {key_of(record): record for record in load(options.folder)} if options.folder.exists() else {}
+    done = {job.key: (job, records[job.key]) for job in jobs if current(records.get(job.key), job, options.raw)}
+    skipped = {key: record for key, (_, record) in done.items() if not _runs_again(record, options)}
     todo = [job for job in jobs if job.key not in skipped]
-    stale = sum(job.key in kept for job in jobs) - len(done)
+    stale = sum(job.key in records for job in jobs) - len(done)
     outdated = f", {stale} with stale records" if stale else ""
-    echo(f"{count(len(jobs), 'job', 'jobs')}, {len(skipped)} done before{outdated}")
+    echo(f"{count(len(jobs), 'job', 'jobs')}, {len(skipped)} already done{outdated}")
     try:
         _check_draws(todo, options.raw)
         if options.dry_run:
-            return _estimate_all(todo, [(job, kept[job.key]) for job in every if job.key in kept], options.processes)
+            known = [(job, records[job.key]) for job in all_jobs if job.key in records]
+            _print_estimates([(job, _estimate(job, known)) for job in todo], options.processes)
+            return 0
         with exclusive(options.folder):
             write_file(options.folder / PLAN, options.plan.read_bytes())
-            for job, record in done:
-                if record["label"] != job.label:
-                    Store(options.folder).keep({**record, "label": job.label}, {})
-            failed = sum("error" in record for job, record in done if job.key in skipped)
-            return _execute(todo, done, options, failed)
+            _update_labels(done.values(), options.folder)
+            failed = sum("error" in record for record in skipped.values()) + _execute(todo, done, options)
     except KeyboardInterrupt:
-        print_error("interrupted; the same command goes on where it stopped.")
+        print_error("interrupted; run the same command again to continue.")
         return 130
+    if failed:
+        print_error(f"{count(failed, 'job', 'jobs')} failed; the records say why, and --retry runs them again.")
+    return 1 if failed else 0
+
+
+def _select(jobs: Sequence[Job], absent: Mapping[str, str], options: RunOptions) -> list[Job]:
+    """Return the jobs that --only selects and whose data is present; print which data sets are not."""
+    selection = selected(jobs, [traits_of(job) for job in jobs], options.only, "The plan has")
+    for name in dict.fromkeys(job.dataset for job in selection if job.dataset in absent):
+        echo(f"{name} is not run: {options.raw} has no {absent[name]}")
+    present_jobs = [job for job in selection if job.dataset not in absent]
+    if absent and not present_jobs:
+        raise DataError(f"{options.raw} holds none of the plan's data sets; set TSADC_DATA to the folder that does.")
+    return present_jobs
+
+
+def _runs_again(record: Record, options: RunOptions) -> bool:
+    return options.again or (options.retry and "error" in record)
+
+
+def _update_labels(done: Iterable[tuple[Job, Record]], folder: Path) -> None:
+    """Rewrite the current records whose label has changed in the plan."""
+    for job, record in done:
+        if record["label"] != job.label:
+            Store(folder).keep({**record, "label": job.label}, {})
+
+
+def _check_settings_and_data(jobs: Sequence[Job], raw: Path) -> None:
+    """Raise if a job has invalid settings or its data cannot be read, before any other is run."""
+    for job in jobs:
+        identity(job, raw)
 
 
 def _check_folders(options: RunOptions, absent: Mapping[str, str]) -> None:
@@ -91,7 +116,7 @@ def _check_folders(options: RunOptions, absent: Mapping[str, str]) -> None:
     known = [protocol for protocol in PROTOCOLS.values() if protocol.source]
     if absent and not options.raw.is_dir() and not any(present(protocol, options.raw) for protocol in known):
         came = f"{options.raw} is a file" if options.raw.exists() else f"There is no folder {options.raw}"
-        raise DataError(f"{came}, but the folder with the data sets was expected; name it by --raw or TSADC_DATA.")
+        raise DataError(f"{came}, but the folder with the data sets was expected; set it with --raw or TSADC_DATA.")
 
 
 def _check_draws(jobs: Sequence[Job], raw: Path) -> None:
@@ -103,36 +128,36 @@ def _check_draws(jobs: Sequence[Job], raw: Path) -> None:
             raise DataError(f"{job.data} cannot be drawn with seed {job.seed}: {error}") from None
 
 
-def _execute(todo: Sequence[Job], done: list[tuple[Job, Record]], options: RunOptions, failed: int) -> int:
-    """Run jobs and report each. `failed` counts the failures of earlier runs that are not run again."""
+def _execute(todo: Sequence[Job], done: dict[Key, tuple[Job, Record]], options: RunOptions) -> int:
+    """Run jobs, add them to `done`, print a line on each, and return how many failed."""
     started = time.monotonic()
+    failed = 0
     finished = run_all(todo, options.raw, Store(options.folder), options.processes)
     for number, (job, record) in enumerate(finished, start=1):
         failed += "error" in record
-        done = [*(pair for pair in done if pair[0] != job), (job, record)]
+        done[job.key] = job, record
         left = timedelta(seconds=round((time.monotonic() - started) / number * (len(todo) - number)))
-        echo(f"[{number}/{len(todo)}, {left} left{best(job.data, done)}] {line(job, record)}")
-    if failed:
-        print_error(f"{count(failed, 'job', 'jobs')} failed; the records say why, and --retry runs them again.")
-    return 1 if failed else 0
+        echo(f"[{number}/{len(todo)}, {left} left{_best(job.data, done.values())}] {_line(job, record)}")
+    return failed
 
 
-def _estimate_all(todo: Sequence[Job], done: Sequence[tuple[Job, Record]], processes: int) -> int:
-    estimates = [(job, estimate(job, done)) for job in todo]
+def _print_estimates(estimates: Sequence[tuple[Job, Seconds | None]], processes: int) -> None:
     for job, seconds in estimates:
         echo(f"{job.data} {job.label} seed {job.seed}: {_duration(seconds and sum(seconds))}")
-    # Jobs that share a training need it once.
+    echo(_total(estimates, processes) if estimates else "Nothing is left to run.")
+
+
+def _total(estimates: Sequence[tuple[Job, Seconds | None]], processes: int) -> str:
+    """Return a sentence on the time of all jobs. Jobs that share a training need it once."""
     fits: dict[str, float] = {}
     for job, seconds in estimates:
         fits[job.training] = max(fits.get(job.training, 0.0), seconds[0] if seconds else 0.0)
     total = sum(fits.values()) + sum(seconds[1] for _, seconds in estimates if seconds)
     unknown = sum(seconds is None for _, seconds in estimates)
-    rest = f", and {count(unknown, 'job', 'jobs')} of unknown length" if 0 < unknown < len(todo) else ""
-    whole = _duration(None if unknown == len(todo) else total / processes)
+    rest = f", and {count(unknown, 'job', 'jobs')} of unknown length" if 0 < unknown < len(estimates) else ""
+    duration = _duration(None if unknown == len(estimates) else total / processes)
     trainings = count(len(fits), "training", "trainings")
-    total_words = f"In all {trainings}, {whole} with {count(processes, 'process', 'processes')}{rest}."
-    echo(total_words if todo else "Nothing is left to run.")
-    return 0
+    return f"Total: {trainings}, {duration} with {count(processes, 'process', 'processes')}{rest}."
 
 
 def _duration(seconds: float | None) -> str:
@@ -141,7 +166,7 @@ def _duration(seconds: float | None) -> str:
     return "under a second" if seconds < 1 else f"about {timedelta(seconds=round(seconds))}"
 
 
-def estimate(job: Job, done: Sequence[tuple[Job, Record]]) -> tuple[float, float] | None:
+def _estimate(job: Job, done: Sequence[tuple[Job, Record]]) -> Seconds | None:
     """Return the seconds of fitting and of scoring, from records of the same variant on the same data set or else of
     the same detector on it; None if there are none."""
     fine = [(other, record) for other, record in done if "error" not in record and other.dataset == job.dataset]
@@ -153,7 +178,7 @@ def estimate(job: Job, done: Sequence[tuple[Job, Record]]) -> tuple[float, float
     return None
 
 
-def best(data: str, done: Sequence[tuple[Job, Record]]) -> str:
+def _best(data: str, done: Iterable[tuple[Job, Record]]) -> str:
     """Return words on the label with the highest mean AUROC on the data so far."""
     values: dict[str, list[float]] = {}
     for job, record in done:
@@ -165,9 +190,9 @@ def best(data: str, done: Sequence[tuple[Job, Record]]) -> str:
     return f", best so far {first} {np.mean(values[first]):.3f}"
 
 
-def line(job: Job, record: Record) -> str:
+def _line(job: Job, record: Record) -> str:
     """Return a line on a finished job."""
-    name = f"{job.data} {job.label} seed {job.seed}{' (choosing)' if job.seed >= CHOOSING else ''}"
+    name = f"{job.data} {job.label} seed {job.seed}{' (development)' if job.seed >= CHOOSING else ''}"
     if "error" in record:
         return f"{name}: failed, {record['error']}"
     scores = f"AUROC {record['auroc']:.3f}, AP {record['ap']:.3f}, F1 {record['f1']:.3f}"
@@ -175,20 +200,18 @@ def line(job: Job, record: Record) -> str:
     return f"{name}: {scores}, {times}"
 
 
-def reseeded(plan: BenchmarkPlan, given: str | None) -> BenchmarkPlan:
+def _with_seeds(plan: BenchmarkPlan, given: str | None) -> BenchmarkPlan:
     """Return the plan with the seeds that --seeds gives, if any."""
     if given is None:
         return plan
-    seeds: Seeds = "report" if given == "report" else "choose" if given == "choose" else _numbers(given)
+    seeds: Seeds = "report" if given == "report" else "choose" if given == "choose" else _parse_seeds(given)
     return replace(plan, seeds=seeds, data=tuple(replace(data, seeds=None) for data in plan.data))
 
 
-def _numbers(given: str) -> tuple[int, ...]:
-    try:
-        numbers = tuple(int(number) for number in given.split(","))
-    except ValueError:
-        numbers = (-1,)
-    if min(numbers) < 0:
+def _parse_seeds(given: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in given.split(",")]
+    if not all(part.isdecimal() for part in parts):
         raise ConfigError(f"--seeds takes report, choose or whole numbers such as 0,1,2, but got {given!r}.")
+    numbers = tuple(int(part) for part in parts)
     require_once("--seeds", numbers)
     return numbers
