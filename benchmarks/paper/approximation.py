@@ -162,7 +162,7 @@ def _groups(answers: Answers, observations: Observations, start: int, stop: int)
 
 
 def _labelled(answers: Answers, observations: Observations, i: int, start: int, stop: int) -> Booleans:
-    """Return which of the steps [start, stop) of an observation are anomalous. Rows without labels are not, nor are
+    """Return a mask of the anomalous steps among [start, stop) of an observation. Rows without labels are not, nor are
     steps beyond the ends of the series."""
     out: Booleans = np.zeros(stop - start, dtype=bool)
     if answers.rows is not None:

@@ -100,7 +100,7 @@ def beginning(job: Job, raw: Path) -> Record:
 
 
 def describe(error: Exception) -> Record:
-    """Return the part of a record that tells why its job failed."""
+    """Return the part of a record that says why its job failed."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return {"error": f"{type(error).__name__}: {error}", "error_at": f"{Path(frame.filename).name}:{frame.lineno}"}
 

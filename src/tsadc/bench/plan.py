@@ -223,7 +223,7 @@ def read(file: str | Path) -> BenchmarkPlan:
         plan = build(BenchmarkPlan, content)
         data = [_entry(Data, table, f"data[{i}]") for i, table in enumerate(_tables(entries, "data"))]
         detectors = [_entry(Entry, table, f"detectors[{i}]") for i, table in enumerate(_tables(entries, "detectors"))]
-        plan = replace(plan, data=tuple(_relative(one, file.parent) for one in data), detectors=tuple(detectors))
+        plan = replace(plan, data=tuple(_relative(entry, file.parent) for entry in data), detectors=tuple(detectors))
         plan.check()
         jobs = plan.jobs()
         if others is not None:

@@ -75,7 +75,7 @@ def parse(table: Any) -> Published:
     if reserved is not None:
         raise ConfigError(f"`published.data.{reserved}` needs another name: `{reserved}` is a key of every method.")
     tables = table.get("methods", [])
-    if not isinstance(tables, list) or not all(isinstance(one, Mapping) for one in tables):
+    if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
         raise ConfigError(f"`published.methods` must be tables, each under [[published.methods]], but got {tables!r}.")
     methods = tuple(_method(one, f"published.methods[{i}]", data, metrics) for i, one in enumerate(tables))
     names = [method.name for method in methods]

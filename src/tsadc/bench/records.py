@@ -47,7 +47,7 @@ class Store:
         file = self.out / f"{record['dataset']}.jsonl"
         self.training.mkdir(parents=True, exist_ok=True)
         with FileLock(self.training / f"{file.name}.lock"):
-            records = {key_of(one): one for one in _read(file)} | {key_of(record): record}
+            records = {key_of(old): old for old in _read(file)} | {key_of(record): record}
             write_records(file, records.values())
 
 

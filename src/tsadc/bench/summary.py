@@ -142,7 +142,15 @@ def complete(summaries: Sequence[Summary], metric: str) -> tuple[list[str], list
     datasets = list(dict.fromkeys(summary.dataset for summary in summaries))
     table = [
         [
-            float(np.mean([one.mean(metric) for one in summaries if (one.label, one.dataset) == (label, dataset)]))
+            float(
+                np.mean(
+                    [
+                        summary.mean(metric)
+                        for summary in summaries
+                        if (summary.label, summary.dataset) == (label, dataset)
+                    ]
+                )
+            )
             for label in full
         ]
         for dataset in datasets

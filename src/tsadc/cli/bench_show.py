@@ -47,7 +47,7 @@ class ShowOptions:
         records = load(self.folder) if self.folder.exists() or self.plan is None else []
         jobs = {job.key: job for job in self._jobs()}
         if self.plan is not None:
-            records = [{**one, "label": jobs[key_of(one)].label} for one in records if key_of(one) in jobs]
+            records = [{**record, "label": jobs[key_of(record)].label} for record in records if key_of(record) in jobs]
         known = {key_of(record) for record in records}
         wanted = self._select(list(jobs.values()), list(jobs.values())) if jobs else []
         shown = self._select(records, [job_of(record) for record in records]) if records else []

@@ -186,7 +186,7 @@ class GDN(ResidualDetector["GDN.Config"]):
 
 @dataclass(frozen=True)
 class ForecastBatch(Batch):
-    """Steps to forecast, (batch, step, variable), which of them were measured, and the `window` steps before each."""
+    """Steps to forecast (batch, step, variable), a mask of the measured ones, and the `window` steps before each."""
 
     history: Tensor
     target: Tensor

@@ -7,19 +7,11 @@
     distances   (variable, window) how far a range is from the nearest one in the bank
     window      the root of the summed squared distances
 
-It finds excursions never seen in the history, and was the strongest single score of rows on the series of `tsb_dev`
-(VUS-PR over whole series .52, moving variance .32, KMeansAD .28). It does not see a level that is unusual for a whole
-observation.
+It finds excursions never seen in the history. It does not see a level that is unusual for a whole observation.
 
 With `history="dirty"` the highest 30 % of the training windows and rows are left out before `scale` and `bank` are
 computed: twice, training windows are scored by a bank without windows that overlap them. That protects against
-anomalies in the history, and forgets rare normal behaviour. VUS-PR on `tsb_dev` by the share of anomalous rows planted
-in the history, for windows slid over whole series (research code) and for observations of 100 rows (this file):
-
-               whole series           observations
-    history    0 %    10 %   20 %     0 %    10 %   20 %
-    dirty      .416   .365   .281     .324   .272   .241
-    clean      .492   .225   .170     .423   .198   .198
+anomalies in the history, but forgets rare normal behaviour: on a clean history `history="clean"` is better.
 
 A range over less than half of the rows of a window is a lower bound: it counts as far as it is above the bank. So does
 any range of a variable for which the bank has none; the bank's largest is then taken to be 1.
