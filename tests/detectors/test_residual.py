@@ -214,9 +214,9 @@ def test_what_is_usual_is_learnt_from_a_bounded_number_of_cells(monkeypatch):
     chosen = sample_observations(parts, 4)
     assert [i for _, i in chosen] == [0, 10, 19, 29, 0, 3, 6, 9]
     assert [part is parts[1] for part, _ in chosen] == [False] * 4 + [True] * 4
-    monkeypatch.setattr(residual, "MOST_CELLS", 5 * LENGTH * VARIABLES)
+    monkeypatch.setattr(residual, "MAX_SAMPLE_CELLS", 5 * LENGTH * VARIABLES)
     assert [i for _, i in sample_observations(parts, 4)] == [0, 29, 0, 9]
-    monkeypatch.setattr(residual, "MOST_CELLS", 1)
+    monkeypatch.setattr(residual, "MAX_SAMPLE_CELLS", 1)
     assert [i for _, i in sample_observations(parts, 4)] == [0, 0]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tsadc.nn.inputs import LARGEST, masked_mean, prepare_input, squash, unsquash
+from tsadc.nn.inputs import MAX_SQUASHED, masked_mean, prepare_input, squash, unsquash
 from tsadc.nn.patches import SlidingWindows, cut_patches, join_patches
 
 
@@ -12,7 +12,9 @@ def test_there_and_back():
     z = torch.tensor([0.0, -2.5, 300.0, 7e4])
     torch.testing.assert_close(unsquash(squash(z)), z)
     assert squash(torch.tensor(1e30)) < 71
-    assert unsquash(torch.tensor([1e9, -1e9])).tolist() == pytest.approx([math.sinh(LARGEST), -math.sinh(LARGEST)])
+    assert unsquash(torch.tensor([1e9, -1e9])).tolist() == pytest.approx(
+        [math.sinh(MAX_SQUASHED), -math.sinh(MAX_SQUASHED)]
+    )
 
 
 def test_an_observation_is_seen_squashed_and_as_0_where_nothing_was_measured():

@@ -38,7 +38,7 @@ def machine() -> str:
 
 
 def reset_peak() -> None:
-    """Start `peak` afresh, where the system can."""
+    """Reset the peak memory that `peak` reports, if the system supports it."""
     try:
         (PROCESSES / "self" / "clear_refs").write_text("5")
     except OSError:

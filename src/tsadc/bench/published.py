@@ -38,7 +38,7 @@ class PublishedMethod:
 
 @dataclass(frozen=True)
 class Published:
-    """Published figures, and which of our data, metrics and labels they are compared with."""
+    """Published figures, and the data, metrics and labels of ours that they are compared with."""
 
     source: str
     differs: str
@@ -75,9 +75,9 @@ def parse(table: Any) -> Published:
     if reserved is not None:
         raise ConfigError(f"`published.data.{reserved}` needs another name: `{reserved}` is a key of every method.")
     tables = table.get("methods", [])
-    if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
+    if not isinstance(tables, list) or not all(isinstance(method, Mapping) for method in tables):
         raise ConfigError(f"`published.methods` must be tables, each under [[published.methods]], but got {tables!r}.")
-    methods = tuple(_method(one, f"published.methods[{i}]", data, metrics) for i, one in enumerate(tables))
+    methods = tuple(_method(method, f"published.methods[{i}]", data, metrics) for i, method in enumerate(tables))
     names = [method.name for method in methods]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:

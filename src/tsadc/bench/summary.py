@@ -71,7 +71,9 @@ def summarise(records: Sequence[Record], choosing: bool = False) -> list[Summary
         Summary(label, data, group[0]["dataset"], group[0].get("split", {}), tuple(group))
         for (label, data), group in groups.items()
     ]
-    return sorted(summaries, key=lambda one: (_order(one.dataset), one.dataset, sorted(one.split.items()), one.label))
+    return sorted(
+        summaries, key=lambda each: (_order(each.dataset), each.dataset, sorted(each.split.items()), each.label)
+    )
 
 
 def _ambiguous_labels(jobs: Sequence[Job]) -> set[str]:

@@ -43,9 +43,9 @@ from tsadc.windows import Cut, cut, section
 if TYPE_CHECKING:  # this module does without torch
     from tsadc.nn.train import TrainingProgress
 
-LEAST_OBSERVATIONS = 5
-MOST_CELLS = 2**22  # of one part in `detect_parts`: about 100 MB of values, scores and expected values
-MOST_NAMED = 3  # observations named in a notice
+MIN_OBSERVATIONS = 5
+MAX_PART_CELLS = 2**22  # of one part in `detect_parts`: about 100 MB of values, scores and expected values
+MAX_NAMED = 3  # observations named in a notice
 ConfigT = TypeVar("ConfigT", bound=Common, covariant=True, default=Common)
 ProgressCallback: TypeAlias = "Callable[[TrainingProgress | ScoringProgress], None]"
 PartScores = Sequence[Floats]  # two: scores of the training and of the validation observations
@@ -306,10 +306,10 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         scaler = Scaler.fit(series, settings.scaler)
         scaler.check_constant(series[0].names)
         observations = cut(series, settings.length, settings.coverage).observations
-        if len(observations) < LEAST_OBSERVATIONS:
+        if len(observations) < MIN_OBSERVATIONS:
             rows = sum(map(len, series))
             raise DataError(
-                f"Training needs at least {LEAST_OBSERVATIONS} observations of {settings.length} rows with enough "
+                f"Training needs at least {MIN_OBSERVATIONS} observations of {settings.length} rows with enough "
                 f"values, but the history of {rows} rows in {len(series)} series gives {len(observations)}; use a "
                 "smaller length or more data."
             )
@@ -467,7 +467,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """
         observations = self._cut(X).observations
         evidence, length = self._evidence(observations, progress), self.settings.length
-        most = max(1, MOST_CELLS // (len(self.variables_) * length))
+        most = max(1, MAX_PART_CELLS // (len(self.variables_) * length))
         rows = min(rows, most * length)
         for number, indices in enumerate(observations.by_series()):
             end, first, part = len(observations.series[number]), 0, list[Evidence]()
@@ -669,7 +669,7 @@ def _check_intervals(series: Sequence[Series], expected: Clock) -> None:
 def _named(observations: Observations) -> str:
     """Name the first few observations by entity and start."""
     names = []
-    for place in observations.places[:MOST_NAMED]:
+    for place in observations.places[:MAX_NAMED]:
         series = observations.series[place.series]
         start = series.clock.at([max(place.start, 0)])[0]
         names.append(f"{series.entity!r} from {start if series.clock.dated else f'row {start}'}")

@@ -29,12 +29,11 @@ from tsadc.nn.inputs import prepare_input, unsquash
 from tsadc.nn.randomness import derive_seed
 from tsadc.nn.runtime.threads import parallel_map
 from tsadc.nn.train import Training, train
-from tsadc.series import Floats, Observations
+from tsadc.series import MAX_ABS_VALUE, Floats, Observations
 from tsadc.subsample import evenly_spaced
 
 WEIGHTS = "network."
-LARGEST = 1e30  # limit of a score; its square would overflow single precision
-MOST_CELLS = 2**22  # in a sample of observations
+MAX_SAMPLE_CELLS = 2**22  # in a sample of observations
 AFTER_TRAINING = ("threshold", "scoring")  # settings that do not affect the weights
 CHECKED_BY_TRAIN = ("training", "seed")  # settings that the training loop compares itself
 ResidualT = TypeVar("ResidualT", bound="ResidualDetector.Config", covariant=True, default="ResidualDetector.Config")
@@ -296,14 +295,14 @@ def published_training(**published: Any) -> dict[str, Any]:
 def sample_observations(parts: tuple[Observations, ...], most: int) -> list[tuple[Observations, int]]:
     """Return evenly spaced observations (part, index), at least one and at most `most` of each part.
 
-    All together have at most `MOST_CELLS` cells, unless one observation of each part has more."""
+    All together have at most `MAX_SAMPLE_CELLS` cells, unless one observation of each part has more."""
     cells = len(parts[0].names) * parts[0].length
-    most = max(1, min(most, MOST_CELLS // (cells * len(parts))))
+    most = max(1, min(most, MAX_SAMPLE_CELLS // (cells * len(parts))))
     return [(part, int(i)) for part in parts for i in evenly_spaced(len(part), most)]
 
 
 def _mean(scores: Floats) -> float:
-    return float(min(scores.mean(dtype=np.float64), LARGEST)) if len(scores) else 0.0
+    return float(min(scores.mean(dtype=np.float64), MAX_ABS_VALUE)) if len(scores) else 0.0
 
 
 def _with_progress(model: Model, progress: ProgressCallback, total: int) -> Model:

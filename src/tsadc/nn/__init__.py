@@ -1,0 +1,1 @@
+"""Networks: state-space layers, diffusion, graphs, masks and the training loop, in torch."""

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-LARGEST = 12.0  # asinh of 8e4 robust standard deviations
+MAX_SQUASHED = 12.0  # asinh of 8e4 robust standard deviations
 
 
 def squash(z: Tensor) -> Tensor:
@@ -23,7 +23,7 @@ def squash(z: Tensor) -> Tensor:
 
 def unsquash(x: Tensor) -> Tensor:
     """Invert `squash`. The result is finite, whatever a network returns."""
-    return torch.sinh(x.clamp(-LARGEST, LARGEST))
+    return torch.sinh(x.clamp(-MAX_SQUASHED, MAX_SQUASHED))
 
 
 def prepare_input(z: NDArray[np.floating[Any]]) -> tuple[Tensor, Tensor, Tensor]:

@@ -126,7 +126,7 @@ def test_errors_are_normalised_by_those_of_the_training_data():
 
 
 def test_the_errors_of_a_limited_number_of_observations_are_normalised(monkeypatch):
-    monkeypatch.setattr("tsadc.detectors.residual.MOST_CELLS", 4 * LENGTH * VARIABLES)
+    monkeypatch.setattr("tsadc.detectors.residual.MAX_SAMPLE_CELLS", 4 * LENGTH * VARIABLES)
     config = update(Config.tiny(), {"scoring": "own", "training": {"epochs": 1}})
     detector = GDN(length=LENGTH, contamination=0.1, config=config)
     seen: list[np.ndarray] = []

@@ -7,7 +7,7 @@ from tsadc.detectors.tsadc.decontaminator import Decontaminator
 from tsadc.detectors.tsadc.dependencies import Dependencies
 from tsadc.detectors.tsadc.network import Network, TSADCBatch
 from tsadc.nn.diffusion import Diffusion
-from tsadc.nn.inputs import LARGEST
+from tsadc.nn.inputs import MAX_SQUASHED
 from tsadc.nn.s4 import ssm_parameters
 from tsadc.nn.train import Training
 
@@ -190,7 +190,7 @@ def test_squashing_and_back():
         torch.testing.assert_close(network.to_z(network.to_input(z)), z, rtol=1e-5, atol=1e-6)
     assert float(make().to_input(torch.tensor(100.0))) == pytest.approx(5.298342, rel=1e-6)
     assert torch.isfinite(make().to_z(torch.tensor([1e30, -1e30]))).all()
-    assert float(make().to_input(torch.tensor(8e4))) < LARGEST < float(make().to_input(torch.tensor(9e4)))
+    assert float(make().to_input(torch.tensor(8e4))) < MAX_SQUASHED < float(make().to_input(torch.tensor(9e4)))
 
 
 def test_state_space_parameters_do_not_decay():

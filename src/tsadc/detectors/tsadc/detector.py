@@ -202,7 +202,7 @@ class TSADC(ResidualDetector["TSADC.Config"]):
         Yields
         ------
         ModuleOutputs
-            Of one observation, in the order of `decision_function`.
+            One for each observation, in the order of `decision_function`.
         """
         observations = self._cut(X).observations
         scaled, undo = observations.scaled(self.scaler_), self.scaler_.undo
