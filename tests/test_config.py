@@ -1,6 +1,8 @@
+import inspect
 import json
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from tsadc.config import (
     nearest,
     parse_assignments,
     read_toml,
+    refuse_unknown_settings,
     require,
     to_mapping,
     update,
@@ -269,3 +272,40 @@ def test_a_wrong_mapping_for_a_section_is_refused_at_construction(tree, message)
     with pytest.raises(ConfigError) as caught:
         Forest(tree=tree)
     assert str(caught.value) == message
+
+
+@dataclass(frozen=True)
+class Renamed:
+    renamed_settings: ClassVar[Mapping[str, str]] = {"size": "is now called `length`", "kind": "is no section any more"}
+
+    length: int = 3
+    kind: str = "a"
+
+
+def test_an_old_name_comes_with_the_new_one():
+    for mapping, message in (
+        ({"size": 3}, "`size` is now called `length`."),
+        ({"kind": {"a": 1}}, "`kind` is no section any more."),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            build(Renamed, mapping)
+        assert str(caught.value) == message
+    assert build(Renamed, {"kind": "b"}).kind == "b"
+    with pytest.raises(ConfigError, match=r"^`deep\.size` is now called"):
+        build(Renamed, {"size": 3}, "deep")
+
+
+def test_a_constructor_refuses_an_unknown_setting_with_the_nearest_name():
+    @dataclass(frozen=True)
+    class Checked(Renamed):
+        width: int = 1
+
+    before = inspect.signature(Checked)
+    refuse_unknown_settings(Checked)
+    refuse_unknown_settings(Checked)
+    assert inspect.signature(Checked) == before
+    with pytest.raises(ConfigError, match=r"^There is no setting `lenght`; did you mean `length`\?$"):
+        Checked(lenght=3)
+    with pytest.raises(ConfigError, match=r"^`size` is now called `length`"):
+        Checked(size=3)
+    assert replace(Checked(4, width=2), kind="b") == Checked(length=4, kind="b", width=2)

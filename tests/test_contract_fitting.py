@@ -105,7 +105,7 @@ def test_settings_of_another_class(name):
     other = Common() if name == "tsadc" else find("tsadc").Config.tiny()
     title = find(name).__name__
     for wrong in (other, {"length": 48}, "tiny", find("tsadc").Config):
-        with pytest.raises(ConfigError, match=rf"`config` must be a {title}\.Config, but got a \S+\."):
+        with pytest.raises(ConfigError, match=rf"`config` must be an? {title}\.Config, but got a \S+[.;]"):
             make(name, config=wrong).fit(history())
 
 

@@ -14,9 +14,9 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union
+from typing import Any, Literal, NoReturn, TypeVar, Union
 
 from tsadc.errors import ConfigError
 
@@ -38,9 +38,11 @@ def update(config: T, mapping: Mapping[str, Any], where: str = "") -> T:
     for name, value in mapping.items():
         path = f"{where}.{name}" if where else str(name)
         if name not in names:
-            raise ConfigError(f"There is no setting `{path}`{nearest(str(name), names, where)}")
+            _refuse_unknown(instance.__class__, str(name), where)
         current = getattr(instance, name)
         section = dataclasses.is_dataclass(current)
+        if isinstance(value, Mapping) and not section:  # perhaps an old section whose name is now that of a setting
+            _refuse_renamed(instance.__class__, name, path)
         changes[name] = _section(current, value, path) if section else _convert(value, hints[name], path)
     try:
         return typing.cast(T, dataclasses.replace(instance, **changes))
@@ -57,6 +59,37 @@ def build_sections(config: Any) -> None:
         if dataclasses.is_dataclass(_hints(config.__class__)[field.name]) and not dataclasses.is_dataclass(value):
             default: Any = field.default_factory  # a section always has one
             object.__setattr__(config, field.name, _section(default(), value, field.name))
+
+
+def refuse_unknown_settings(cls: Any) -> None:
+    """Make the constructor of a dataclass refuse an unknown setting with a `ConfigError` that has the nearest name."""
+    construct = cls.__init__
+    if hasattr(construct, "__wrapped__"):  # done before, or inherited
+        return
+
+    @wraps(construct)
+    def checked(self: Any, *values: Any, **settings: Any) -> None:
+        names = {field.name for field in dataclasses.fields(cls)}
+        for name in settings:
+            if name not in names:
+                _refuse_unknown(cls, name)
+        construct(self, *values, **settings)
+
+    cls.__init__ = checked
+
+
+def _refuse_unknown(cls: Any, name: str, where: str = "") -> NoReturn:
+    path = f"{where}.{name}" if where else name
+    _refuse_renamed(cls, name, path)
+    names = [field.name for field in dataclasses.fields(cls)]
+    raise ConfigError(f"There is no setting `{path}`{nearest(name, names, where)}")
+
+
+def _refuse_renamed(cls: type, name: str, path: str) -> None:
+    """Say what became of an old name, if the dataclass lists it in its class variable `renamed_settings`."""
+    renamed: Mapping[str, str] = getattr(cls, "renamed_settings", {})
+    if name in renamed:
+        raise ConfigError(f"`{path}` {renamed[name]}.")
 
 
 def _section(current: T, value: Any, path: str) -> T:

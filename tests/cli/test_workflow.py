@@ -49,6 +49,24 @@ def test_settings_refuse_an_unknown_preset() -> None:
         requested_settings("tniy", None, [], NOTHING)
 
 
+def test_settings_under_an_old_name_are_refused_with_the_new_one(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("[scoring]\nmasks = 3\n")
+    with pytest.raises(ConfigError, match="`scoring` as a section is now called `inference`"):
+        requested_settings("default", file, [], NOTHING)
+    with pytest.raises(ConfigError, match=r"`head` is now called `scoring` \(fused or own\)"):
+        requested_settings("default", None, ["head=paper"], NOTHING)
+
+
+def test_the_old_name_of_a_detector_gives_one_notice_and_its_settings(
+    history: tuple[Path, Path], tmp_path: Path
+) -> None:
+    words = ("--detector", "views", "--length", "40", "--set", "kernels=8")
+    answer = tsadc("fit", *history, "--out", tmp_path / "model", *words)
+    assert answer.code == 0
+    assert answer.err.count("The detector `views` is now called `ensemble`") == 1
+
+
 def test_options_reach_the_model(history: tuple[Path, Path], tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text("seed = 3\n[inference]\nmasks = 3\n")

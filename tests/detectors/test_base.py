@@ -1,13 +1,18 @@
 """The steps every detector's `fit` and `detect` go through; what holds for all detectors is in test_contract."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from tsadc.detectors.base import Detector, ScoringProgress, hold_out
+from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
+from tsadc.detectors.store import RENAMED_SETTINGS
 from tsadc.detectors.threshold import Contamination, Normal, Threshold, choose
+from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.scale import Scaler
 from tsadc.series import Clock, Observations, Series
@@ -330,6 +335,42 @@ def test_an_unknown_argument_is_refused_with_the_nearest_name():
         Largest(lenght=60)
     with pytest.raises(ConfigError, match=r"it is a setting, so pass config=Largest\.Config\(coverage=\.\.\.\)"):
         Largest(coverage=0.3)
+
+
+def test_an_unknown_setting_of_a_config_is_refused_with_the_nearest_name():
+    with pytest.raises(ConfigError, match=r"^There is no setting `lenght`; did you mean `length`"):
+        Common(lenght=60)
+    with pytest.raises(ConfigError, match=r"^There is no setting `trainin`; did you mean `training`"):
+        TSADC.Config(trainin={"epochs": 3})
+    assert replace(TSADC.Config(length=60), seed=3) == TSADC.Config(length=60, seed=3)
+
+
+@pytest.mark.parametrize("make", [TSADC.Config.with_settings, TSADC.Config])
+def test_the_old_name_of_a_setting_is_refused_with_the_new_one(make):
+    for settings, expected in (
+        ({"head": "paper"}, "`head` is now called `scoring` (fused or own)."),
+        ({"views": {"kernels": 3}}, "`views` is now called `ensemble`."),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            make(**settings)
+        assert str(caught.value) == expected
+    with pytest.raises(ConfigError, match=r"^`scoring` as a section is now called `inference`"):
+        TSADC.Config.with_settings(scoring={"masks": 3})
+    with pytest.raises(ConfigError, match=r"^`views` is no longer a section"):
+        Ensemble.Config.with_settings(views={"kernels": 3})
+    for old, new in RENAMED_SETTINGS.items():  # those that old models are read with
+        assert f"`{new}`" in TSADC.Config.renamed_settings[old]
+
+
+def test_a_mapping_as_config_is_refused_with_what_to_write():
+    detector = Ensemble(config={"length": 60})
+    expected = (
+        r"^`config` must be an Ensemble\.Config, but got a dict; write Ensemble\.Config\.with_settings\(\*\*config\)\.$"
+    )
+    with pytest.raises(ConfigError, match=expected):
+        detector.fit(noise(3000))
+    with pytest.raises(ConfigError, match=r"^`config` must be a Largest\.Config, but got a float\.$"):
+        Largest(config=3.0).fit(noise(3000))
 
 
 def test_whether_validation_was_held_out_is_kept():

@@ -18,7 +18,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from tsadc.bench import points, published
 from tsadc.bench.job import Job, flat
@@ -87,6 +87,8 @@ class Data:
 @dataclass(frozen=True)
 class Entry:
     """A detector; `scoring` and `grid` make variants of it."""
+
+    renamed_settings: ClassVar[Mapping[str, str]] = {"head": "is now called `scoring` (fused or own)"}
 
     name: str = ""
     preset: str = "default"

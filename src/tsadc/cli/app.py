@@ -137,7 +137,9 @@ def fit(
     from tsadc.cli.console import echo, print_error, progress_bar
     from tsadc.cli.workflow import fit_model, requested_settings
     from tsadc.config import parse_assignments
+    from tsadc.detectors import find
 
+    detector = find(detector).name  # an old name gives its notice here, once
     stated = {} if contamination is None else parse_assignments([f"contamination={contamination}"])
     given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated}
     settings = requested_settings(preset, config, set_ or [], given, detector)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypeVar  # that of `typing` has a default from Python 3.13 on
 
-from tsadc.config import to_mapping, update
+from tsadc.config import refuse_unknown_settings, to_mapping, update
 from tsadc.detectors.docstrings import complete
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import describe, provenance
@@ -153,6 +153,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         complete(cls)
         if "Config" in vars(cls):
             complete(cls.Config)
+            refuse_unknown_settings(cls.Config)
 
     @abstractmethod
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> PartScores | None:
@@ -195,8 +196,11 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """Return `config` with the constructor's own arguments applied, types and ranges checked."""
         config = cast(ConfigT, self.Config()) if self.config is None else self.config
         if type(config) is not self.Config:
-            came = f"{type(config).__module__}.{type(config).__qualname__}"
-            raise ConfigError(f"`config` must be a {type(self).__name__}.Config, but got a {came}.")
+            expected = f"{type(self).__name__}.Config"
+            article = "an" if expected[0] in "AEIO" else "a"
+            came = f"{type(config).__module__}.{type(config).__qualname__}".removeprefix("builtins.")
+            advice = f"; write {expected}.with_settings(**config)" if isinstance(config, Mapping) else ""
+            raise ConfigError(f"`config` must be {article} {expected}, but got a {came}{advice}.")
         given = {"length": self.length, "contamination": self.contamination, "seed": self.seed}
         return update(config, to_mapping(config) | {name: value for name, value in given.items() if value is not None})
 

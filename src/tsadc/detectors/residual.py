@@ -107,6 +107,11 @@ class ResidualDetector(Detector[ResidualT], ABC):
             The training loop: its length, learning rate, early stopping and averaging.
         """
 
+        renamed_settings: ClassVar[Mapping[str, str]] = {
+            "head": "is now called `scoring` (fused or own)",
+            "views": "is now called `ensemble`",
+        }
+
         scoring: Literal["fused", "own"] = "fused"
         ensemble: FusedScorer.Config = field(default_factory=FusedScorer.Config)
         selected: float = 1.0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
-from tsadc.config import build_sections, require, update
+from tsadc.config import build_sections, refuse_unknown_settings, require, update
 from tsadc.detectors.docstrings import complete
 from tsadc.detectors.threshold import CUSTOMARY, Threshold
 from tsadc.errors import ConfigError
@@ -49,6 +50,7 @@ class Common:
     """
 
     presets: ClassVar[tuple[str, ...]] = ()  # names of class methods that return settings
+    renamed_settings: ClassVar[Mapping[str, str]] = {}  # old name: what became of it, for error messages
 
     length: int = 600
     contamination: float | Literal["auto"] = "auto"
@@ -89,3 +91,4 @@ class Common:
 
 
 complete(Common)
+refuse_unknown_settings(Common)

@@ -71,6 +71,10 @@ class Ensemble(Detector["Ensemble.Config"]):
             all, as an observation is never its own neighbour; the threshold method "quantile" uses the held-out ones.
         """
 
+        renamed_settings: ClassVar[Mapping[str, str]] = {
+            "views": "is no longer a section; write its settings without it, like `kernels`",
+        }
+
         def __post_init__(self) -> None:
             Common.__post_init__(self)
             FusedScorer.Config.__post_init__(self)

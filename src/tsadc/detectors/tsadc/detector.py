@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -102,6 +102,10 @@ class TSADC(ResidualDetector["TSADC.Config"]):
         """
 
         presets: ClassVar[tuple[str, ...]] = ("paper", "tiny")
+        renamed_settings: ClassVar[Mapping[str, str]] = {
+            **ResidualDetector.Config.renamed_settings,
+            "scoring": "as a section is now called `inference`",
+        }
 
         hidden: float | None = 0.2
         decontaminate: bool = True
