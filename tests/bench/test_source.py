@@ -137,7 +137,7 @@ def test_data_sets_depend_on_their_own_code() -> None:
         name: {module for module, _ in source._closure(*reference(protocol.build))}
         for name, protocol in PROTOCOLS.items()
     }
-    assert "tsadc.data.plant" in modules["plant"]
+    assert all("tsadc.data.plant" in modules[name] for name in ("plant", "plant-process", "plant-telemetry"))
     assert "tsadc.data.smd" in modules["smd-causal"]
     assert "tsadc.data.plant" not in modules["smd-causal"] | modules["sleep"]
     assert "tsadc.data.smd" not in modules["plant"] | modules["ludb"]

@@ -60,6 +60,7 @@ def source_hash(roots: Iterable[Reference]) -> str:
 
 def reference(thing: Any) -> Reference:
     """Return where a class or function is defined; its whole module if it has no top-level name there."""
+    thing = getattr(thing, "func", thing)  # of functools.partial; its arguments are part of the data set's name
     name = str(thing.__qualname__).partition(".")[0]
     return thing.__module__, name if name in _parse(thing.__module__).definitions else WHOLE
 
