@@ -130,7 +130,7 @@ def test_equal_jobs_are_one(plan) -> None:
         ("", "it names no data; add a table"),
         ('[[data]]\nname = "tiny"\n', "it names no detectors; add a table"),
         ("titel = 'x'\n" + ONE, "There is no setting `titel`; did you mean `title`"),
-        (ONE + "head = 'paper'\n", "head` is now called `scoring` (fused or own)"),
+        (ONE + "head = 'paper'\n", r"`detectors\[0\].head` is now called `scoring` \(fused or own\)"),
         ("[[detector]]\nname = 'ridge'\n" + ONE, "There is no setting `detector`; did you mean `detectors`"),
         ("[data]\nname = 'tiny'\n", "`data` must be tables, each under"),
         (
