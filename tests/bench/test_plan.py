@@ -181,7 +181,7 @@ def test_equal_jobs_are_one(plan) -> None:
         (ONE.replace('"tiny"', '"tiny"\nsplit.eta = [0.1, 0.1]'), "`split.eta` must name each value once"),
         (ONE + "set.threshold.per_day = 2\n", "`threshold.per_day` only applies to `threshold.method=alarms`"),
         ("seeds = []\n" + ONE, "`seeds` must be report, choose or numbers from 0"),
-        ("seeds = [-1]\n" + ONE, "`seeds` must be report, choose or numbers from 0"),
+        ("seeds = [-1]\n" + ONE, r"`seeds` must be report, choose or numbers from 0, but got \[-1\]"),
         ("seeds = 'some'\n" + ONE, "`seeds` must be 'report' or 'choose' or a list, each a whole number"),
         ("budget.epochs = 0\n" + ONE, "`budget.epochs` must be positive, but got 0"),
         (ONE.replace('"tiny"', '"tiny"\nepochs = 0'), r"`data\[0\].epochs` must be positive, but got 0"),

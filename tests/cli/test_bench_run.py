@@ -51,15 +51,15 @@ def test_a_dry_run_says_what_would_be_run_and_writes_nothing(plan: Path, done: P
         known = run(plan, "--dry-run", "--again")
         unknown = tsadc("bench", "run", plan, "--out", plan.parent / "other", "--dry-run")
     assert known.out.splitlines()[1] == "mine first seed 0: under a second"
-    assert known.out.splitlines()[-1] == "Total: 4 trainings, under a second with 1 process."
-    assert "mine random seed 1: of unknown length" in unknown.out
-    assert unknown.out.splitlines()[-1] == "Total: 4 trainings, of unknown length with 1 process."
+    assert known.out.splitlines()[-1] == "Total: 4 trainings with 1 process, under a second."
+    assert "mine random seed 1: time unknown" in unknown.out
+    assert unknown.out.splitlines()[-1] == "Total: 4 trainings with 1 process, time unknown."
     assert run(plan, "--dry-run").out.splitlines()[-1] == "Nothing is left to run."
     change(done, "robust-z", fit_seconds=3600, score_seconds=0)
     write_records(done / "mine.jsonl", [one for one in load(done) if one["detector"] != "random"])
     some = run(plan, "--dry-run", "--again", "--processes", "2").out.splitlines()
     assert some[1] == "mine first seed 0: about 1:00:00"
-    assert some[-1] == "Total: 4 trainings, about 1:00:00 with 2 processes, and 2 jobs of unknown length."
+    assert some[-1] == "Total: 4 trainings with 2 processes, about 1:00:00; time of 2 jobs unknown."
 
 
 def test_an_estimate_counts_a_training_once_and_every_scoring(plan: Path) -> None:
@@ -70,7 +70,7 @@ def test_an_estimate_counts_a_training_once_and_every_scoring(plan: Path) -> Non
     change(out, fit_seconds=3600, score_seconds=60 / load(out)[0]["observations"])
     told = run(plan, "--seeds", "0,1", "--only", "detector=usad,seed=1", "--dry-run").out.splitlines()
     assert told[1] == "mine usad seed 1: about 1:01:00"
-    assert told[-1] == "Total: 1 training, about 1:02:00 with 1 process."
+    assert told[-1] == "Total: 1 training with 1 process, about 1:02:00."
 
 
 def test_failures_are_counted_kept_and_retried(plan: Path) -> None:
@@ -161,6 +161,16 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_run(plan: Pa
     assert "[1/" not in answer.out
 
 
+def test_a_folder_of_something_else_is_refused(plan: Path) -> None:
+    out = plan.parent / "out"
+    out.mkdir()
+    (out / "model.json").write_text("{}")
+    with untouched(plan.parent):
+        assert run(plan).refusal == (
+            f"{out} holds other files and no benchmark records; choose a new or empty folder with --out."
+        )
+
+
 def test_a_folder_that_another_run_writes_into_is_refused(plan: Path) -> None:
     out = plan.parent / "out"
     with exclusive(out):
@@ -229,8 +239,9 @@ def test_a_stale_record_is_made_again(plan: Path, done: Path) -> None:
     change(done, "random", code="of earlier code")
     again = run(plan).out.splitlines()
     assert again[0] == "4 jobs, 2 already done, 2 with stale records"
-    assert len(again) == 3
-    assert run(plan).out == "4 jobs, 4 already done\n"
+    assert len(again) == 4
+    assert again[-1] == f"Records are in {done}; show them with `tsadc bench table {done}`."
+    assert run(plan).out == f"4 jobs, 4 already done\nNothing is left to run.\n{again[-1]}\n"
 
 
 def test_records_go_to_a_folder_that_bears_the_name_of_the_plan(

@@ -83,7 +83,7 @@ def test_a_changed_plan_mixes_nothing(plan: Path, done: Path) -> None:
     shown = tsadc("bench", "table", done, "--format", "csv").out.splitlines()
     assert [line.split(",")[1] for line in shown[1:]] == ["random", "robust-z", "robust-z validation=0.3"]
     plan.write_text(PLAN.replace("first", "one, other"))
-    assert run(plan).out == "4 jobs, 4 already done\n"
+    assert run(plan).out.startswith("4 jobs, 4 already done\nNothing is left to run.\n")
     chosen = tsadc("bench", "table", done, "--format", "csv", "--only", "detector=one, other,seed=0").out
     assert [line.split(",0,0,")[0] for line in chosen.splitlines()[1:]] == ['mine,"one, other"']
 
@@ -127,7 +127,11 @@ def test_the_report_is_one_page(done: Path, tmp_path: Path) -> None:
     assert "first has the highest AUROC on the only data set." in page.text
     assert "A note." in page.text
     (tmp_path / "empty").mkdir()
-    assert "holds no records" in tsadc("bench", "report", tmp_path / "empty", "--out", tmp_path / "x.html").refusal
+    said = f"{tmp_path / 'empty'} holds no benchmark records; name a folder that `tsadc bench run` wrote."
+    assert tsadc("bench", "report", tmp_path / "empty", "--out", tmp_path / "x.html").refusal == said
+    assert tsadc("bench", "table", tmp_path / "empty").refusal == said
+    refused = tsadc("bench", "report", done, "--out", tmp_path / "x.pdf").refusal
+    assert refused == f"--out must end in .html or .svg, but got {tmp_path / 'x.pdf'}."
 
 
 def test_the_figure_is_of_curves_where_something_varies_and_of_dots_otherwise(done: Path, tmp_path: Path) -> None:
@@ -153,9 +157,9 @@ def test_one_metric_is_one_table(done: Path) -> None:
     ]
     assert "recall," in tsadc("bench", "table", done, "--metric", "recall", "--format", "csv").out.splitlines()[0]
     both = tsadc("bench", "table", done, "--metric", "recall", "--brief").refusal
-    assert both == "--metric is one table and --brief several; leave one of them out."
+    assert both == "--metric and --brief cannot be combined; leave one of them out."
     refused = tsadc("bench", "table", done, "--metric", "recal").refusal
-    assert refused == "There is no metric 'recal', which --metric names; did you mean `recall`?"
+    assert refused == "There is no metric 'recal'; did you mean `recall`?"
 
 
 def test_tables_say_how_many_records_are_stale(plan: Path, done: Path) -> None:

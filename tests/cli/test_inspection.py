@@ -105,7 +105,7 @@ def test_data_in_words(tmp_path: Path) -> None:
     assert about["entities"] == "1: pump"
     assert about["rows"] == "100"
     assert about["variables"] == "4: a, b, c, d"
-    assert about["pump"] == "2026-01-01 00:00:00 to 2026-01-01 01:40:00, 100 rows, every 1 min, 10 of them empty"
+    assert about["pump"] == "2026-01-01 00:00:00 to 2026-01-01 01:40:00, 100 rows (10 empty), every 1 min"
     assert about["not measured"] == f"{(3 * 10 + 100) / 400:.2%} of all cells"
     assert about["without any value"] == "c"
     assert about["constant"] == "d"
@@ -116,7 +116,7 @@ def test_data_without_faults(tmp_path: Path) -> None:
     about = dict(about_data(read(files), TINY))
     assert about["entities"] == "2: x, y"
     assert about["rows"] == "100"
-    assert about["y"] == "50 rows, no timestamps, rows are counted, 0 of them empty"
+    assert about["y"] == "50 rows (0 empty), no timestamps, rows are counted"
     assert about["not measured"] == "0.00% of all cells"
     assert (about["without any value"], about["constant"]) == ("none", "none")
 
@@ -172,4 +172,4 @@ def test_info_refuses_what_a_fit_refuses(tmp_path: Path) -> None:
 
 def test_a_pace_without_a_start_is_shown() -> None:
     series = Series(np.zeros((50, 2)), ("a", "b"), Clock(pace=3_906_250), "x")
-    assert dict(about_data([series], TINY))["x"] == "50 rows, every 3.90625 ms, no start time, 0 of them empty"
+    assert dict(about_data([series], TINY))["x"] == "50 rows (0 empty), every 3.90625 ms, no start time"

@@ -13,11 +13,19 @@ import pytest
 from safetensors.numpy import load_file
 
 from terminal import ALONE, QUICK, faulty, frame, tsadc, untouched
-from tsadc.cli.workflow import explain_threshold, facts, fit_model, requested_settings, rethreshold, verdict
+from tsadc.cli.workflow import (
+    detect_to,
+    explain_threshold,
+    facts,
+    fit_model,
+    requested_settings,
+    rethreshold,
+    verdict,
+)
 from tsadc.detectors import find
 from tsadc.detectors.store import load
 from tsadc.detectors.threshold import Contamination
-from tsadc.errors import ConfigError
+from tsadc.errors import ConfigError, OutputError
 from tsadc.io.read import read
 from tsadc.show.words import number
 
@@ -335,14 +343,28 @@ def test_a_constant_variable_is_noted(tmp_path: Path) -> None:
     assert answer.err == ("tsadc: note: Constant throughout the history: c; any change will count as unusual.\n")
 
 
+def test_a_report_that_cannot_be_written_is_refused_before_detection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    detector = find("robust-z")(length=40).fit(frame())
+    monkeypatch.setattr(detector, "detect", lambda *_, **__: pytest.fail("detection started"))
+    (tmp_path / "file").write_text("")
+    for report, words in ((tmp_path, "is a folder"), (tmp_path / "file" / "x.html", "is not a folder")):
+        for out in (None, tmp_path / "out"):
+            with pytest.raises(OutputError, match=words):
+                detect_to(detector, (), out, report, title="x")
+
+
 def test_verdict_names_the_worst_three_and_counts_in_words() -> None:
     result = find("robust-z")(length=40).fit(frame()).detect(faulty())
     found = result.intervals
     words = verdict(found, 1, result.threshold).splitlines()
-    assert words[0] == f"{len(found)} unusual intervals in 1 of 1 entity. The worst:"
+    assert words[0] == f"{len(found)} unusual intervals{'. The worst three' if len(found) > 3 else ''}:"
     assert len(words) == 1 + min(3, len(found))
     one = verdict(result.worst(1), 1, result.threshold)
-    assert one.splitlines()[0] == "1 unusual interval in 1 of 1 entity. The worst:"
+    assert one.splitlines()[0] == "1 unusual interval:"
+    many = pd.concat([found] * 4).assign(entity=["a", "b"] * (2 * len(found)))
+    assert verdict(many, 3, 1).startswith(f"{len(many)} unusual intervals in 2 of 3 entities. The worst three:\n")
     assert "extreme values: b " in one
     none = verdict(found.iloc[:0], 1, result.threshold)
     assert none == f"Nothing unusual: no score above the threshold {result.threshold:.3f}."

@@ -73,7 +73,7 @@ def test_a_bad_record_stops_it_or_is_left_out(raw, tmp_path):
 
 def test_nothing_usable_is_refused(raw, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"empty holds nothing of Toy; expected \*\.txt"):
+    with pytest.raises(DataError, match=r"empty has no files of Toy; expected \*\.txt"):
         prepare("toy", tmp_path / "empty", tmp_path / "out")
     for file in raw.iterdir():
         file.write_text("x")

@@ -203,6 +203,6 @@ def test_a_data_set_without_a_protocol_is_used_through_a_manifest(name: str) -> 
     with pytest.raises(ConfigError) as caught:
         find(name, "benchmark")
     assert str(caught.value) == (
-        f"The data set {name!r} has no benchmark protocol of that name; choose from {NAMES}, or prepare it and give "
+        f"The data set {name!r} is not a benchmark; choose from {NAMES}, or prepare it and give "
         "its `folder` and `manifest`."
     )

@@ -90,6 +90,13 @@ def test_a_calm_page(calm):
     assert "Worst intervals" not in text
 
 
+@pytest.mark.parametrize(("entities", "where"), [("ab", "either entity"), ("abc", "any of the 3 entities")])
+def test_a_calm_page_of_several_entities(entities, where):
+    history = np.random.default_rng(0).uniform(-1, 1, (1000, 3))
+    calm = find("robust-z")(length=100).fit(history).detect(dict.fromkeys(entities, 0.1 * history[:300]))
+    assert f"Nothing unusual in {where} between" in Page(render(calm, title="Calm")).text
+
+
 def test_undated_series(undated):
     text = Page(render(undated, title="Rows")).text
     assert "The worst: rows 440 – 460, mainly level & more (" in text
@@ -102,6 +109,9 @@ def test_a_detector_without_expectation(result):
     )
     assert not read_page.of("path", "expected")
     assert read_page.of("path", "measured")
+    words = "The value that the detector expected."
+    assert words not in read_page.text
+    assert words in Page(render(result, title="x")).text
 
 
 def test_without_scores_nothing_is_claimed(calm):

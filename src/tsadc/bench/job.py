@@ -30,9 +30,9 @@ class Job:
     """A detector with its settings and a seed on a data set.
 
     `overrides` are settings on top of the preset, as `config.parse_assignments` returns them. `split` holds options of
-    the data set. `observations` limits the training part; None uses all of it. `own` locates data that is no known
-    data set. `label` is how tables call the job: the plan's label, otherwise the variant. `by_row` names the metrics of
-    `points` that the plan shows. The last two do not change any number.
+    the data set. `observations` limits the training part; None uses all of it. `own` locates data that is not a known
+    data set. `label` is the job's name in tables: the plan's label, otherwise the variant. `by_row` names the metrics
+    of `points` that the plan shows. The last two do not change any number.
     """
 
     dataset: str
@@ -127,8 +127,8 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]
 
 
 def identity(job: Job, raw: Path) -> Record:
-    """Return the part of a record that says which job it is of, and hashes of everything that decides its numbers: the
-    settings, the source code and the data. A record with another hash is stale."""
+    """Return the part of a record that says which job it belongs to, and hashes of everything that decides its numbers:
+    the settings, the source code and the data. A record with another hash is stale."""
     source = job.own.digest if job.own else source_digest(raw, job.protocol.source)
     return {
         "dataset": job.dataset,

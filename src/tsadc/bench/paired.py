@@ -1,4 +1,4 @@
-"""Compare the best label with each other one over data sets; seeds and splits of a data set are averaged first."""
+"""Compare the best label with every other one over data sets; seeds and splits of a data set are averaged first."""
 
 from __future__ import annotations
 

@@ -209,9 +209,10 @@ class BenchmarkPlan:
         if wrong is not None:
             raise ConfigError(f"There is no metric {wrong!r}{nearest(wrong, METRICS)}")
         for seeds in (self.seeds, *(data.seeds for data in self.data)):
-            numbers = [] if seeds is None or isinstance(seeds, str) else [len(seeds) - 1, *seeds]
-            require(min(numbers, default=0) >= 0, "seeds", "report, choose or numbers from 0", seeds)
-            require_once("seeds", [] if seeds is None or isinstance(seeds, str) else seeds)
+            if seeds is not None and not isinstance(seeds, str):
+                valid = len(seeds) > 0 and min(seeds) >= 0
+                require(valid, "seeds", "report, choose or numbers from 0", list(seeds))
+                require_once("seeds", seeds)
         require_once("metrics", self.metrics)
 
 

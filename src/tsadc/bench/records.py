@@ -90,7 +90,7 @@ def _read(file: Path) -> list[Record]:
 
 
 def complete(record: Any) -> bool:
-    """Return whether it says which job it is of, and has either numbers or an error."""
+    """Return whether it says which job it belongs to, and has either numbers or an error."""
     if not isinstance(record, dict):
         return False
     return record.keys() >= IDENTITY and ("error" in record or record.keys() >= MEASURED)
@@ -103,7 +103,7 @@ def write_records(file: Path, records: Iterable[Record]) -> None:
 
 
 def job_of(record: Mapping[str, Any]) -> Job:
-    """Return the job that a record is of."""
+    """Return the job that a record belongs to."""
     return Job(
         record["dataset"],
         record["detector"],

@@ -27,10 +27,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-data_app = typer.Typer(help="The paper's data sets and open stand-ins.", no_args_is_help=True)
+data_app = typer.Typer(help="List and prepare the paper's data sets and open alternatives.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 
-bench_app = typer.Typer(help="Compare detectors on data sets, by a plan.", no_args_is_help=True)
+bench_app = typer.Typer(help="Compare detectors on data sets according to a plan.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 
 Data = Annotated[
@@ -212,7 +212,7 @@ def info(
     *,
     options: Options,
 ) -> None:
-    """Describe a model, or data and what fitting to it will cost."""
+    """Describe a model, or data and the cost of fitting a model to it."""
     from tsadc.cli.console import show
     from tsadc.cli.inspection import about_data, about_model, is_model
 

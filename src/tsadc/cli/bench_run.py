@@ -13,7 +13,7 @@ import numpy as np
 from tsadc.atomic import write_file
 from tsadc.bench.job import Job, Record, identity
 from tsadc.bench.plan import BenchmarkPlan, Seeds, read, require_once
-from tsadc.bench.records import PLAN, Key, Store, current, exclusive, key_of, load
+from tsadc.bench.records import LOCK, PLAN, Key, Store, current, exclusive, key_of, load
 from tsadc.bench.run import run_all
 from tsadc.cli.bench_select import selected, traits_of
 from tsadc.cli.console import echo, print_error
@@ -23,6 +23,7 @@ from tsadc.errors import ConfigError, DataError, OutputError
 from tsadc.show.words import count
 
 RESULTS = Path("results")
+NOTHING_LEFT = "Nothing is left to run."
 Seconds = tuple[float, float]  # of fitting and of scoring
 
 
@@ -76,6 +77,9 @@ def run(options: RunOptions) -> int:
     except KeyboardInterrupt:
         print_error("interrupted; run the same command again to continue.")
         return 130
+    if not todo:
+        echo(NOTHING_LEFT)
+    echo(f"Records are in {options.folder}; show them with `tsadc bench table {options.folder}`.")
     if failed:
         print_error(f"{count(failed, 'job', 'jobs')} failed; the records say why, and --retry runs them again.")
     return 1 if failed else 0
@@ -110,9 +114,15 @@ def _check_settings_and_data(jobs: Sequence[Job], raw: Path) -> None:
 
 
 def _check_folders(options: RunOptions, absent: Mapping[str, str]) -> None:
-    """Raise if --out is a file, or if the plan needs data and there is no folder with any."""
+    """Raise if --out is a file or a folder of something else, or if there is no folder with the data of the plan."""
     if options.folder.exists() and not options.folder.is_dir():
         raise OutputError(f"{options.folder} is a file, but --out needs a folder for the records; choose another name.")
+    if options.folder.is_dir():
+        names = [file.name for file in options.folder.iterdir()]
+        if names and not any(name in (PLAN, LOCK) or name.endswith(".jsonl") for name in names):
+            raise OutputError(
+                f"{options.folder} holds other files and no benchmark records; choose a new or empty folder with --out."
+            )
     known = [protocol for protocol in PROTOCOLS.values() if protocol.source]
     if absent and not options.raw.is_dir() and not any(present(protocol, options.raw) for protocol in known):
         came = f"{options.raw} is a file" if options.raw.exists() else f"There is no folder {options.raw}"
@@ -144,7 +154,7 @@ def _execute(todo: Sequence[Job], done: dict[Key, tuple[Job, Record]], options: 
 def _print_estimates(estimates: Sequence[tuple[Job, Seconds | None]], processes: int) -> None:
     for job, seconds in estimates:
         echo(f"{job.data} {job.label} seed {job.seed}: {_duration(seconds and sum(seconds))}")
-    echo(_total(estimates, processes) if estimates else "Nothing is left to run.")
+    echo(_total(estimates, processes) if estimates else NOTHING_LEFT)
 
 
 def _total(estimates: Sequence[tuple[Job, Seconds | None]], processes: int) -> str:
@@ -154,15 +164,15 @@ def _total(estimates: Sequence[tuple[Job, Seconds | None]], processes: int) -> s
         fits[job.training] = max(fits.get(job.training, 0.0), seconds[0] if seconds else 0.0)
     total = sum(fits.values()) + sum(seconds[1] for _, seconds in estimates if seconds)
     unknown = sum(seconds is None for _, seconds in estimates)
-    rest = f", and {count(unknown, 'job', 'jobs')} of unknown length" if 0 < unknown < len(estimates) else ""
+    rest = f"; time of {count(unknown, 'job', 'jobs')} unknown" if 0 < unknown < len(estimates) else ""
     duration = _duration(None if unknown == len(estimates) else total / processes)
     trainings = count(len(fits), "training", "trainings")
-    return f"Total: {trainings}, {duration} with {count(processes, 'process', 'processes')}{rest}."
+    return f"Total: {trainings} with {count(processes, 'process', 'processes')}, {duration}{rest}."
 
 
 def _duration(seconds: float | None) -> str:
     if seconds is None:
-        return "of unknown length"
+        return "time unknown"
     return "under a second" if seconds < 1 else f"about {timedelta(seconds=round(seconds))}"
 
 

@@ -45,6 +45,8 @@ class ShowOptions:
     def records(self) -> tuple[list[Record], str]:
         """Return the records, and a sentence on the plan's jobs without a record and on stale records, if any."""
         records = load(self.folder) if self.folder.exists() or self.plan is None else []
+        if not records and self.plan is None and not (self.folder / PLAN).exists():
+            raise DataError(f"{self.folder} holds no benchmark records; name a folder that `tsadc bench run` wrote.")
         jobs = {job.key: job for job in self._jobs()}
         if self.plan is not None:
             records = [{**record, "label": jobs[key_of(record)].label} for record in records if key_of(record) in jobs]
@@ -73,7 +75,7 @@ class ShowOptions:
         if not isinstance(metrics, list) or not metrics:
             raise ConfigError(f"`metrics` in {file} must be a list of names, but got {metrics!r}.")
         for metric in metrics:
-            _check_metric(metric, str(file))
+            _check_metric(metric, f", which {file} names")
         figures = published.parse(plan["published"]) if "published" in plan else None
         title = str(plan.get("title") or self.folder.resolve().name)
         return title, str(plan.get("note", "")), tuple(metrics), figures
@@ -86,9 +88,9 @@ def table(
     if form not in FORMATS:
         raise ConfigError(f"--format takes {', '.join(FORMATS)}, but got {form!r}.")
     if metric is not None:
-        _check_metric(metric, "--metric")
+        _check_metric(metric)
         if brief:
-            raise ConfigError("--metric is one table and --brief several; leave one of them out.")
+            raise ConfigError("--metric and --brief cannot be combined; leave one of them out.")
     (records, remark), (title, note, metrics, figures) = options.records(), options.about()
     metrics = metrics if metric is None else (metric,)
     summaries = summarise(records, options.choosing) if records or not remark or form != "markdown" else []
@@ -107,14 +109,16 @@ def table(
     return text
 
 
-def _check_metric(metric: str, where: str) -> None:
+def _check_metric(metric: str, where: str = "") -> None:
     if metric not in METRICS:
-        raise ConfigError(f"There is no metric {metric!r}, which {where} names{nearest(metric, METRICS)}")
+        raise ConfigError(f"There is no metric {metric!r}{where}{nearest(metric, METRICS)}")
 
 
 def report(options: ShowOptions, file: Path) -> str:
     """Write the records as one page, or as a figure if the file is an .svg: curves if an option of the data varies,
     otherwise dots. Return a sentence on it."""
+    if file.suffix not in (".html", ".svg"):
+        raise ConfigError(f"--out must end in .html or .svg, but got {file}.")
     (records, remark), (title, note, metrics, figures) = options.records(), options.about()
     if not records:
         whose = f"no records of the jobs of {options.plan}" if options.plan else "no records"

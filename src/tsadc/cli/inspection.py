@@ -146,7 +146,7 @@ def _cost(series: Sequence[Series], config: TSADC.Config) -> str:
 def _about_series(series: Series, cells: _CellCounts) -> str:
     start, end = series.clock.at([0, len(series)])
     span = f"{start} to {end}, " if series.clock.dated else ""
-    return f"{span}{len(series)} rows, {_sampling(series.clock)}, {cells.empty} of them empty"
+    return f"{span}{len(series):,} rows ({cells.empty:,} empty), {_sampling(series.clock)}"
 
 
 def _sampling(clock: Clock) -> str:

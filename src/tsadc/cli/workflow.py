@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,8 @@ def _with_doubt(contamination: Contamination) -> str:
 
 
 def _epochs(training: Mapping[str, Any]) -> str:
-    return f": {count(len(training['epochs']), 'epoch', 'epochs')}, the best was {training['best_epoch']}"
+    epochs = len(training["epochs"])
+    return f": {count(epochs, 'epoch', 'epochs')}" + (f", best epoch {training['best_epoch']}" if epochs > 1 else "")
 
 
 def detect_to(
@@ -102,6 +104,8 @@ def detect_to(
     """
     if report is not None and report == out:
         raise OutputError(f"{out} cannot be both the folder for tables and the report; give the report its own name.")
+    if report is not None:
+        _check_report(report)
     if out is None:
         assert report is not None
         result = detector.detect(series, progress=progress)
@@ -120,6 +124,17 @@ def detect_to(
     written = f"Wrote {', '.join(names)} to {out}." + (f"\nThe report is {report}." if report else "")
     found = pd.concat([table for table in intervals if len(table)] or intervals[:1])
     return f"{verdict(found, len(series), detector.threshold_)}\n{written}"
+
+
+def _check_report(report: Path) -> None:
+    """Raise if the report cannot be written, before time is spent on detection."""
+    if report.is_dir():
+        raise OutputError(f"{report} is a folder, but a file is to be written there; choose another name.")
+    parent = next(folder for folder in report.absolute().parents if folder.exists())
+    if not parent.is_dir():
+        raise OutputError(f"{report} cannot be written, because {parent} is not a folder; choose another name.")
+    if not os.access(parent, os.W_OK):
+        raise OutputError(f"{report} cannot be written, because {parent} is read-only; choose another folder.")
 
 
 def facts(detector: Detector) -> dict[str, str]:
@@ -168,9 +183,10 @@ def verdict(intervals: pd.DataFrame, entities: int, threshold: float) -> str:
     if intervals.empty:
         return f"Nothing unusual: no score above the threshold {threshold:.3f}."
     number_found = count(len(intervals), "unusual interval", "unusual intervals")
-    where = f"{intervals['entity'].nunique()} of {count(entities, 'entity', 'entities')}"
-    lines = [f"{number_found} in {where}. The worst:"]
-    for interval in worst(intervals).to_dict("records"):
+    several = len(intervals) > 1 and entities > 1
+    where = f" in {intervals['entity'].nunique()} of {entities} entities" if several else ""
+    lines = [f"{number_found}{where}{'. The worst three' if len(intervals) > 3 else ''}:"]
+    for interval in worst(intervals, 3).to_dict("records"):
         shares = ", ".join(f"{name} {share:.0%}" for name, share in interval["variables"].items())
         reason = evidence(interval["evidence"])[0].lower()
         span = f"{_time(interval['start'])} to {_time(interval['end'])}"

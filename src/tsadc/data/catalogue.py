@@ -92,7 +92,7 @@ def find(name: str, purpose: Purpose) -> type[DataSet] | Protocol:
         raise ConfigError(f"The data set {name!r} is for benchmarks only and is not prepared; choose from {names}.")
     if purpose == "benchmark" and name in CATALOGUE:
         raise ConfigError(
-            f"The data set {name!r} has no benchmark protocol of that name; choose from {names}, or prepare it and "
+            f"The data set {name!r} is not a benchmark; choose from {names}, or prepare it and "
             "give its `folder` and `manifest`."
         )
     # If several names begin alike, as those of SMD, the nearest is no better a guess than the others.
@@ -158,7 +158,7 @@ def prepare(name: str, raw: str | Path, out: str | Path, *, skip_bad: bool = Fal
     dataset = build(reader, _listed(reader, options))
     records = unique(dataset.records(raw))
     if not records:
-        raise DataError(f"{raw} holds nothing of {dataset.card.title}; expected {dataset.card.layout}.")
+        raise DataError(f"{raw} has no files of {dataset.card.title}; expected {dataset.card.layout}.")
     skipped: dict[str, str] = {}
     with new_folder(out) as folder:
         writer = Writer(folder, dataset.observation_length, dataset.variables)

@@ -120,7 +120,9 @@ def _body(findings: Findings, title: str, about: Mapping[str, str], table: pd.Da
     if table is not None:
         sections.append(Section("comparison", "Comparison", comparison_table(table)))
     version = importlib.metadata.version("tsadc")
-    sections.append(Section("about", "About this report", join(about_table(findings, about, version), _guide())))
+    sections.append(
+        Section("about", "About this report", join(about_table(findings, about, version), _guide(findings)))
+    )
     return outline(title, join(_verdict(findings), _tiles(findings)), sections)
 
 
@@ -143,7 +145,7 @@ def _interval_sections(findings: Findings) -> list[Section]:
         return [variables]
     note = f"The {MOST} worst of {total:,} intervals; the table below lists the others." if total > MOST else None
     lead = element("p", note, class_="lead") if note else None
-    key = _legend(findings.tracks[0].expected is not None)
+    key = _legend(_has_expected(findings))
     return [
         Section("intervals", "Worst intervals", join(lead, key, cards(findings))),
         variables,
@@ -175,8 +177,10 @@ def _where(findings: Findings) -> Html:
         among = _entity(findings.tracks[0], " in ", "")
     elif 0 < findings.affected < total:
         among = join(f" in {findings.affected:,} of {total:,} entities")
-    else:
+    elif findings.affected:
         among = join(" in both entities" if total == 2 else f" in all {total:,} entities")
+    else:
+        among = join(" in either entity" if total == 2 else f" in any of the {total:,} entities")
     return join(among, _period(findings))
 
 
@@ -237,9 +241,14 @@ def _longest(findings: Findings) -> str:
     return f"longest: {longest.duration}"
 
 
-def _guide() -> Html:
+def _guide(findings: Findings) -> Html:
     """Return the explanation of the terms on the page."""
-    return element("div", element("h3", "How to read this page"), facts(GUIDE))
+    terms = [(term, text) for term, text in GUIDE if term != "Expected" or _has_expected(findings)]
+    return element("div", element("h3", "How to read this page"), facts(terms))
+
+
+def _has_expected(findings: Findings) -> bool:
+    return findings.tracks[0].expected is not None
 
 
 def _legend(with_expected: bool) -> Html:
