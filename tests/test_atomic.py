@@ -98,3 +98,9 @@ def test_an_existing_folder_is_never_overwritten(tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(OutputError, match="exists already"), new_folder(tmp_path / "out"):
         pass
+
+
+def test_a_file_in_place_of_a_folder_is_named(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match="file is a file, so no folder can be made in it; choose another place"):
+        write_file(tmp_path / "file" / "deep" / "below", b"x")

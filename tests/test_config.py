@@ -124,7 +124,10 @@ def test_a_long_list_of_names_is_cut_short():
         ({"quiet": 1}, "`quiet` must be true or false, but got 1."),
         ({"title": 1}, "`title` must be text, but got 1."),
         ({"either": 1.5}, "`either` must be a whole number or text, but got 1.5."),
-        ({"branch": 3}, "`branch` is a section with settings of its own, but got 3."),
+        (
+            {"branch": 3},
+            "`branch` is a section with settings of its own, but got 3; set one of its settings, such as branch.leaf.",
+        ),
         ({"branch": {"widths": 3}}, "`branch.widths` must be a list, but got 3."),
         ({"branch": {"widths": [1, "x"]}}, "`branch.widths` must be a whole number, but got 'x'."),
         ({"branch": {"pair": [1]}}, "`branch.pair` must be a list of 2, but got [1]."),
@@ -198,7 +201,7 @@ def test_a_line_break_does_not_smuggle_in_a_second_setting():
 
 @pytest.mark.parametrize("text", ["a", "=1", "a..b=1", ".=1"])
 def test_a_malformed_assignment_is_shown(text):
-    with pytest.raises(ConfigError, match=r"written as section\.name=value"):
+    with pytest.raises(ConfigError, match=r"written as name=value or section\.name=value"):
         parse_assignments([text])
 
 
@@ -236,7 +239,9 @@ def test_a_folder_is_no_settings_file(tmp_path):
 
 
 def test_a_file_is_called_what_it_should_be(tmp_path):
-    with pytest.raises(ConfigError, match=r"There is no plan .*p\.toml; check the name, a TOML file was expected\."):
+    with pytest.raises(
+        ConfigError, match=r"There is no plan .*p\.toml, but a TOML file was expected; check the name\."
+    ):
         read_toml(tmp_path / "p.toml", "plan")
     (tmp_path / "p.toml").write_text("a =")
     with pytest.raises(ConfigError, match=r"The plan .*p\.toml is not valid TOML"):
@@ -264,8 +269,12 @@ def test_a_mapping_for_a_section_becomes_its_dataclass_on_top_of_the_default():
     [
         ({"lenght": 3}, "There is no setting `tree.lenght`; did you mean `tree.length`?"),
         ({"branch": {"leaf": {"rate": -1}}}, "`tree.branch.leaf.rate` must be above 0, but got -1.0."),
-        ({"branch": 3}, "`tree.branch` is a section with settings of its own, but got 3."),
-        (3, "`tree` is a section with settings of its own, but got 3."),
+        (
+            {"branch": 3},
+            "`tree.branch` is a section with settings of its own, but got 3; "
+            "set one of its settings, such as tree.branch.leaf.",
+        ),
+        (3, "`tree` is a section with settings of its own, but got 3; set one of its settings, such as tree.branch."),
     ],
 )
 def test_a_wrong_mapping_for_a_section_is_refused_at_construction(tree, message):
@@ -309,3 +318,7 @@ def test_a_constructor_refuses_an_unknown_setting_with_the_nearest_name():
     with pytest.raises(ConfigError, match=r"^`size` is now called `length`"):
         Checked(size=3)
     assert replace(Checked(4, width=2), kind="b") == Checked(length=4, kind="b", width=2)
+
+
+def test_a_single_name_is_the_only_one():
+    assert nearest("zzz", ["plant"]) == "; there is only `plant`."

@@ -148,7 +148,7 @@ def test_a_damaged_record_is_named(bench, text, tmp_path, capsys):
     [
         (["--detectors", "pac"], "There is no detector 'pac'; did you mean `pca`"),
         (["--detectors", "pca", "--epochs", "2"], "pca has no network to train; leave out --epochs"),
-        (["--detectors", "pca", "--preset", "tiny"], "A preset must be default, as there is no other, but got 'tiny'"),
+        (["--detectors", "pca", "--preset", "tiny"], "This detector has only the preset `default`, but got 'tiny'"),
         (["--detectors", "gae", "--observations", "4"], "--observations must be at least 5, but got 4"),
         (["--detectors", "gae", "--preset", "huge"], "huge"),
         (["--table"], "There are no records in"),

@@ -126,8 +126,10 @@ def test_a_variable_that_one_entity_never_measures_is_scaled_by_the_pooled_stati
 def test_a_variable_that_nobody_measures_is_refused():
     values = np.ones((5, 2))
     values[:, 1] = np.nan
-    with pytest.raises(DataError, match="Variable 'b' has no value at all in the history; leave it out"):
+    with pytest.raises(DataError, match="b has no values in the history; leave it out with --columns"):
         Scaler.fit([series(values)], Scaler.Config())
+    with pytest.raises(DataError, match="a, b have no values in the history; leave them out with --columns"):
+        Scaler.fit([series(np.full((5, 2), np.nan))], Scaler.Config())
 
 
 @pytest.mark.parametrize("method", ["robust", "standard"])

@@ -38,7 +38,9 @@ def test_a_missing_variable_is_named_with_the_nearest_there_is():
 
 def test_many_missing_variables_are_counted_and_some_named():
     names = tuple(f"v{i}" for i in range(9))
-    with pytest.raises(DataError, match=r"lacks 8 of the 9 expected variables: v1, v2, v3, v4, v5, \.\.\.\.$"):
+    with pytest.raises(
+        DataError, match=r"lacks 8 of the 9 expected variables: v1, v2, v3, v4, v5, \.\.\.; add these columns"
+    ):
         match([series("v0", "x")], names)
 
 
@@ -61,5 +63,5 @@ def test_a_frame_for_a_model_of_a_bare_array_is_refused_with_the_fix():
 def test_only_a_variable_that_is_left_over_can_be_meant():
     with pytest.raises(DataError, match=r"expected variables: v2; did you mean 'V2'\?$"):
         match([series("v1", "V2", "v3")], ("v1", "v2", "v3"))
-    with pytest.raises(DataError, match=r"expected variables: v2\.$"):
+    with pytest.raises(DataError, match=r"expected variables: v2; add the column, or rename the one that holds it\.$"):
         match([series("v1", "v3")], ("v1", "v2", "v3"))

@@ -69,4 +69,10 @@ def _output_errors(path: Path) -> Iterator[None]:
     except TsadcError:
         raise
     except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}; choose another place.") from None
+        raise OutputError(f"{path} cannot be written: {explain(path, error)}; choose another place.") from None
+
+
+def explain(path: Path, error: OSError) -> str:
+    """Return why `path` cannot be written, for a message."""
+    file = next((parent for parent in path.parents if os.path.isfile(parent)), None)
+    return f"{file} is a file, so no folder can be made in it" if file else error.strerror or str(error)

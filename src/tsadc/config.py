@@ -94,7 +94,10 @@ def _refuse_renamed(cls: type, name: str, path: str) -> None:
 
 def _section(current: T, value: Any, path: str) -> T:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"`{path}` is a section with settings of its own, but got {value!r}.")
+        raise ConfigError(
+            f"`{path}` is a section with settings of its own, but got {value!r}; set one of its settings, such as "
+            f"{path}.{next(iter(to_mapping(current)))}."
+        )
     return update(current, value, path)
 
 
@@ -126,7 +129,7 @@ def read_toml(path: str | Path, what: str = "settings file") -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise ConfigError(f"There is no {what} {path}; check the name, a TOML file was expected.") from None
+        raise ConfigError(f"There is no {what} {path}, but a TOML file was expected; check the name.") from None
     except ValueError as error:  # invalid TOML or invalid UTF-8
         raise ConfigError(f"The {what} {path} is not valid TOML: {error}.") from None
     except OSError as error:
@@ -140,7 +143,7 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
         path, equals, text = assignment.partition("=")
         keys = [key.strip() for key in path.split(".")]
         if not equals or not all(keys):
-            raise ConfigError(f"A setting is written as section.name=value, but got {assignment!r}.")
+            raise ConfigError(f"A setting is written as name=value or section.name=value, but got {assignment!r}.")
         section = out
         for key in keys[:-1]:
             section = section.setdefault(key, {})
@@ -166,7 +169,8 @@ def nearest(name: str, names: Sequence[str], where: str = "") -> str:
     if close:
         return f"; did you mean `{prefix}{close[0]}`?"
     more = ", ..." if len(names) > MOST_NAMES else ""
-    return "; there are " + ", ".join(f"`{prefix}{n}`" for n in names[:MOST_NAMES]) + (more or ".")
+    there = "there is only" if len(names) == 1 else "there are"
+    return f"; {there} " + ", ".join(f"`{prefix}{n}`" for n in names[:MOST_NAMES]) + (more or ".")
 
 
 def _literal(text: str) -> Any:

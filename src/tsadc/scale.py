@@ -103,8 +103,12 @@ class Scaler:
         low = np.fmin.reduce([extent.low for extent in extents])
         high = np.fmax.reduce([extent.high for extent in extents])
         if np.isnan(low).any():
-            name = series[0].names[int(np.flatnonzero(np.isnan(low))[0])]
-            raise DataError(f"Variable {name!r} has no value at all in the history; leave it out.")
+            empty = [series[0].names[k] for k in np.flatnonzero(np.isnan(low))]
+            have, them = ("have", "them") if len(empty) > 1 else ("has", "it")
+            raise DataError(
+                f"{', '.join(empty)} {have} no values in the history; leave {them} out with --columns (in Python: "
+                "Reading(columns=...))."
+            )
         largest = np.maximum(np.abs(low), np.abs(high))
         if (largest > MAX_RAW_VALUE).any():
             k = int(largest.argmax())

@@ -36,9 +36,12 @@ def _match(series: Series, names: tuple[str, ...]) -> Series:
         hint = next((f"; did you mean {name!r}?" for name in extra if [name.lower()] == close), "")
         if names == unnamed(len(names)):
             hint = "; these are names for the columns of an array, so pass an array here too."
+        fix = "; add the column, or rename the one that holds it."
+        if len(missing) > 1:
+            fix = "; add these columns, or rename those that hold them."
         raise DataError(
             f"{series.entity!r} lacks {len(missing)} of the {len(names)} expected variables: "
-            f"{', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}{hint or '.'}"
+            f"{', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}{hint or fix}"
         )
     if extra:
         notice(

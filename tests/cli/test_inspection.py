@@ -61,7 +61,7 @@ def test_a_model_with_damaged_weights_is_not_described(model: Path, tmp_path: Pa
     weights.unlink()
     if damage == "truncated":
         weights.write_bytes(data[:-10])
-    with pytest.raises(ModelFileError, match="incomplete" if damage == "missing" else "truncated"):
+    with pytest.raises(ModelFileError, match="no readable" if damage == "missing" else "truncated"):
         about_model(folder)
 
 
@@ -166,7 +166,7 @@ def test_info_refuses_what_a_fit_refuses(tmp_path: Path) -> None:
     )
     empty = write(frame(400).assign(b=np.nan), tmp_path / "z.csv")
     assert dict(about_data(read(empty), TINY))["fit"] == (
-        "not possible: Variable 'b' has no value at all in the history; leave it out."
+        "not possible: b has no values in the history; leave it out with --columns (in Python: Reading(columns=...))."
     )
 
 

@@ -38,7 +38,7 @@ def moved(column: pd.Series, row: int, to: str) -> pd.Series:
 FILES: dict[str, tuple[str, str]] = {
     "empty": ("", "is empty"),
     "blank lines": ("\n\n\n", "is empty"),
-    "header only": ("time,a,b\n", "has no rows"),
+    "header only": ("time,a,b\n", "has a header but no rows"),
     "no header": (frame().drop(columns="time").to_csv(index=False, header=False), "has no header"),
     "one column": (text(frame()[["a"]]), "has a single variable, 'a'"),
     "one column and the time": (text(frame()[["time", "a"]]), "has a single variable, 'a'"),
@@ -49,7 +49,10 @@ FILES: dict[str, tuple[str, str]] = {
     "infinite": (put(5, "c", "inf"), "column 'c' is infinite at row 5"),
     "minus infinity": (put(5, "c", "-inf"), "column 'c' is infinite at row 5"),
     "absurdly large": (put(5, "c", "1e200"), "Variable 'c' reaches 1e+200"),
-    "variable without values": (text(frame().assign(c=np.nan)), "Variable 'c' has no value at all"),
+    "variable without values": (
+        text(frame().assign(c=np.nan)),
+        "c has no values in the history; leave it out with --columns",
+    ),
     "no values": (text(frame().assign(a=np.nan, b=np.nan, c=np.nan, d=np.nan)), "no value"),
     "all constant": (text(frame().assign(a=1.0, b=2.0, c=3.0, d=4.0)), "Every variable of the history is constant"),
     "shorter than an observation": (
@@ -136,7 +139,7 @@ SETTINGS = {
     "--set contaminaton=0.1": "no setting `contaminaton`; did you mean `contamination`",
     "--set training.batch=many": "`training.batch` must be a whole number, but got 'many'",
     "--set inference=3": "`inference` is a section",
-    "--set length": "A setting is written as section.name=value, but got 'length'",
+    "--set length": "A setting is written as name=value or section.name=value, but got 'length'",
     "--set scoring=mine": "`scoring` must be one of",
     "--config nothing.toml": "There is no settings file nothing.toml",
     "--config broken.toml": "broken.toml is not valid TOML",
@@ -257,7 +260,7 @@ def test_half_a_model_is_refused(broken: Path, history: tuple[Path, Path]) -> No
     assert "no readable model.safetensors" in sentence
     (broken / "config.json").rename(broken / "model.safetensors")
     (sentence,) = refused(broken, history[0])
-    assert "is not a model: it has no config.json" in sentence
+    assert "is not a model: it has no config.json; name a folder that `tsadc fit` wrote" in sentence
 
 
 @pytest.mark.parametrize("content", ["[]", "3", "null", "{}", '{"format": "1", "detector": "tsadc"}', '{"format": 1}'])

@@ -108,7 +108,7 @@ def test_any_detector_can_be_fitted_by_name(history: tuple[Path, Path], tmp_path
     ("words", "complaint"),
     [
         ("--detector gdnn", "There is no detector 'gdnn'; did you mean `gdn`"),
-        ("--detector ridge --preset paper", "A preset must be default, as there is no other, but got 'paper'."),
+        ("--detector ridge --preset paper", "This detector has only the preset `default`, but got 'paper'."),
         (
             "--detector ridge --epochs 3",
             "ridge has no network to train; leave out --epochs and the settings of `training`.",

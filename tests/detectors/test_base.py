@@ -416,10 +416,10 @@ def test_settings_come_from_the_constructor_then_from_the_configuration_then_fro
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"length": 7}, "`length` must be at least 8 time steps, but got 7"),
+        ({"length": 7}, "`length` must be at least 8 rows, but got 7"),
         ({"contamination": 0.5}, "`contamination` must be between 0 and 0.5, both excluded, or auto, but got 0.5"),
         ({"contamination": 0.0}, "`contamination` must be between"),
-        ({"seed": -1}, "`seed` must be a whole number from 0, but got -1"),
+        ({"seed": -1}, "`seed` must be a whole number of at least 0, but got -1"),
         ({"validation": 0.0}, "`validation` must be above 0 and at most 0.5, but got 0.0"),
         ({"validation": 0.6}, "`validation` must be above 0"),
     ],
@@ -447,7 +447,7 @@ def test_a_pace_without_a_start_is_kept_and_compared(tmp_path):
     assert detector.clock_ == Clock(pace=2_000_000)
     detector.detect(series(2_000_000))
     detector.detect(series(None))
-    expected = "'x' is sampled every 4ms, but 2ms was expected; resample it with --every 2ms, or .* --rate 500"
+    expected = "'x' is sampled every 4ms, but 2ms was expected; fit a model to data of this step, or .* --rate 500"
     with pytest.raises(DataError, match=expected):
         detector.detect(series(4_000_000))
     with pytest.raises(DataError, match=expected):

@@ -184,7 +184,7 @@ def test_presets_and_settings():
         Levels.Config.preset("large")
     with pytest.raises(ConfigError, match="`selected` must be above 0 and at most 1"):
         update(Levels.Config(), {"selected": 0})
-    with pytest.raises(ConfigError, match="A preset must be default, as there is no other, but got 'published'"):
+    with pytest.raises(ConfigError, match="This detector has only the preset `default`, but got 'published'"):
         ResidualDetector.Config.preset("published")
 
 

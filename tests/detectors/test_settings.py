@@ -22,7 +22,7 @@ def test_presets_by_name() -> None:
     assert (made.length, made.scaler.scope, made.seed) == (9000, "pooled", 0)
     with pytest.raises(ConfigError, match="A preset must be one of default, long, but got 'short'"):
         Config.preset("short")
-    with pytest.raises(ConfigError, match="A preset must be default, as there is no other, but got 'long'"):
+    with pytest.raises(ConfigError, match="This detector has only the preset `default`, but got 'long'"):
         Common.preset("long")
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tsadc.detectors.classical.robust_z import RobustZ
-from tsadc.detectors.store import ARRAYS, FORMAT, SETTINGS, load, read_settings
+from tsadc.detectors.store import ARRAYS, FORMAT, RESTORE, SETTINGS, load, read_settings
 from tsadc.detectors.threshold import Threshold
 from tsadc.errors import ModelFileError, OutputError
 from tsadc.series import Clock, Series
@@ -92,13 +92,13 @@ def test_what_is_no_model_folder(tmp_path):
     assert refusal(tmp_path / "none") == f"There is no folder PATH, {expected}"
     (tmp_path / "file").write_text("x")
     assert refusal(tmp_path / "file") == f"PATH is a file, {expected}"
-    assert refusal(tmp_path) == f"PATH is not a model: it has no {SETTINGS}."
+    assert refusal(tmp_path) == f"PATH is not a model: it has no {SETTINGS}; name a folder that `tsadc fit` wrote."
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"nonsense"])
 def test_settings_that_are_not_json(folder, content):
     (folder / SETTINGS).write_bytes(content)
-    assert "is truncated or not JSON; save the model again" in refusal(folder)
+    assert "is truncated or not JSON; restore it from a backup or fit it again" in refusal(folder)
 
 
 @pytest.mark.parametrize("content", ["[]", "3", "{}", '{"format": 1}', '{"format": "1", "detector": "robust-z"}'])
@@ -121,7 +121,7 @@ def test_arrays_that_are_missing_truncated_or_anothers(folder):
         (folder / ARRAYS).write_bytes(wrong)
         assert f"PATH/{ARRAYS} is truncated or does not belong to its {SETTINGS}" in refusal(folder)
     (folder / ARRAYS).unlink()
-    assert refusal(folder) == f"PATH has a {SETTINGS} but no readable {ARRAYS}; the model is incomplete."
+    assert refusal(folder) == f"PATH has a {SETTINGS} but no readable {ARRAYS}; {RESTORE}."
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_arrays_that_are_missing_truncated_or_anothers(folder):
     [
         ({"detector": "robust_z"}, "There is no detector 'robust_z'; did you mean `robust-z`"),
         ({"settings": {"lenght": 8}}, "There is no setting `lenght`; did you mean `length`"),
-        ({"settings": {"length": 1}}, "`length` must be at least 8 time steps, but got 1"),
+        ({"settings": {"length": 1}}, "`length` must be at least 8 rows, but got 1"),
         ({"settings": []}, "not a usable model"),
         ({"settings": None}, "not a usable model"),
         ({"variables": 7}, "not a usable model"),
@@ -156,7 +156,7 @@ def test_settings_that_lack_a_part(folder, name):
     settings = read_settings(folder)
     del settings[name]
     (folder / SETTINGS).write_text(json.dumps(settings))
-    assert refusal(folder) == f"PATH is not a usable model: it lacks '{name}'."
+    assert refusal(folder) == f"PATH is not a usable model: it lacks '{name}'; {RESTORE}."
 
 
 def test_a_folder_that_exists_is_left_alone(folder, history):
@@ -181,7 +181,9 @@ def test_values_that_would_give_nonsense_are_refused(folder, name, value):
     settings = json.loads((folder / SETTINGS).read_text())
     settings[name] = value
     (folder / SETTINGS).write_text(json.dumps(settings))
-    with pytest.raises(ModelFileError, match=f"`{name}` is not what was saved; save the model again"):
+    with pytest.raises(
+        ModelFileError, match=f"`{name}` is not what was saved; restore it from a backup or fit it again"
+    ):
         load(folder)
 
 
@@ -202,3 +204,9 @@ def test_a_pace_without_a_start_is_stored(tmp_path):
     settings["clock"]["pace"] = -1
     (tmp_path / "model" / SETTINGS).write_text(json.dumps(settings))
     assert "`clock` is not what was saved" in refusal(tmp_path / "model")
+
+
+def test_a_threshold_that_is_not_a_number(folder):
+    settings = json.loads((folder / SETTINGS).read_text())
+    (folder / SETTINGS).write_text(json.dumps({**settings, "threshold": "high"}))
+    assert refusal(folder) == f"PATH is not a usable model: `threshold` must be a number, but is 'high'; {RESTORE}."

@@ -227,3 +227,8 @@ def test_only_what_is_picked_is_looked_at():
 def test_too_many_columns_are_refused():
     wide = pd.DataFrame(np.zeros((2, 10_001)))
     assert "The data has more than 10000 columns" in refusal(wide)
+
+
+def test_a_single_chosen_column_is_too_few():
+    with pytest.raises(DataError, match="Only 'a' of The data was chosen, but at least two variables are needed"):
+        split_columns(pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 5.0]}), "The data", Reading(columns=("a",)))

@@ -142,9 +142,9 @@ def test_observations_of_the_right_length_follow_each_other():
         ([FRAME, FRAME], "is a list of data frames; pass a dict that maps entity names to frames"),
         ({}, "should map entity names to series, but the mapping is empty"),
         ({"x": VALUES, "y": np.zeros(3)}, "The data of 'y' should have shape"),
-        ({"x": FRAME.assign(a="?")[:0]}, "The data of 'x' has no rows"),
+        ({"x": FRAME.assign(a="?")[:0]}, "The data of 'x' has a header but no rows"),
         ({1: VALUES, "1": VALUES}, "Two series have the entity name '1'; give each series its own"),
-        (pd.DataFrame({"a": [], "b": []}), "The data has no rows"),
+        (pd.DataFrame({"a": [], "b": []}), "The data has a header but no rows"),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_sentence(data, expected):

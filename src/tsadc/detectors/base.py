@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -651,7 +652,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         if not len(pieces.observations):
             raise DataError(
                 f"An observation is scored if at least {share} of its {length} rows have values, but "
-                f"{series[0].entity!r} has {len(series[0])} rows and no such observation."
+                f"{series[0].entity!r} has {len(series[0])} rows and no such observation; "
+                f"{2 * math.ceil(coverage * length) - 1} consecutive rows with values are always enough."
             )
         if count := len(pieces.left_out):
             notice(
@@ -666,8 +668,16 @@ def _check_intervals(series: Sequence[Series], expected: Clock) -> None:
         if entity.clock.every and expected.every and entity.clock.every != expected.every:
             raise DataError(
                 f"{entity.entity!r} is sampled every {spell(entity.clock.every)}, but {spell(expected.every)} was "
-                f"expected; {how_to_resample(expected.every, recording=True)}."
+                f"expected; {_how_to_match(entity.clock.every, expected.every)}."
             )
+
+
+def _how_to_match(interval: int, expected: int) -> str:
+    """Return advice for a message; only recordings can be resampled to a finer time step."""
+    if interval < expected:
+        return how_to_resample(expected, recording=True)
+    rate = f", or resample a recording with --rate {10**9 / expected:.6g}" if expected < 10**9 else ""
+    return f"fit a model to data of this step{rate}"
 
 
 def _named(observations: Observations) -> str:

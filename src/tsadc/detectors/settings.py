@@ -62,10 +62,10 @@ class Common:
 
     def __post_init__(self) -> None:
         build_sections(self)
-        require(self.length >= 8, "length", "at least 8 time steps", self.length)
+        require(self.length >= 8, "length", "at least 8 rows", self.length)
         allowed = self.contamination == "auto" or 0 < self.contamination < 0.5
         require(allowed, "contamination", "between 0 and 0.5, both excluded, or auto", self.contamination)
-        require(0 <= self.seed < 2**63, "seed", "a whole number from 0", self.seed)
+        require(0 <= self.seed < 2**63, "seed", "a whole number of at least 0", self.seed)
         require(0 < self.validation <= 0.5, "validation", "above 0 and at most 0.5", self.validation)
         require(0 < self.coverage <= 1, "coverage", "above 0 and at most 1", self.coverage)
 
@@ -79,8 +79,9 @@ class Common:
         """Return the preset called `name`; "default" is every class's own defaults."""
         known = ("default", *cls.presets)
         if name not in known:
-            expected = f"one of {', '.join(known)}" if cls.presets else "default, as there is no other"
-            raise ConfigError(f"A preset must be {expected}, but got {name!r}.")
+            if not cls.presets:
+                raise ConfigError(f"This detector has only the preset `default`, but got {name!r}.")
+            raise ConfigError(f"A preset must be one of {', '.join(known)}, but got {name!r}.")
         made: Self = cls() if name == "default" else getattr(cls, name)()
         return made
 

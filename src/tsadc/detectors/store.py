@@ -31,6 +31,7 @@ FORMAT = 2
 RENAMED_SETTINGS = {"scoring": "inference", "head": "scoring", "views": "ensemble"}
 RENAMED_VALUES = {"head": {"tsadc": "fused", "paper": "own"}}
 SETTINGS, ARRAYS = "config.json", "model.safetensors"
+RESTORE = "restore it from a backup or fit it again"  # how to fix a damaged model, for error messages
 
 
 def save(detector: Detector, path: Path) -> None:
@@ -90,12 +91,12 @@ def load(path: str | Path) -> Detector:
         arrays = load_arrays(data)
         return _rebuild(settings, arrays)
     except KeyError as error:
-        raise ModelFileError(f"{folder} is not a usable model: it lacks {error}.") from None
+        raise ModelFileError(f"{folder} is not a usable model: it lacks {error}; {RESTORE}.") from None
     except ConfigError as error:
         raise ModelFileError(f"{folder} is not a usable model: {error}") from None
     except (SafetensorError, AttributeError, TypeError, ValueError, RuntimeError):
         raise ModelFileError(
-            f"{folder} is not a usable model: its weights do not match its {SETTINGS}; save the model again."
+            f"{folder} is not a usable model: its weights do not match its {SETTINGS}; {RESTORE}."
         ) from None
 
 
@@ -104,11 +105,9 @@ def read_arrays(folder: Path, settings: Mapping[str, Any]) -> bytes:
     try:
         data = (folder / ARRAYS).read_bytes()
     except OSError:
-        raise ModelFileError(f"{folder} has a {SETTINGS} but no readable {ARRAYS}; the model is incomplete.") from None
+        raise ModelFileError(f"{folder} has a {SETTINGS} but no readable {ARRAYS}; {RESTORE}.") from None
     if hashlib.sha256(data).hexdigest() != settings.get("arrays"):
-        raise ModelFileError(
-            f"{folder / ARRAYS} is truncated or does not belong to its {SETTINGS}; save the model again."
-        )
+        raise ModelFileError(f"{folder / ARRAYS} is truncated or does not belong to its {SETTINGS}; {RESTORE}.")
     return data
 
 
@@ -120,9 +119,11 @@ def read_settings(folder: Path) -> dict[str, Any]:
     try:
         settings = json.loads((folder / SETTINGS).read_text())
     except FileNotFoundError:
-        raise ModelFileError(f"{folder} is not a model: it has no {SETTINGS}.") from None
+        raise ModelFileError(
+            f"{folder} is not a model: it has no {SETTINGS}; name a folder that `tsadc fit` wrote."
+        ) from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError):
-        raise ModelFileError(f"{folder / SETTINGS} is truncated or not JSON; save the model again.") from None
+        raise ModelFileError(f"{folder / SETTINGS} is truncated or not JSON; {RESTORE}.") from None
     if not isinstance(settings, dict) or not isinstance(settings.get("format"), int) or "detector" not in settings:
         raise ModelFileError(f"{folder / SETTINGS} was not written by tsadc.")
     if settings["format"] > FORMAT:
@@ -135,11 +136,13 @@ def read_settings(folder: Path) -> dict[str, Any]:
 def _check(settings: Mapping[str, Any]) -> None:
     """Raise a `ConfigError` for damaged values that would load and give wrong results."""
     variables, clock, scaler = settings["variables"], settings["clock"], settings["scaler"]
-    contamination = settings["contamination"]
+    threshold, contamination = settings["threshold"], settings["contamination"]
+    if not isinstance(threshold, int | float) or isinstance(threshold, bool):
+        raise ConfigError(f"`threshold` must be a number, but is {threshold!r}; {RESTORE}.")
     every = [scaler["pooled"], *scaler["entities"].values()]
     shapes = [np.shape(own[name]) for own in every for name in ("center", "scale")] + [np.shape(scaler["floor"])]
     expected = {
-        "threshold": np.isfinite(settings["threshold"]),
+        "threshold": np.isfinite(threshold),
         "contamination": 0 <= contamination["low"] <= contamination["share"] <= contamination["high"] <= 0.5,
         "variables": len(variables) == len(set(variables)) > 1,
         "clock": all(isinstance(number, int) for number in (clock["start"], clock["interval"], clock.get("pace") or 0))
@@ -150,7 +153,7 @@ def _check(settings: Mapping[str, Any]) -> None:
     }
     for name, holds in expected.items():
         if not holds:
-            raise ConfigError(f"`{name}` is not what was saved; save the model again.")
+            raise ConfigError(f"`{name}` is not what was saved; {RESTORE}.")
 
 
 def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Detector:

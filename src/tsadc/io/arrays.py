@@ -126,7 +126,7 @@ def _rows(values: Floats, length: int | None, coverage: float | None, source: st
             f"{source} should have shape (time, variable) or (observation, time, variable), but has {values.shape}."
         )
     if len(values) == 0:
-        raise DataError(f"{source} has no rows.")
+        raise DataError(f"{source} has no rows; add rows of measurements.")
     if values.shape[1] < 2:
         raise DataError(
             f"{source} has {values.shape[1]} variable(s), but at least two are needed; pass one column for each "

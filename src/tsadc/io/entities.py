@@ -35,7 +35,7 @@ def from_frame(frame: pd.DataFrame, entity: str, source: str, reading: Reading =
 
     All rows belong to `entity`, unless `reading` names a column with entities."""
     if len(frame) == 0:
-        raise DataError(f"{source} has no rows.")
+        raise DataError(f"{source} has a header but no rows; add rows of measurements.")
     columns = split_columns(frame, source, reading)
     if columns.entities is None:
         return [Part(entity, source, columns)]

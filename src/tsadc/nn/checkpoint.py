@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from tsadc.atomic import write_file
+from tsadc.atomic import explain, write_file
 from tsadc.errors import ConfigError, ModelFileError
 
 FORMAT = "tsadc training 1"
@@ -33,7 +33,7 @@ def prepare(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ModelFileError(
-            f"The folder of the checkpoint {path} cannot be created ({error}); name another place."
+            f"The folder of the checkpoint {path} cannot be created: {explain(path, error)}; name another place."
         ) from error
 
 
@@ -55,8 +55,9 @@ def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
             metadata = file.metadata() or {}
             flat = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (a handle, not a mapping)
     except (OSError, SafetensorError) as error:
+        why = getattr(error, "strerror", None) or error
         raise ModelFileError(
-            f"{path} is damaged or not a checkpoint ({error}); delete it and train from the beginning."
+            f"{path} is damaged or not a checkpoint ({why}); delete it and train from the beginning."
         ) from error
     if metadata.get("format") != FORMAT:
         raise ModelFileError(
