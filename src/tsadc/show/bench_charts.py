@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,6 +84,19 @@ class Panel:
         others = ", ".join(f"{other} = {value:g}" for other, value in self.fixed)
         return f"{self.data}: {self.option}" + (f" at {others}" if others else "")
 
+    def drawn(
+        self, metric: str, labels: Container[str]
+    ) -> tuple[dict[str, list[Summary]], tuple[float, float], list[float]]:
+        """Return the curves of some labels where they have a value, the range of values, and the option's values."""
+        curves = {
+            label: [summary for summary in points if summary.values(metric)]
+            for label, points in self.curves.items()
+            if label in labels
+        }
+        values = [value for points in curves.values() for summary in points for value in summary.values(metric)]
+        options = sorted({summary.split[self.option] for points in self.curves.values() for summary in points})
+        return curves, padded_range(values), options
+
 
 def panels(summaries: Sequence[Summary]) -> list[Panel]:
     """Find the options that have several values while the others are fixed."""
@@ -126,13 +139,7 @@ def curves(summaries: Sequence[Summary], metric: str) -> Html | None:
 
 
 def _plot(panel: Panel, metric: str, colours: dict[str, int]) -> Html:
-    drawn = {
-        label: [summary for summary in points if summary.values(metric)]
-        for label, points in panel.curves.items()
-        if label in colours
-    }
-    low, high = padded_range([v for points in drawn.values() for summary in points for v in summary.values(metric)])
-    options = sorted({summary.split[panel.option] for points in panel.curves.values() for summary in points})
+    drawn, (low, high), options = panel.drawn(metric, colours)
     width = options[-1] - options[0]
     ticks = value_ticks(low, high, 4)
     labels = [

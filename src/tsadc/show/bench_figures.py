@@ -10,7 +10,7 @@ from tsadc.bench.summary import Grid, Summary, ranked
 from tsadc.errors import DataError
 from tsadc.show.bench_charts import Panel, panels
 from tsadc.show.bench_markdown import RANKING
-from tsadc.show.charts import padded_range, tick_labels, value_ticks
+from tsadc.show.charts import tick_labels, value_ticks
 from tsadc.show.html import Html, element, join
 
 LINE = 18  # height of a line of text
@@ -66,13 +66,7 @@ def curves_figure(summaries: Sequence[Summary], metrics: Sequence[str]) -> str:
 
 
 def _curve_panel(panel: Panel, metric: str, colours: dict[str, str]) -> Html:
-    drawn = {
-        label: [summary for summary in points if summary.values(metric)]
-        for label, points in panel.curves.items()
-        if label in colours
-    }
-    low, high = padded_range([v for points in drawn.values() for summary in points for v in summary.values(metric)])
-    options = sorted({summary.split[panel.option] for points in panel.curves.values() for summary in points})
+    drawn, (low, high), options = panel.drawn(metric, colours)
     width, height = CURVE_PANEL
 
     def x(value: float) -> float:

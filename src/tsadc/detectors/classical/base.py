@@ -54,8 +54,8 @@ def whole_evidence(view: str, score: float, z: Floats, contributions: Floats) ->
     return Evidence(score, {view: score}, steps, cells, np.zeros_like(steps))
 
 
-class UnfittedDetector(Detector, ABC):
-    """Base of detectors that learn nothing beyond the normalisation and the threshold. A subclass writes `_score`."""
+class UnfittedDetector(Detector[ConfigT], ABC):
+    """Base of detectors that need learn nothing beyond normalisation and threshold. A subclass writes `_score`."""
 
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         pass
@@ -235,7 +235,7 @@ def mean_over_windows(scores: Floats, window: int) -> Floats:
     return mean
 
 
-class SlidingDetector(Detector[SlidingT], ABC):
+class SlidingDetector(UnfittedDetector[SlidingT], ABC):
     """Base of detectors that judge windows slid over an observation, one row at a time, and score each row.
 
         name        meaning
@@ -271,15 +271,6 @@ class SlidingDetector(Detector[SlidingT], ABC):
     @abstractmethod
     def _distances(self, z: Floats) -> Floats:
         """Return the distances (variable, window) of an observation (variable, time)."""
-
-    def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
-        pass
-
-    def _state(self) -> dict[str, NDArray[Any]]:
-        return {}
-
-    def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        pass
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
         window = self.settings.window_rows
