@@ -34,7 +34,7 @@ def test_only_the_length_is_set_for_the_data() -> None:
     assert config == find("ridge").Config(length=60, seed=3, lags=1)
     with pytest.raises(ConfigError, match="`length` comes with the data set"):
         Job("tiny", "ridge", 0, overrides={"length": 30}).config()
-    with pytest.raises(ConfigError, match="A preset must be default, as there is no other, but got 'paper'"):
+    with pytest.raises(ConfigError, match="This detector has only the preset `default`, but got 'paper'"):
         Job("tiny", "ridge", 0, "paper").config()
     with pytest.raises(ConfigError, match="There is no setting `lag`; did you mean `lags`"):
         Job("tiny", "ridge", 0, overrides={"lag": 1}).config()
@@ -87,7 +87,7 @@ def test_columns_tell_splits_apart() -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_options_that_a_data_set_does_not_have_are_refused() -> None:
-    with pytest.raises(ConfigError, match="The data set tiny has no option `kappa`; there are `eta`"):
+    with pytest.raises(ConfigError, match="The data set tiny has no option `kappa`; there is only `eta`"):
         identity(Job("tiny", "ridge", 0, split={"kappa": 1}), HERE)
     with pytest.raises(ConfigError, match="The data set tiny-adapted has no options, but got `eta`"):
         identity(Job("tiny-adapted", "ridge", 0, split={"eta": 0.1}), HERE)

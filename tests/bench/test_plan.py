@@ -139,7 +139,7 @@ def test_equal_jobs_are_one(plan) -> None:
         ),
         (ONE.replace("tiny", "tyni"), r"There is no data set 'tyni' to benchmark; did you mean `tiny`\?$"),
         (ONE.replace("ridge", "rigde"), "There is no detector 'rigde'; did you mean `ridge`"),
-        (ONE + "preset = 'paper'\n", "A preset must be default, as there is no other, but got 'paper'"),
+        (ONE + "preset = 'paper'\n", "This detector has only the preset `default`, but got 'paper'"),
         (ONE + "set.lag = 1\n", "There is no setting `lag`; did you mean `lags`"),
         (ONE + "set = 1\n", r"`detectors\[0\].set` must be a table, but got 1"),
         (ONE + "grid.lags = 1\n", "`grid.lags` of ridge must be a list of values, but got 1"),
