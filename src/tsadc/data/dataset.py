@@ -16,7 +16,7 @@ from tsadc.series import Floats
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A number of observations, of which the share `ratio` is anomalous."""
+    """A number of observations, and the share `ratio` of anomalous ones."""
 
     observations: int
     ratio: float

@@ -60,7 +60,7 @@ def render(
         sections.insert(1, Section("published", "Published", published_table(others, summaries)))
     summary = join(
         _verdict(summaries, shown),
-        element("p", element("strong", lacking), class_="lacking") if lacking else None,
+        element("p", element("strong", lacking.replace("`", "")), class_="lacking") if lacking else None,
         element("p", note, class_="worst") if note else None,
         _tiles(summaries, kept, lacking),
     )
@@ -174,7 +174,11 @@ def _tiles(summaries: Sequence[Summary], records: Sequence[Record], lacking: str
             ("Jobs", f"{len(records):,}", count(len({record["seed"] for record in records}), "seed", "seeds")),
             ("Data sets", f"{len(datasets):,}", count(len(data_of(summaries)), "split", "splits")),
             ("Detectors", f"{len(labels_of(summaries)):,}", f"{len(trained):,} with a network"),
-            ("Failed", f"{failed:,}", "listed below" if failed else lacking or "all jobs have results"),
+            (
+                "Failed",
+                f"{failed:,}",
+                "listed below" if failed else "see the note above" if lacking else "all jobs have results",
+            ),
         ]
     )
 

@@ -119,7 +119,7 @@ def half_measured(z: Floats, window: int) -> Booleans:
 
 
 def judged_ranges(z: Floats, window: int) -> Floats:
-    """Return the ranges of windows of which at least half was measured; NaN for the others."""
+    """Return the ranges of windows with at least half of their rows measured; NaN for the others."""
     return np.where(half_measured(z, window), window_ranges(z, window), np.nan)
 
 
