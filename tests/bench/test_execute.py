@@ -188,7 +188,7 @@ def test_a_label_is_kept_and_decides_nothing() -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_rows_are_measured_where_they_are_asked_for() -> None:
-    [(_, record, arrays)] = run([Job("tiny", "robust-z", 0, by_row=("vus_pr",))], HERE)
+    [(_, record, arrays)] = run([Job("tiny", "robust-z", 0, by_row=("vus_pr", "ndcg"))], HERE)
     [(_, plain, few)] = run([Job("tiny", "robust-z", 0)], HERE)
     assert record["settings"] == plain["settings"]
     assert "vus_pr" not in plain
@@ -197,6 +197,7 @@ def test_rows_are_measured_where_they_are_asked_for() -> None:
         "row_flag",
         "row_label",
         "row_ends",
+        "row_window",
         "event_blamed",
         "event_weight",
     }

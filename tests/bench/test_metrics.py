@@ -41,6 +41,14 @@ def test_rows_have_measured_floors_and_costs_have_none() -> None:
     assert (by_chance(RECORD, "ap"), by_chance(RECORD, "auroc")) == (0.3, 0.5)
 
 
+def test_without_labels_of_observations_only_rows_have_floors() -> None:
+    record = dict.fromkeys(("prevalence", "flagged", "all_positive_f1", "auroc"))
+    record |= {"vus_pr_tsb_random": 0.1, "vus_pr_tsb_all_positive": 0.2}
+    for name in ("auroc", "ap", "f1", "paper_apr"):
+        assert by_chance(record, name) is flagging_all(record, name) is None
+    assert (by_chance(record, "vus_pr_tsb"), flagging_all(record, "vus_pr_tsb")) == (0.1, 0.2)
+
+
 def test_flags_that_never_fall_hit_nothing() -> None:
     none, nothing = {**RECORD, "flagged": 0.0}, np.zeros(40, dtype=bool)
     for name in ("f1", "precision", "recall"):

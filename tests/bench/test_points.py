@@ -4,11 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tsadc.bench.points import BUFFER, NAMES, measure, rows
-from tsadc.data.task import Answers, Event
+from tsadc.bench.points import BUFFER, NAMES, TSB, by_series, measure, rows, rows_of_tasks
+from tsadc.data.task import Answers, Event, RowTask
 from tsadc.evaluate.affiliation import affiliation
 from tsadc.evaluate.ranges import range_cut
-from tsadc.evaluate.volume import volume
+from tsadc.evaluate.volume import volume, volume_tsb
+from tsadc.series import Clock, Series
 
 LABELS = np.zeros(30, dtype=bool)
 LABELS[5:10] = True
@@ -48,6 +49,38 @@ def test_means_are_over_series_with_both_sorts_of_rows() -> None:
     )
     parts = ("", "_random", "_all_positive")
     assert set(taken) == {"series", "events", *(f"{name}{part}" for name in NAMES for part in parts)}
+
+
+def test_only_the_requested_metrics_are_computed() -> None:
+    kept = rows(found(np.arange(30.0), np.arange(30) > 20, "a" * 30), known(LABELS))
+    taken = measure(kept, ["ndcg", "vus_roc_tsb"])
+    asked = {f"{name}{part}" for name in ("ndcg", "vus_roc_tsb") for part in ("", "_random", "_all_positive")}
+    assert set(taken) == {"series", "events", *asked}
+    assert taken["vus_roc_tsb"] == measure(kept)["vus_roc_tsb"]
+    assert measure({}, ["ndcg"]) == {"ndcg": None}
+
+
+def test_the_volume_of_tsb_takes_the_window_of_the_series() -> None:
+    """Of 400 rows, so that 250 ranks differ from all scores; a series of normal rows has no value."""
+    labels, generator = np.arange(400) % 100 < 9, np.random.default_rng(0)
+    scores, flags = [generator.random(400) for _ in range(3)], [np.zeros(400, dtype=bool)] * 3
+    tasks = [
+        RowTask(name, Series(np.zeros((400, 1)), ("v",), Clock(), name), truth, 10, window)
+        for name, truth, window in (("a", labels, 7), ("b", labels, 50), ("c", labels & False, 50))
+    ]
+    kept = rows_of_tasks(tasks, scores, flags)
+    exact = np.float32(scores)
+    expected = [volume_tsb(labels, exact[0], 7).pr, volume_tsb(labels, exact[1], 50).pr]
+    each = by_series(kept, TSB)
+    assert [values["vus_pr_tsb"] for values in each[:2]] == pytest.approx(expected, abs=1e-5)
+    assert each[2] == {"vus_pr_tsb": None, "vus_roc_tsb": None}
+    taken = measure(kept)
+    assert taken["series"] == 2
+    assert taken["vus_pr_tsb"] == pytest.approx(np.mean(expected), abs=1e-5)
+    fixed = [volume(labels, one, BUFFER).pr for one in exact[:2]]
+    assert taken["vus_pr"] == pytest.approx(np.mean(fixed), abs=1e-5)
+    single = measure(rows(found(scores[0], flags[0], "a" * 400), known(labels)))
+    assert single["vus_pr_tsb"] == pytest.approx(volume_tsb(labels, scores[0], BUFFER).pr, abs=1e-5)
 
 
 def test_rows_without_a_score_are_the_lowest_and_what_is_undefined_is_none() -> None:

@@ -134,6 +134,17 @@ def test_a_pack_of_tsb_that_does_not_fit_is_refused(
         list(tsb_series(tmp_path))
 
 
+def test_the_series_of_tsb_that_are_not_of_smd_are_a_part(tmp_path: Path, tsb: dict[str, Any]) -> None:
+    np.savez(tmp_path / TSB_DEV, **tsb)
+    assert draw("tsb-dev", tmp_path, 0).parts == {}
+    renamed = {key.replace("dev_A", "dev_SMD_A"): value for key, value in tsb.items()}
+    np.savez(tmp_path / TSB_DEV, **{**renamed, "names": np.array(["dev_B", "dev_SMD_A"])})
+    draw.cache_clear()
+    task = draw("tsb-dev", tmp_path, 0)
+    assert [series.name for series in task.series] == ["dev_B", "dev_SMD_A"]
+    assert {name: inside.tolist() for name, inside in task.parts.items()} == {"1 series not of SMD": [True, False]}
+
+
 def test_tsb_without_its_pack_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no tsb_dev\.npz; set TSADC_DATA"):
         next(tsb_series(tmp_path))
@@ -180,3 +191,4 @@ def test_the_real_pack_of_tsb(shared_data: Path) -> None:
         assert f"_tr_{task.train_rows}_1st_{int(task.labels.argmax())}" in task.name
         assert 0 < task.labels.mean() < 0.2
         assert np.isfinite(task.series.values).all()
+    assert list(draw("tsb-dev", shared_data, 0).parts) == ["23 series not of SMD"]

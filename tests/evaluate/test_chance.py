@@ -9,7 +9,7 @@ from tsadc.evaluate.affiliation import affiliation
 from tsadc.evaluate.delay import delay
 from tsadc.evaluate.ranges import range_cut
 from tsadc.evaluate.ranking import auroc, average_precision, cut, oracle_f1, paper_metrics
-from tsadc.evaluate.volume import volume
+from tsadc.evaluate.volume import volume, volume_tsb
 
 DRAWS = 5
 LABELS = np.arange(20000) % 1000 < 100
@@ -20,6 +20,8 @@ BY_SCORES = {
     "oracle_f1": oracle_f1,
     "vus_pr": lambda labels, scores: volume(labels, scores, 100).pr,
     "vus_roc": lambda labels, scores: volume(labels, scores, 100).roc,
+    "vus_pr_tsb": lambda labels, scores: volume_tsb(labels, scores, 100).pr,
+    "vus_roc_tsb": lambda labels, scores: volume_tsb(labels, scores, 100).roc,
 }
 BY_FLAGS = {
     "f1": lambda labels, flags: cut(labels, flags).f1,

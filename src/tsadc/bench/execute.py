@@ -7,8 +7,9 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,50 +18,60 @@ import numpy as np
 from tsadc.bench import points
 from tsadc.bench.job import Job, Record, digest, identity
 from tsadc.bench.machine import circumstances, peak, reset_peak
-from tsadc.bench.measure import Arrays, arrays, check_order, measure
-from tsadc.data.task import Data, Task, subsample
+from tsadc.bench.measure import DIGITS, UNDEFINED, Arrays, arrays, check_order, measure
+from tsadc.data.task import Data, RowTasks, Task, subsample
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector
 from tsadc.errors import ModelFileError
 from tsadc.nn import checkpoint
 from tsadc.nn.operation_counter import OperationCounter
+from tsadc.series import Booleans
+
+NOTICES = 5  # kept in a record, at most
 
 
-def execute(job: Job, task: Task, training: Path | None = None) -> tuple[Record, Arrays]:
+@dataclass
+class Stopwatch:
+    """Adds up the time, and the processor time, of what runs inside `running`."""
+
+    seconds: float = 0.0
+    cpu: float = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        seconds, cpu = time.perf_counter(), time.process_time()
+        yield
+        self.seconds += time.perf_counter() - seconds
+        self.cpu += time.process_time() - cpu
+
+
+def execute(job: Job, task: Task | RowTasks, training: Path | None = None) -> tuple[Record, Arrays]:
     """Run one job and return its flat record and its scores.
 
     `training` is a file that keeps the training of a network after every epoch. A job continues from it, so that a
-    killed run loses little, and jobs that differ only in what is made of the network's residuals train it once.
+    killed run loses little, and jobs that differ only in what is made of the network's residuals train it once. It is
+    not used for a `RowTasks`, which trains a network for each of its series.
     """
-    config = job.config()
-    train = task.train
-    if job.observations is not None:
-        train = subsample(train, config.length, job.observations, config.coverage)
+    if isinstance(task, RowTasks):
+        return execute_rows(job, task)
     kept: dict[str, Any] = {"checkpoint": training, "resume": True} if training is not None and job.network else {}
     trained_before = _seconds_kept(training) if training is not None and job.network else 0.0
 
     reset_peak()
-    detector = find(job.detector)(config=config)
-    started, cpu = time.perf_counter(), time.process_time()
-    detector.fit(train, validation=task.validation, **kept)
-    fit_seconds, fit_cpu = time.perf_counter() - started, time.process_time() - cpu
+    fitting, scoring = Stopwatch(), Stopwatch()
+    detector = find(job.detector)(config=job.config())
+    with fitting.running():
+        detector.fit(_limited(job, task.train), validation=task.validation, **kept)
     if task.history is not None:
         detector.adapt(task.history)
-
-    started, cpu = time.perf_counter(), time.process_time()
-    result = detector.detect(task.test)
-    score_seconds, score_cpu = time.perf_counter() - started, time.process_time() - cpu
+    with scoring.running():
+        result = detector.detect(task.test)
 
     table = result.observations
     check_order(table, task.answers)
     record = {
-        "fit_seconds": round(trained_before + fit_seconds, 2),
-        "fit_cpu_seconds": round(fit_cpu, 2),
-        "shared_seconds": round(trained_before, 2),
+        **_costs(fitting, scoring, len(table), trained_before),
         "epoch_seconds": _epoch_seconds(detector),
-        "score_seconds": round(score_seconds / len(table), 5),
-        "score_cpu_seconds": round(score_cpu / len(table), 5),
-        "peak_bytes": peak(),
         **network_size(detector, task.test),
         "threshold": float(result.threshold),
         **measure(table, task.answers, result.threshold),
@@ -68,9 +79,68 @@ def execute(job: Job, task: Task, training: Path | None = None) -> tuple[Record,
     scores = arrays(table, task.answers, result.threshold)
     if job.by_row:
         by_row = points.rows(result, task.answers)
-        record |= points.measure(by_row)
+        record |= points.measure(by_row, job.by_row)
         scores |= by_row
     return record, scores
+
+
+def execute_rows(job: Job, task: RowTasks) -> tuple[Record, Arrays]:
+    """Fit and score each series of the task, and measure the scores of rows only.
+
+    The record has the means over series, the values of each series in the order of the task (`each_series`), and the
+    means over its parts."""
+    reset_peak()
+    fitting, scoring = Stopwatch(), Stopwatch()
+    observations, scores, flags = 0, [], []
+    for series in task.series:
+        detector = find(job.detector)(config=job.config())
+        with fitting.running():
+            detector.fit(_limited(job, (series.train,)))
+        with scoring.running():
+            result = detector.detect(series.series)
+        observations += len(result.scores)
+        scores.append(result.timeline["score"].to_numpy(float))
+        flags.append(result.timeline["anomalous"].to_numpy(bool))
+    by_row = points.rows_of_tasks(task.series, scores, flags)
+    each = points.by_series(by_row, points.TSB)
+    listed = {name: [values[name] for values in each] for name in points.TSB}
+    record = {
+        **_costs(fitting, scoring, observations),
+        "observations": observations,
+        "entities": len(task.series),
+        **UNDEFINED,
+        **points.measure(by_row, {*job.by_row, *points.TSB}),
+        "each_series": listed,
+        "parts": {
+            part: {name: _mean(values, inside) for name, values in listed.items()}
+            for part, inside in task.parts.items()
+        },
+        "kinds": {},
+    }
+    return record, by_row
+
+
+def _limited(job: Job, train: Data) -> Data:
+    if job.observations is None:
+        return train
+    config = job.config()
+    return subsample(train, config.length, job.observations, config.coverage)
+
+
+def _costs(fitting: Stopwatch, scoring: Stopwatch, observations: int, trained_before: float = 0.0) -> Record:
+    return {
+        "fit_seconds": round(trained_before + fitting.seconds, 2),
+        "fit_cpu_seconds": round(fitting.cpu, 2),
+        "shared_seconds": round(trained_before, 2),
+        "score_seconds": round(scoring.seconds / observations, 5),
+        "score_cpu_seconds": round(scoring.cpu / observations, 5),
+        "peak_bytes": peak(),
+    }
+
+
+def _mean(values: Sequence[float | None], inside: Booleans) -> float | None:
+    chosen = [value for value, kept in zip(values, inside, strict=True) if kept and value is not None]
+    return round(float(np.mean(chosen)), DIGITS) if chosen else None
 
 
 def run(jobs: Sequence[Job], raw: Path, folder: Path | None = None) -> Iterator[tuple[Job, Record, Arrays]]:
@@ -89,9 +159,15 @@ def run(jobs: Sequence[Job], raw: Path, folder: Path | None = None) -> Iterator[
                 except Exception as error:
                     record |= describe(error)
             if notices:
-                record["notices"] = sorted({str(notice.message) for notice in notices})
+                record["notices"] = _listed({str(notice.message) for notice in notices})
             yield job, record, scores
         training.unlink(missing_ok=True)
+
+
+def _listed(notices: Collection[str]) -> list[str]:
+    """Return the first notices, and how many there are besides: each of many series may give its own."""
+    rest = len(notices) - NOTICES
+    return [*sorted(notices)[:NOTICES], *([f"and {rest} more"] if rest > 0 else [])]
 
 
 def beginning(job: Job, raw: Path) -> Record:

@@ -16,7 +16,7 @@ from tsadc.config import to_mapping, update
 from tsadc.data import catalogue
 from tsadc.data.packs import open_pack
 from tsadc.data.protocols import Protocol
-from tsadc.data.task import Task
+from tsadc.data.task import RowTasks, Task
 from tsadc.detectors import find
 from tsadc.detectors.residual import ResidualDetector
 from tsadc.detectors.settings import Common
@@ -102,7 +102,7 @@ class Job:
         config: Common = update(base, {**padded, **given, **self.overrides})
         return config
 
-    def task(self, raw: Path) -> Task:
+    def task(self, raw: Path) -> Task | RowTasks:
         """Draw the training and test parts of this seed."""
         if self.own:
             return self.own.protocol(self.dataset).build(raw, self.seed)

@@ -16,6 +16,8 @@ from tsadc.series import Booleans, Floats
 
 DIGITS = 5
 Arrays = dict[str, NDArray[Any]]
+# The metrics of observations in the record of a data set that scores rows only.
+UNDEFINED = dict.fromkeys(("prevalence", "auroc", "ap", "f1", "flagged", "all_positive_f1"))
 
 
 def measure(table: pd.DataFrame, answers: Answers, threshold: float) -> dict[str, Any]:

@@ -50,6 +50,8 @@ def by_chance(record: Record, metric: str) -> float | None:
     and its expectation is 2pq / (p + q). For AP, the oracle F1 and the paper's APR the value is the limit for many
     observations; with few it is higher."""
     p, q = record["prevalence"], record["flagged"]
+    if p is None:  # observations have no labels
+        return record.get(f"{metric}_random")
     f1 = 2 * p * q / (p + q) if p + q else 0.0
     known = {"auroc": 0.5, "ap": p, "precision": p if q else 0.0, "recall": q, "f1": f1}
     known |= {"oracle_f1": record["all_positive_f1"], "paper_f1": f1, "paper_recall": q}
@@ -60,6 +62,8 @@ def by_chance(record: Record, metric: str) -> float | None:
 def flagging_all(record: Record, metric: str) -> float | None:
     """Return the value with everything flagged, or None if it is unknown."""
     p, f1 = record["prevalence"], record["all_positive_f1"]
+    if p is None:
+        return record.get(f"{metric}_all_positive")
     known = {"auroc": 0.5, "ap": p, "precision": p, "recall": 1.0, "f1": f1, "oracle_f1": f1}
     known |= {"paper_f1": f1, "paper_recall": 1.0, "paper_apr": (1 + p) / 2}
     return known.get(metric, record.get(f"{metric}_all_positive"))

@@ -134,8 +134,9 @@ class Grid:
 
 
 def complete(summaries: Sequence[Summary], metric: str) -> tuple[list[str], list[str], list[list[float]]]:
-    """Return the data sets, the labels with a value on every one in every split, and the values (data set, label).
-    Splits of one data set are not independent, so they are averaged."""
+    """Return the data sets with the metric, the labels with a value on every one in every split, and the values (data
+    set, label). Splits of one data set are not independent, so they are averaged."""
+    summaries = _with_metric(summaries, metric)
     means = {(summary.label, summary.data): summary.mean(metric) for summary in summaries}
     every = data_of(summaries)
     full = [
@@ -158,3 +159,12 @@ def complete(summaries: Sequence[Summary], metric: str) -> tuple[list[str], list
         for dataset in datasets
     ]
     return datasets, full, table
+
+
+def _with_metric(summaries: Sequence[Summary], metric: str) -> list[Summary]:
+    """Return the summaries of data sets on which at least one record has the metric, or every job failed: data sets
+    that score rows only have no metrics of observations."""
+    lacking = {summary.data for summary in summaries if summary.fine} - {
+        summary.data for summary in summaries if summary.values(metric)
+    }
+    return [summary for summary in summaries if summary.data not in lacking]

@@ -189,11 +189,12 @@ def _estimate(job: Job, done: Sequence[tuple[Job, Record]]) -> Seconds | None:
 
 
 def _best(data: str, done: Iterable[tuple[Job, Record]]) -> str:
-    """Return words on the label with the highest mean AUROC on the data so far."""
+    """Return words on the label with the highest mean AUROC on the data so far; VUS-PR if it scores rows only."""
     values: dict[str, list[float]] = {}
     for job, record in done:
         if job.data == data and "error" not in record:
-            values.setdefault(job.label, []).append(record["auroc"])
+            score = record["vus_pr_tsb"] if record["auroc"] is None else record["auroc"]
+            values.setdefault(job.label, []).append(score)
     if not values:
         return ""
     first = max(values, key=lambda label: np.mean(values[label]))
@@ -205,7 +206,10 @@ def _line(job: Job, record: Record) -> str:
     name = f"{job.data} {job.label} seed {job.seed}{' (development)' if job.seed >= CHOOSING else ''}"
     if "error" in record:
         return f"{name}: failed, {record['error']}"
-    scores = f"AUROC {record['auroc']:.3f}, AP {record['ap']:.3f}, F1 {record['f1']:.3f}"
+    if record["auroc"] is None:
+        scores = f"VUS-PR {record['vus_pr_tsb']:.3f}, VUS-ROC {record['vus_roc_tsb']:.3f} (TSB-AD)"
+    else:
+        scores = f"AUROC {record['auroc']:.3f}, AP {record['ap']:.3f}, F1 {record['f1']:.3f}"
     times = f"fit {record['fit_seconds']:.1f} s, {1000 * record['score_seconds']:.1f} ms per observation"
     return f"{name}: {scores}, {times}"
 

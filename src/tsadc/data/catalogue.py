@@ -30,12 +30,12 @@ from tsadc.data.packs import open_pack
 from tsadc.data.plant import Plant
 from tsadc.data.prepared import Prepared, Writer, load
 from tsadc.data.protocols import SMD19, Protocol
-from tsadc.data.row_labels import BATADAL, GECCO, SKAB
+from tsadc.data.row_labels import BATADAL, GECCO, SKAB, TSB_DEV
 from tsadc.data.sleep import KINDS as STAGES
 from tsadc.data.sleepedf import PACK as SLEEP
 from tsadc.data.sleepedf import SleepEDF
 from tsadc.data.smd import SMD
-from tsadc.data.task import Task
+from tsadc.data.task import RowTasks, Task
 from tsadc.data.tusz import TUSZ
 from tsadc.errors import ConfigError, DataError, TsadcNotice
 
@@ -64,10 +64,18 @@ PROTOCOLS: dict[str, Protocol] = {
         Protocol("skab", SKAB, protocols.LENGTH_SKAB, protocols.skab, *ONE_DRAW),
         Protocol("gecco", GECCO, protocols.LENGTH_GECCO, protocols.gecco, *ONE_DRAW),
         Protocol("batadal", BATADAL, protocols.LENGTH_BATADAL, protocols.batadal, *ONE_DRAW),
-        Protocol("plant-process", "", Plant.Config().length, partial(protocols.plant, kind="process"), options=PLANT),
-        Protocol(
-            "plant-telemetry", "", Plant.Config().length, partial(protocols.plant, kind="telemetry"), options=PLANT
+        *(
+            Protocol(
+                f"plant-{kind}",
+                "",
+                Plant.Config().length,
+                partial(protocols.plant, kind=kind),
+                options=PLANT,
+                family="plant",
+            )
+            for kind in ("process", "telemetry")
         ),
+        Protocol("tsb-dev", TSB_DEV, protocols.LENGTH_TSB, protocols.tsb_dev, *ONE_DRAW),
     )
 }
 
@@ -102,16 +110,17 @@ def find(name: str, purpose: Purpose) -> type[DataSet] | Protocol:
 
 
 @lru_cache(maxsize=2)
-def draw(name: str, raw: Path, seed: int, split: tuple[tuple[str, float], ...] = ()) -> Task:
+def draw(name: str, raw: Path, seed: int, split: tuple[tuple[str, float], ...] = ()) -> Task | RowTasks:
     """Return the task of a benchmark protocol; the latest are kept, as several detectors need the same one."""
     return find(name, "benchmark").build(raw, seed, **dict(split))
 
 
 def families() -> dict[str, str]:
-    """Return the family of every protocol, and of `tsb-dev` (see `tsadc.data.row_labels.tsb_series`).
+    """Return the family of every protocol.
 
-    Data of one family have one origin: a study that leaves one out leaves all of its protocols out."""
-    return {**{protocol.name: protocol.family for protocol in PROTOCOLS.values()}, "tsb-dev": "tsb-dev"}
+    Data of one family have one origin: a study that leaves one out leaves all of its protocols out. If it leaves out
+    `smd`, it also leaves out the series of `tsb-dev` that are machines of SMD."""
+    return {protocol.name: protocol.family for protocol in PROTOCOLS.values()}
 
 
 def present(protocol: Protocol, raw: Path) -> bool:

@@ -10,12 +10,14 @@ A detector gets the unlabelled `train`, `history` and `test` of a `Task`; its `a
     ludb, cinc      train on half of the normal records and a share ETA_ECG of the paper's five types, score the rest
     plant, plant-process, plant-telemetry    the kinds of the simulated plant, another one for each seed
     skab, gecco, batadal    train on the unlabelled history of each entity, score the rows that follow it
+    tsb-dev         train on the first rows of each series, anew for each of them, score all of its rows
 
 Seeds from 100 on are for choosing settings, those below for reporting. There is only one SMD: choosing has seen the
 test labels of every other machine (causal, audit) and of two of four rotations (unseen). A quarter of the machines is
-untouched by both and is reported beside the whole. There is only one draw of SKAB, GECCO and BATADAL: the seed is the
-detector's, and figures that owe nothing to their labels need settings chosen on other families. On the other data sets
-reporting and choosing share no draw.
+untouched by both and is reported beside the whole. There is only one draw of SKAB, GECCO, BATADAL and TSB-dev: the
+seed is the detector's, and figures that owe nothing to their labels need settings chosen on other families. Nine series
+of TSB-dev are machines of SMD; the others are reported beside the whole. On the other data sets reporting and choosing
+share no draw.
 
 Some protocols take options: `eta`, the share of anomalous observations in the training part, and `kappa`, the number
 of their kinds. For one seed the test part is then the same for all values, and a smaller value takes a subset of what
@@ -38,9 +40,9 @@ from tsadc.data.contaminate import anomalous_count, halves
 from tsadc.data.dataset import DataSet
 from tsadc.data.packs import require_pack
 from tsadc.data.plant import Plant, PlantKind
-from tsadc.data.row_labels import BATADAL, GECCO, SKAB, read_histories
+from tsadc.data.row_labels import BATADAL, GECCO, SKAB, read_histories, tsb_series
 from tsadc.data.smd import SMD, Blamed, parse_blamed, spans_of
-from tsadc.data.task import Answers, Task, answers
+from tsadc.data.task import Answers, RowTasks, Task, answers
 from tsadc.errors import ConfigError
 from tsadc.series import Booleans, Clock, Floats, Labelled, Series, Truth
 
@@ -50,6 +52,8 @@ CHOSEN_FOLDS = (2, 3)  # of the unseen machines
 ETA_SMD, ETA_SLEEP, ETA_ECG = 0.125, 0.2, 0.17
 SMD19 = "smd19.npz"
 LENGTH_SKAB, LENGTH_GECCO, LENGTH_BATADAL = 60, 100, 24  # a minute, 100 minutes, a day
+LENGTH_TSB = 100
+TSB_OF_SMD = "dev_SMD_"  # how the names of series begin that are machines of SMD
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class Protocol:
     name: str
     source: str
     length: int
-    build: Callable[..., Task]
+    build: Callable[..., Task | RowTasks]
     report: tuple[int, ...] = (0, 1, 2, 3, 4)
     choose: tuple[int, ...] = (100, 101, 102)
     trains_as: str = ""
@@ -263,6 +267,12 @@ def batadal(raw: Path, seed: int) -> Task:
 def _histories(raw: Path, pack: str, length: int, kind: str) -> Task:
     split = read_histories(raw, pack, length, kind)
     return Task(split.train, split.test.series, answers(split.test, length))
+
+
+def tsb_dev(raw: Path, seed: int) -> RowTasks:
+    series = tuple(tsb_series(raw))
+    others = np.array([not task.name.startswith(TSB_OF_SMD) for task in series], dtype=bool)
+    return RowTasks(series, {} if others.all() else {f"{others.sum()} series not of SMD": others})
 
 
 def plant(

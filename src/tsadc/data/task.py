@@ -97,6 +97,22 @@ class RowTask:
         return replace(self.series, values=self.series.values[: self.train_rows])
 
 
+@dataclass(frozen=True, eq=False)
+class RowTasks:
+    """One draw of a protocol that scores rows: a detector is fitted anew on each of the series.
+
+    Attributes
+    ----------
+    series
+        The tasks, one for each series.
+    parts
+        Named subsets of the series that are reported beside the whole.
+    """
+
+    series: tuple[RowTask, ...]
+    parts: Mapping[str, Booleans] = field(default_factory=dict)
+
+
 def answers(test: Labelled, length: int, coverage: float = 0.5) -> Answers:
     """Return the truth about the observations that a detector cuts from the series."""
     observations = cut(test.series, length, coverage).observations

@@ -142,16 +142,29 @@ def _paired(grid: Grid) -> str:
 
 
 def _halves(grid: Grid) -> str:
-    """Return the table of the parts that were not used for choosing settings."""
-    order = [(data, part) for data in grid.data for part in _named(grid.whole(data), "parts")]
+    """Return the table of named parts, such as those that were not used for choosing settings: AUROC and AP, or the
+    metrics of rows if the data set scores rows only."""
+    order = {
+        (data, part): _metrics_of(grid.whole(data), part)
+        for data in grid.data
+        for part in _named(grid.whole(data), "parts")
+    }
     body = []
     for label in grid.labels:
         entries = []
-        for data, part in order:
+        for (data, part), metrics in order.items():
             summary = grid.get(label, data)
-            entries.append(" / ".join(_number(summary.mean(key, _inside(part))) for key in RANKING))
+            entries.append(" / ".join(_number(summary.mean(metric, _inside(part))) for metric in metrics))
         body.append([label, *entries])
-    return table(["AUROC / AP", *(f"{data}: {part}" for data, part in order)], body) if order else ""
+    heads = [
+        f"{data}: {part}" + ("" if set(metrics) == set(RANKING) else f" ({' / '.join(metrics)})")
+        for (data, part), metrics in order.items()
+    ]
+    return table(["AUROC / AP", *heads], body) if order else ""
+
+
+def _metrics_of(summary: Summary, part: str) -> list[str]:
+    return list(dict.fromkeys(metric for record in summary.fine for metric in record["parts"].get(part, ())))
 
 
 def _kinds(grid: Grid) -> str:
