@@ -16,7 +16,7 @@ import pytest
 
 from tsadc.cli import main
 
-QUICK = ("--preset", "tiny", "--epochs", "1", "--length", "40")
+QUICK = ("--detector", "tsadc", "--preset", "tiny", "--epochs", "1", "--length", "40")
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}  # of a subprocess: the same arithmetic as here
 
 

@@ -16,15 +16,15 @@ from tsadc.cli.app import app
 
 COMMANDS = """
 demo    --out=demo
-fit     DATA... --out --length=None --contamination=None --detector=tsadc --preset=default --config=None --set=None...
-        --epochs=None --seed=None --resume=False --time=None --entity=None --every=None --columns=None --rate=None
-        --skip-bad=False --stream=False
+fit     DATA... --out --length=None --contamination=None --detector=ensemble --preset=default --config=None
+        --set=None... --epochs=None --seed=None --resume=False --time=None --entity=None --every=None --columns=None
+        --rate=None --skip-bad=False --stream=False
 detect  DATA... --model --out=None --report=None --set=None... --time=None --entity=None --every=None --columns=None
         --rate=None --skip-bad=False --stream=False
 adapt   DATA... --model --out --time=None --entity=None --every=None --columns=None --rate=None
         --skip-bad=False --stream=False
-info    WHAT... --length=None --preset=default --time=None --entity=None --every=None --columns=None --rate=None
-        --skip-bad=False --stream=False
+info    WHAT... --length=None --detector=ensemble --preset=default --time=None --entity=None --every=None
+        --columns=None --rate=None --skip-bad=False --stream=False
 data list
 data prepare NAME --raw --out --set=None... --skip-bad=False
 bench run PLAN --out=None --processes=1 --only=None... --seeds=None --dry-run=False --again=False --retry=False
@@ -237,6 +237,18 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "Usage: tsadc" in done.stdout + done.stderr
     assert done.stderr.splitlines()[-1] == "heavy:"
+
+
+def test_the_default_detector_is_fitted_without_importing_torch(folder: Path) -> None:
+    script = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('torch' in sys.modules))\n"
+        "sys.argv = ['tsadc', 'fit', 'left.csv', '--out', 'default', '--length', '40']\n"
+        "from tsadc.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=folder, check=False)
+    assert done.stdout.splitlines()[-2:] == ["The model is in default.", "False"]
 
 
 def test_it_runs_as_a_module(tmp_path: Path) -> None:

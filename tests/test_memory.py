@@ -80,7 +80,7 @@ def write(folder: Path, name: str, observations: int) -> None:
 def peaks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     """The most bytes held by each command."""
     folder = tmp_path_factory.mktemp("memory")
-    chosen = ["--length", LENGTH, "--preset", "tiny", "--epochs", 1]
+    chosen = ["--detector", "tsadc", "--length", LENGTH, "--preset", "tiny", "--epochs", 1]
     for setting in SETTINGS:
         chosen += ["--set", setting]
     commands: dict[str, list[object]] = {}

@@ -8,8 +8,8 @@
 >>> result.observations.shape[0]
 10
 
-`TSADC` is the paper's method, `Ensemble` its scores without a network; both are used in the same way. `read` reads
-files, `load` a saved model.
+`Ensemble` is the default detector. `TSADC` is the paper's method, whose network also gives expected values; both are
+used in the same way. `read` reads files, `load` a saved model.
 """
 
 from __future__ import annotations

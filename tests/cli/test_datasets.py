@@ -45,9 +45,7 @@ def test_smd_from_its_text_files(tmp_path: Path) -> None:
     prepared = load(out)
     assert sum(prepared.anomalous(entity).sum() for entity in prepared.entities) == 2
     assert answer.out.rstrip().endswith(f"tsadc fit {out / 'observations'} --length 50 --out MODEL")
-    fitted = tsadc(
-        "fit", out / "observations", "--out", tmp_path / "model", "--length", 50, "--preset", "tiny", "--epochs", 1
-    )
+    fitted = tsadc("fit", out / "observations", "--out", tmp_path / "model", "--length", 50)
     assert fitted.code == 0, fitted.err
 
 
@@ -110,11 +108,10 @@ def test_observations_are_not_cut_across_their_borders(tmp_path: Path) -> None:
     assert tsadc("data", "prepare", "smd", "--raw", tmp_path / "raw", "--out", out, "--set", "length=50").code == 0
     other = tmp_path / "other.npy"
     np.save(other, np.random.default_rng(0).normal(size=(400, 38)))
-    quick = ("--preset", "tiny", "--epochs", 1)
-    assert tsadc("fit", other, "--out", model, "--length", 40, *quick).code == 0
+    assert tsadc("fit", other, "--out", model, "--length", 40).code == 0
     with untouched(tmp_path):
         refused = [
-            tsadc("fit", out / "observations", "--out", tmp_path / "m", "--length", 40, *quick),
+            tsadc("fit", out / "observations", "--out", tmp_path / "m", "--length", 40),
             tsadc("info", out / "observations"),
             tsadc("detect", out / "observations", "--model", model, "--out", tmp_path / "found"),
         ]

@@ -12,13 +12,14 @@ from terminal import frame, tsadc
 from tsadc.cli.histogram import histogram
 from tsadc.cli.inspection import about_data, about_model, is_model
 from tsadc.detectors import find
+from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.threshold import Normal
 from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.errors import DataError, ModelFileError
 from tsadc.io.read import read
 from tsadc.series import Clock, Series
 
-TINY = TSADC.Config.tiny()
+TINY = TSADC(config=TSADC.Config.tiny())
 
 
 def write(data: pd.DataFrame, file: Path) -> Path:
@@ -142,12 +143,28 @@ def test_a_folder_is_a_model_or_holds_data(model: Path, tmp_path: Path) -> None:
 
 def test_what_a_fit_will_cost(tmp_path: Path) -> None:
     file = write(frame(400), tmp_path / "x.csv")
-    answer = tsadc("info", file, "--length", 40, "--preset", "tiny")
+    answer = tsadc("info", file, "--length", 40, "--detector", "tsadc", "--preset", "tiny")
     words = " ".join(answer.out.split())
     assert answer.code == 0
     assert re.search(
         r"10 observations of 40 rows, at most 0:0\d:\d\d for 5 epochs on this machine, about \d+ MB", words
     )
+
+
+def test_what_a_fit_without_a_network_will_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(frame(4000), tmp_path / "x.csv")
+    fitted: list[object] = []
+    seconds = iter([10.0, 12.0])
+    monkeypatch.setattr(Ensemble, "fit", lambda self, X: fitted.append(X.shape))
+    monkeypatch.setattr("time.perf_counter", lambda: next(seconds))
+    about = dict(about_data(read(file), Ensemble(length=40)))
+    assert fitted == [(32, 40, 4)]
+    assert about["fit ensemble"] == "100 observations of 40 rows, about 0:00:07 on this machine"  # 2 s for 32
+
+
+def test_the_cost_of_other_networks_is_not_guessed(tmp_path: Path) -> None:
+    about = dict(about_data(read(write(frame(400), tmp_path / "x.csv")), find("gdn")(length=40)))
+    assert about["fit gdn"].startswith("10 observations of 40 rows; the time is estimated only for tsadc")
 
 
 def test_many_names_are_cut_short(tmp_path: Path) -> None:
@@ -160,12 +177,12 @@ def test_many_names_are_cut_short(tmp_path: Path) -> None:
 def test_info_refuses_what_a_fit_refuses(tmp_path: Path) -> None:
     for name, step in (("x", "1min"), ("y", "5s")):
         write(frame(400).assign(time=pd.date_range("2026-01-01", periods=400, freq=step)), tmp_path / f"{name}.csv")
-    assert dict(about_data(read(tmp_path), TINY))["fit"] == (
+    assert dict(about_data(read(tmp_path), TINY))["fit tsadc"] == (
         "not possible: 'y' is sampled every 5s, but 1min was expected; resample it with --every 1min (in "
         "Python: Reading(every='1min') for files, .resample('1min').mean() for data frames)."
     )
     empty = write(frame(400).assign(b=np.nan), tmp_path / "z.csv")
-    assert dict(about_data(read(empty), TINY))["fit"] == (
+    assert dict(about_data(read(empty), TINY))["fit tsadc"] == (
         "not possible: b has no values in the history; leave it out with --columns (in Python: Reading(columns=...))."
     )
 

@@ -25,19 +25,20 @@ from tsadc.cli.workflow import (
 from tsadc.detectors import find
 from tsadc.detectors.store import load
 from tsadc.detectors.threshold import Contamination
+from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.errors import ConfigError, OutputError
 from tsadc.io.read import read
 from tsadc.show.words import number
 
 NOTHING: dict[str, Any] = {"length": None, "contamination": None, "seed": None, "training": {"epochs": None}}
-SLOWLY = ("--preset", "tiny", "--length", "40", "--set", "training.patience=0", "--epochs")
+SLOWLY = (*QUICK, "--set", "training.patience=0", "--epochs")
 
 
 def test_settings_of_a_preset() -> None:
-    tiny = requested_settings("tiny", None, [], NOTHING)
+    tiny = requested_settings("tsadc", "tiny", None, [], NOTHING)
     assert (tiny.length, tiny.contamination, tiny.seed, tiny.training.epochs) == (600, "auto", 0, 5)
-    assert requested_settings("default", None, [], NOTHING).training.epochs == 12
-    assert requested_settings("paper", None, [], NOTHING).training.epochs == 100
+    assert requested_settings("tsadc", "default", None, [], NOTHING).training.epochs == 12
+    assert requested_settings("tsadc", "paper", None, [], NOTHING).training.epochs == 100
 
 
 def test_a_file_goes_over_the_preset_assignments_over_the_file_and_options_over_all(tmp_path: Path) -> None:
@@ -46,24 +47,24 @@ def test_a_file_goes_over_the_preset_assignments_over_the_file_and_options_over_
     file.write_text("length = 111\nseed = 11\ncontamination = 0.11\n" + training)
     assignments = ["seed=22", "contamination=0.22", "training.epochs=22", "training.batch=22"]
     given = {**NOTHING, "contamination": 0.33, "training": {"epochs": 33}}
-    chosen = requested_settings("tiny", file, assignments, given)
+    chosen = requested_settings("tsadc", "tiny", file, assignments, given)
     assert (chosen.length, chosen.seed, chosen.contamination) == (111, 22, 0.33)
     assert (chosen.training.epochs, chosen.training.batch, chosen.training.patience) == (33, 22, 11)
-    assert chosen.decontaminator == requested_settings("tiny", None, [], NOTHING).decontaminator
+    assert chosen.decontaminator == requested_settings("tsadc", "tiny", None, [], NOTHING).decontaminator
 
 
 def test_settings_refuse_an_unknown_preset() -> None:
     with pytest.raises(ConfigError, match="one of default, paper, tiny, but got 'tniy'"):
-        requested_settings("tniy", None, [], NOTHING)
+        requested_settings("tsadc", "tniy", None, [], NOTHING)
 
 
 def test_settings_under_an_old_name_are_refused_with_the_new_one(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text("[scoring]\nmasks = 3\n")
     with pytest.raises(ConfigError, match="`scoring` as a section is now called `inference`"):
-        requested_settings("default", file, [], NOTHING)
+        requested_settings("tsadc", "default", file, [], NOTHING)
     with pytest.raises(ConfigError, match=r"`head` is now called `scoring` \(fused or own\)"):
-        requested_settings("default", None, ["head=paper"], NOTHING)
+        requested_settings("tsadc", "default", None, ["head=paper"], NOTHING)
 
 
 def test_the_old_name_of_a_detector_gives_one_notice_and_its_settings(
@@ -79,17 +80,19 @@ def test_options_reach_the_model(history: tuple[Path, Path], tmp_path: Path) -> 
     file = tmp_path / "settings.toml"
     file.write_text("seed = 3\n[inference]\nmasks = 3\n")
     words = ("--config", file, "--set", "training.batch=8", "--contamination", "0.2", "--length", "50")
-    assert tsadc("fit", *history, "--out", tmp_path / "model", "--preset", "tiny", "--epochs", "1", *words).code == 0
+    assert tsadc("fit", *history, "--out", tmp_path / "model", *QUICK, *words).code == 0
     made = json.loads((tmp_path / "model" / "config.json").read_text())["settings"]
     assert (made["seed"], made["contamination"], made["length"]) == (3, 0.2, 50)
     assert (made["inference"]["masks"], made["training"]["batch"], made["training"]["epochs"]) == (3, 8, 1)
 
 
-@pytest.mark.parametrize("name", ["ridge", "ensemble"])
-def test_any_detector_can_be_fitted_by_name(history: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "chosen"), [("ridge", ("--detector", "ridge")), ("ensemble", ())])
+def test_a_detector_can_be_chosen_by_name_and_the_ensemble_is_the_default(
+    history: tuple[Path, Path], tmp_path: Path, name: str, chosen: tuple[str, ...]
+) -> None:
     faulty().to_csv(tmp_path / "left.csv", index=False)
     model = tmp_path / "model"
-    answer = tsadc("fit", *history, "--out", model, "--detector", name, "--length", "40")
+    answer = tsadc("fit", *history, "--out", model, *chosen, "--length", "40")
     assert answer.code == 0
     assert "Trained on 30 observations of 40 rows, 4 variables, 2 entities.\n" in answer.out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["left.csv", "model"]
@@ -108,12 +111,19 @@ def test_any_detector_can_be_fitted_by_name(history: tuple[Path, Path], tmp_path
     ("words", "complaint"),
     [
         ("--detector gdnn", "There is no detector 'gdnn'; did you mean `gdn`"),
-        ("--detector ridge --preset paper", "This detector has only the preset `default`, but got 'paper'."),
+        ("--detector ridge --preset paper", "The preset 'paper' does not apply to ridge, which has no network;"),
+        ("--detector ridge --set scoring=own", "`scoring` does not apply to ridge, which has no network;"),
         (
-            "--detector ridge --epochs 3",
-            "ridge has no network to train; leave out --epochs and the settings of `training`.",
+            "--epochs 3",
+            "`training` (--epochs) does not apply to ensemble, which has no network; leave it out, or add --detector "
+            "tsadc.",
         ),
-        ("--detector ridge --set scoring=own", "`scoring` does not apply to ridge, which has no network"),
+        ("--set training.epoch=3", "`training` (--epochs) does not apply to ensemble"),
+        ("--set inference.masks=3", "`inference` does not apply to ensemble, which has no network"),
+        ("--preset tiny", "The preset 'tiny' does not apply to ensemble, which has no network; leave it out"),
+        ("--preset tniy", "This detector has only the preset `default`, but got 'tniy'."),
+        ("--set ensemble.kernels=8", "There is no setting `ensemble`"),
+        ("--set contaminaton=0.1", "There is no setting `contaminaton`; did you mean `contamination`"),
     ],
 )
 def test_what_a_detector_does_not_have_is_told(
@@ -272,15 +282,38 @@ def test_the_same_command_gives_the_same_bytes(history: tuple[Path, Path], model
     assert (out / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
 
 
+def test_resume_has_no_effect_without_a_network(history: tuple[Path, Path], tmp_path: Path) -> None:
+    command = ("fit", *history, "--length", "40", "--resume", "--out", tmp_path / "model")
+    answer = tsadc(*command)
+    assert answer.code == 0
+    assert answer.err == (
+        "tsadc: note: --resume has no effect: ensemble has no network to train, so it starts and ends in one go.\n"
+    )
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_the_unfinished_run_of_a_network_is_kept_when_another_detector_is_fitted(
+    history: tuple[Path, Path], tmp_path: Path, resume: list[str]
+) -> None:
+    (tmp_path / "model.partial").mkdir()
+    (tmp_path / "model.partial" / "training.safetensors").touch()
+    with untouched(tmp_path):
+        refusal = tsadc("fit", *history, "--length", "40", "--out", tmp_path / "model", *resume).refusal
+    assert refusal.endswith(
+        "model.partial holds an unfinished run: continue it with --resume and the --detector that it was started with, "
+        "or remove it to start again."
+    )
+
+
 def test_a_run_that_fails_before_its_first_epoch_leaves_nothing(
     history: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(now: object) -> None:
         raise KeyboardInterrupt
 
-    config = requested_settings("tiny", None, [], {"length": 40})
+    config = requested_settings("tsadc", "tiny", None, [], {"length": 40})
     with untouched(tmp_path), pytest.raises(KeyboardInterrupt):
-        fit_model(read(history), config, tmp_path / "model", progress=interrupt)
+        fit_model(TSADC(config=config), read(history), tmp_path / "model", progress=interrupt)
 
 
 def test_a_folder_called_partial_that_is_somebody_elses_stays(history: tuple[Path, Path], tmp_path: Path) -> None:
@@ -417,7 +450,7 @@ def test_an_interrupted_run_promises_to_go_on_only_after_an_epoch(
     answer = tsadc("fit", *history, "--out", tmp_path / "model", *QUICK)
     assert (answer.code, answer.err) == (
         130,
-        "tsadc: interrupted; no epoch was finished, so there is nothing to resume.\n",
+        "tsadc: interrupted; nothing was saved, so start again with the same command.\n",
     )
     (tmp_path / "model.partial" / "training.safetensors").touch()
     answer = tsadc("fit", *history, "--out", tmp_path / "model", *QUICK)

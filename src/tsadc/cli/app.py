@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
 
 import typer
 
+from tsadc.detectors import DEFAULT
 from tsadc.errors import OutputError, TsadcError, TsadcNotice
 from tsadc.nn.runtime.allocator import keep_freed_memory
 
@@ -38,6 +39,14 @@ Data = Annotated[
     typer.Argument(help="Data files or folders; one file per entity (machine, patient).", readable=False),
 ]
 ModelOption = Annotated[Path, typer.Option("--model", help="Model folder written by `tsadc fit`.", readable=False)]
+DetectorOption = Annotated[
+    str,
+    typer.Option(
+        "--detector",
+        help="Name of the detector: ensemble has no network and takes seconds, tsadc is the paper's method and knows "
+        "expected values; docs/detectors.md lists all.",
+    ),
+]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip files that cannot be used, and list them.")]
 
 
@@ -121,15 +130,15 @@ def fit(
     contamination: Annotated[
         str | None, typer.Option(help="Anomalous share of the history, or auto to estimate it. (default: auto)")
     ] = None,
-    detector: Annotated[str, typer.Option(help="Name of the detector; docs/detectors.md lists them.")] = "tsadc",
+    detector: DetectorOption = DEFAULT,
     preset: Annotated[
-        str, typer.Option(help="default or tiny; for tsadc also paper, for the other networks also published.")
+        str, typer.Option(help="default; with a network also tiny, for tsadc also paper, for the others published.")
     ] = "default",
     config: Annotated[Path | None, typer.Option(help="TOML file with settings.", readable=False)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="One setting, as section.name=value.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Train for at most this many epochs.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Train a network for at most this many epochs.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random numbers. (default: 0)")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted training of a network.")] = False,
     *,
     options: Options,
 ) -> None:
@@ -142,14 +151,15 @@ def fit(
     detector = find(detector).name  # an old name gives its notice here, once
     stated = {} if contamination is None else parse_assignments([f"contamination={contamination}"])
     given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated}
-    settings = requested_settings(preset, config, set_ or [], given, detector)
+    settings = requested_settings(detector, preset, config, set_ or [], given)
+    chosen = find(detector)(config=settings)
     try:
         with progress_bar() as progress:
-            summary = fit_model(_read(data, options), settings, out, name=detector, resume=resume, progress=progress)
+            summary = fit_model(chosen, _read(data, options), out, resume=resume, progress=progress)
     except KeyboardInterrupt:
         saved = (out.with_name(out.name + ".partial") / "training.safetensors").exists()
         hint = "add --resume to the same command to continue after the last finished epoch"
-        print_error(f"interrupted; {hint if saved else 'no epoch was finished, so there is nothing to resume'}.")
+        print_error(f"interrupted; {hint if saved else 'nothing was saved, so start again with the same command'}.")
         raise typer.Exit(130) from None
     echo(summary)
 
@@ -208,7 +218,10 @@ def adapt(
 def info(
     what: Annotated[list[Path], typer.Argument(help="A model folder, or data as for `tsadc fit`.", readable=False)],
     length: Annotated[int | None, typer.Option(help="Rows per observation, for the estimate. (default: 600)")] = None,
-    preset: Annotated[str, typer.Option(help="default, paper or tiny, for the estimate.")] = "default",
+    detector: DetectorOption = DEFAULT,
+    preset: Annotated[
+        str, typer.Option(help="default; with --detector tsadc also paper or tiny, for the estimate.")
+    ] = "default",
     *,
     options: Options,
 ) -> None:
@@ -219,11 +232,12 @@ def info(
     if len(what) == 1 and is_model(what[0]):
         show(about_model(what[0]))
         return
-    from tsadc.config import update
-    from tsadc.detectors.tsadc.detector import TSADC
+    from tsadc.cli.workflow import requested_settings
+    from tsadc.detectors import find
 
-    chosen = update(TSADC.Config.preset(preset), {} if length is None else {"length": length})
-    show(about_data(_read(what, options), chosen))
+    cls = find(detector)
+    settings = requested_settings(cls.name, preset, None, [], {"length": length})
+    show(about_data(_read(what, options), cls(config=settings)))
 
 
 @data_app.command("list")

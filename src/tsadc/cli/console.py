@@ -50,7 +50,7 @@ def progress_bar() -> Iterator[ProgressCallback]:
 
     columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
     with RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("reading", total=None, note="")
+        task = bar.add_task("working", total=None, note="")
 
         def report(now: TrainingProgress | ScoringProgress) -> None:
             if isinstance(now, ScoringProgress):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,9 +29,10 @@ from tsadc.show.words import count
 from tsadc.variables import match
 
 if TYPE_CHECKING:
-    from tsadc.detectors.tsadc.detector import TSADC
+    from tsadc.detectors.base import Detector
 
 MAX_LISTED = 20  # entities with a line of their own
+MAX_TIMED = 32  # observations of the fit that is timed to estimate the cost of one without a network
 
 
 def is_model(path: Path) -> bool:
@@ -79,9 +82,9 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
     return [*rows, ("scores", "\n".join(histogram(scores, threshold)))]
 
 
-def about_data(series: Sequence[Series], config: TSADC.Config) -> list[tuple[str, str]]:
-    """Describe sizes, clock, missing and constant variables, and the cost of a fit."""
-    series = match(check_length(tuple(series), config.length), series[0].names)
+def about_data(series: Sequence[Series], detector: Detector) -> list[tuple[str, str]]:
+    """Describe sizes, clock, missing and constant variables, and the cost of fitting the detector."""
+    series = match(check_length(tuple(series), detector.settings.length), series[0].names)
     rows = [
         ("entities", f"{len(series)}: {_first([item.entity for item in series])}"),
         ("rows", f"{sum(len(item) for item in series)}"),
@@ -99,7 +102,7 @@ def about_data(series: Sequence[Series], config: TSADC.Config) -> list[tuple[str
     rows.append(("not measured", f"{1 - measured.sum() / total:.2%} of all cells"))
     rows.append(("without any value", _first(empty) if empty else "none"))
     rows.append(("constant", _first(constant) if constant else "none"))
-    return [*rows, ("fit", _cost(series, config))]
+    return [*rows, (f"fit {detector.name}", _cost(series, detector))]
 
 
 @dataclass(frozen=True)
@@ -125,19 +128,36 @@ def _count(series: Series) -> _CellCounts:
     return _CellCounts(measured, low, high, empty)
 
 
-def _cost(series: Sequence[Series], config: TSADC.Config) -> str:
-    from tsadc.detectors.tsadc.cost import estimate
-    from tsadc.detectors.tsadc.detector import TSADC
-
+def _cost(series: Sequence[Series], detector: Detector) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TsadcNotice)  # the other lines say the same
-            observations = len(TSADC(config=config).prepare(tuple(series))[0])
+            observations = len(detector.prepare(tuple(series))[0])
     except DataError as error:
         return f"not possible: {error}"
-    cost = estimate(observations, len(series[0].names), config)
+    size, variables = f"{observations} observations of {detector.settings.length} rows", len(series[0].names)
+    if not hasattr(detector.settings, "training"):
+        seconds = _timed_fit(detector, min(observations, MAX_TIMED), variables) * max(1, observations / MAX_TIMED)
+        return f"{size}, about {timedelta(seconds=math.ceil(seconds))} on this machine"
+    if detector.name != "tsadc":
+        return f"{size}; the time is estimated only for tsadc and for detectors without a network"
+    return f"{size}, {_cost_of_tsadc(observations, variables, detector.settings)}"
+
+
+def _timed_fit(detector: Detector, observations: int, variables: int) -> float:
+    """Return the seconds that a fit to random numbers takes."""
+    numbers = np.random.default_rng(0).normal(size=(observations, detector.settings.length, variables))
+    started = time.perf_counter()
+    type(detector)(config=detector.settings).fit(numbers)
+    return time.perf_counter() - started
+
+
+def _cost_of_tsadc(observations: int, variables: int, config: Any) -> str:
+    from tsadc.detectors.tsadc.cost import estimate
+
+    cost = estimate(observations, variables, config)
     return (
-        f"{observations} observations of {config.length} rows, at most {timedelta(seconds=round(cost.seconds))} for "
+        f"at most {timedelta(seconds=round(cost.seconds))} for "
         f"{count(config.training.epochs, 'epoch', 'epochs')} on this machine, about {cost.memory / 2**20:.0f} MB of "
         "memory above the data"
     )

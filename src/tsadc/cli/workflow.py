@@ -18,7 +18,7 @@ from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.result import Result, worst
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Contamination, explain, observations_per_day, refuse_unused
-from tsadc.errors import ConfigError, OutputError
+from tsadc.errors import ConfigError, OutputError, notice
 from tsadc.series import Series
 from tsadc.show import write as write_report
 from tsadc.show.result_files import write_tables
@@ -26,41 +26,59 @@ from tsadc.show.words import count, evidence, number, severity
 
 
 def requested_settings(
-    preset: str, file: Path | None, assignments: Sequence[str], options: Mapping[str, Any], detector: str = "tsadc"
+    detector: str, preset: str, file: Path | None, assignments: Sequence[str], options: Mapping[str, Any]
 ) -> Common:
     """Combine preset, TOML file, --set and the other options into settings; a later one overrides an earlier one."""
     changes: dict[str, Any] = read_toml(file) if file else {}
     changes = merge(changes, parse_assignments(assignments))
     changes = merge(changes, _without_none(options))
-    base = find(detector).Config.preset(preset)
-    if "training" in changes and not hasattr(base, "training"):
-        raise ConfigError(f"{detector} has no network to train; leave out --epochs and the settings of `training`.")
-    if "scoring" in changes and not hasattr(base, "scoring"):
-        raise ConfigError(f"`scoring` does not apply to {detector}, which has no network; leave it out.")
-    config: Common = update(base, changes)
+    base = find(detector).Config()
+    if not hasattr(base, "training"):
+        _refuse_settings_of_networks(detector, base, preset, changes)
+    config: Common = update(base.preset(preset), changes)
     refuse_unused(config.threshold, config.contamination != "auto", changes.get("threshold", {}))
     return config
 
 
+def _refuse_settings_of_networks(detector: str, base: Common, preset: str, changes: Mapping[str, Any]) -> None:
+    """Raise if a preset or a setting is requested that `tsadc` has and a detector without a network has not."""
+    unknown = [name for name in changes if not hasattr(base, name) and name != detector]
+    if not unknown and preset in ("default", *base.presets):
+        return
+    network = find("tsadc").Config()  # imports torch, which nothing else here needs
+    shown = [f"The preset {preset!r}"] if preset in network.presets and preset not in base.presets else []
+    shown += [
+        "`training` (--epochs)" if name == "training" else f"`{name}`" for name in unknown if hasattr(network, name)
+    ]
+    if shown:
+        raise ConfigError(
+            f"{shown[0]} does not apply to {detector}, which has no network; leave it out, or add --detector tsadc."
+        )
+
+
 def fit_model(
+    detector: Detector,
     series: tuple[Series, ...],
-    config: Common,
     out: Path,
     *,
-    name: str = "tsadc",
     resume: bool = False,
     progress: ProgressCallback | None = None,
 ) -> str:
-    """Train the detector `name`, save it to `out` and return a summary. An unfinished run lives in `OUT.partial`."""
+    """Train the detector, save it to `out` and return a summary. A network's unfinished run is in `OUT.partial`."""
     if out.exists():
         raise OutputError(f"{out} exists already; choose another name or remove it.")
+    if not detector.savable:
+        raise ConfigError(
+            f"{detector.name} cannot be saved, so the command line cannot use it; fit and use it in Python."
+        )
     partial = out.with_name(out.name + ".partial")
     checkpoint = partial / "training.safetensors"
-    if checkpoint.exists() and not resume and IS_MAIN_PROCESS:
-        raise OutputError(f"{partial} holds an unfinished run: continue it with --resume, or remove it to start again.")
-    detector = find(name)(config=config)
-    if not detector.savable:
-        raise ConfigError(f"{name} cannot be saved, so the command line cannot use it; fit and use it in Python.")
+    has_network = hasattr(detector.settings, "training")
+    if checkpoint.exists() and not (resume and has_network) and IS_MAIN_PROCESS:
+        how = "--resume" if has_network else "--resume and the --detector that it was started with"
+        raise OutputError(f"{partial} holds an unfinished run: continue it with {how}, or remove it to start again.")
+    if resume and not has_network:
+        notice(f"--resume has no effect: {detector.name} has no network to train, so it starts and ends in one go.")
     try:
         detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume)
         if IS_MAIN_PROCESS:

@@ -61,6 +61,7 @@ PEERS = {
     "pyod-iforest-mean": "tsadc.detectors.classical.pyod_rows:IForestMean",
 }
 
+DEFAULT = "ensemble"  # what `tsadc fit` uses unless another one is named
 RENAMED = {"views": "ensemble"}  # old name: new name
 GROUP = "tsadc.detectors"  # the entry point group under which other packages add detectors
 
