@@ -24,32 +24,46 @@ def labels() -> Booleans:
 
 
 def test_it_trains_as_told_on_the_unlabelled_history(shown: Demonstration) -> None:
-    settings = shown.detector.settings
-    assert (settings.length, settings.contamination, settings.seed) == (60, "auto", 1)
-    assert settings.training.epochs == 1
-    assert shown.detector.provenance_["data"]["rows"] == 1800
+    for detector in (shown.ensemble, shown.tsadc):
+        settings = detector.settings
+        assert (settings.length, settings.contamination, settings.seed) == (60, "auto", 1)
+        assert detector.provenance_["data"]["rows"] == 1800
+    assert shown.tsadc.settings.training.epochs == 1
     assert [one.entity for one in shown.split.train] == ["unit-1", "unit-2"]
 
 
-def test_the_result_is_of_the_unseen_part(shown: Demonstration) -> None:
-    assert len(shown.result.observations) == 30
-    assert len(shown.result.timeline) == 1800
-    first = shown.result.timeline["time"].iloc[0]
-    assert first == Plant(SMALL).test().series[0].clock.at([0])[0]
-    scores = shown.detector.decision_function(shown.split.test.series)
-    np.testing.assert_array_equal(shown.result.observations["score"], scores)
+def test_the_results_are_of_the_unseen_part(shown: Demonstration) -> None:
+    for detector, result in ((shown.ensemble, shown.ensemble_result), (shown.tsadc, shown.tsadc_result)):
+        assert len(result.observations) == 30
+        assert len(result.timeline) == 1800
+        first = result.timeline["time"].iloc[0]
+        assert first == Plant(SMALL).test().series[0].clock.at([0])[0]
+        scores = detector.decision_function(shown.split.test.series)
+        np.testing.assert_array_equal(result.observations["score"], scores)
+
+
+def test_the_combined_result_has_the_scores_of_one_and_the_expected_values_of_the_other(shown: Demonstration) -> None:
+    assert shown.ensemble_result.expected is None
+    assert shown.combined.intervals.equals(shown.ensemble_result.intervals)
+    assert shown.combined.timeline.equals(shown.ensemble_result.timeline)
+    assert shown.combined.expected is not None
+    assert shown.combined.expected.equals(shown.tsadc_result.expected)
 
 
 def test_the_table_holds_what_each_score_is_worth(shown: Demonstration, labels: Booleans) -> None:
     table = shown.comparison.set_index("detector")
-    assert list(table.index) == ["tsadc", "ridge", "robust-z", "random", "flag everything"]
+    assert list(table.index) == ["ensemble", "tsadc", "ridge", "robust-z", "random", "flag everything"]
     assert list(table.columns) == ["AUROC", "AP", "F1"]
-    scores = shown.result.observations["score"].to_numpy()
+    scores = shown.tsadc_result.observations["score"].to_numpy()
     robust = find("robust-z")(length=60, seed=1).fit(shown.split.train)
-    for name, found in (("tsadc", scores), ("robust-z", robust.decision_function(shown.split.test.series))):
+    for name, found in (
+        ("ensemble", shown.ensemble_result.scores),
+        ("tsadc", scores),
+        ("robust-z", robust.decision_function(shown.split.test.series)),
+    ):
         assert table.loc[name, "AUROC"] == pytest.approx(auroc(labels, found))
         assert table.loc[name, "AP"] == pytest.approx(average_precision(labels, found))
-    flagged = scores > shown.detector.threshold_
+    flagged = scores > shown.tsadc.threshold_
     hits = (flagged & labels).sum()
     assert table.loc["tsadc", "F1"] == pytest.approx(2 * hits / (flagged.sum() + labels.sum()))
 

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +21,27 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return out, demo.run(out, plant=SMALL, epochs=1)
 
 
-def test_the_folder_holds_report_model_and_data(shown: tuple[Path, str]) -> None:
+def test_the_folder_holds_reports_models_and_data(shown: tuple[Path, str]) -> None:
     out, _ = shown
-    assert {file.name for file in out.iterdir()} == {"report.html", "model", "history", "new"}
+    assert {file.name for file in out.iterdir()} == {
+        "report.html", "report-tsadc.html", "model", "model-tsadc", "history", "new",
+    }  # fmt: skip
     assert [file.name for file in out.parent.iterdir()] == ["demo"]
-    assert "The simulated plant" in (out / "report.html").read_text()
+    assert (load(out / "model").name, load(out / "model-tsadc").name) == ("ensemble", "tsadc")
     for part in ("history", "new"):
         assert {file.name for file in (out / part).iterdir()} == {"unit-1.csv", "unit-2.csv"}
+
+
+def test_the_report_shows_the_ensembles_intervals_with_what_tsadc_expected(shown: tuple[Path, str]) -> None:
+    out, _ = shown
+    series = Plant(SMALL).split().test.series
+    for page, model in (("report.html", "model"), ("report-tsadc.html", "model-tsadc")):
+        text = (out / page).read_text()
+        assert "The simulated plant" in text
+        number = len(load(out / model).detect(series).intervals)
+        assert f"<strong>{number} unusual intervals</strong>" in text
+        assert ("expected by TSAD-C" in text) == (page == "report.html")
+        assert 'class="expected"' in text
 
 
 def test_the_data_is_the_plants(shown: tuple[Path, str]) -> None:
@@ -53,18 +68,18 @@ def test_the_model_can_be_used_on_the_files(shown: tuple[Path, str], tmp_path: P
 def test_the_verdict_compares_with_the_truth(shown: tuple[Path, str]) -> None:
     out, verdict = shown
     assert "Compared with the simulator's labels (30 observations, 27% anomalous):" in verdict
-    for name in ("tsadc", "robust-z", "random", "flag everything"):
+    for name in ("The ensemble: ", "TSAD-C: ", "ensemble  ", "tsadc  ", "robust-z", "random", "flag everything"):
         assert name in verdict
-    assert verdict.endswith(
-        f"The report is {out / 'report.html'}; the model is in {out / 'model'}, the data in {out / 'history'} and "
-        f"{out / 'new'}."
-    )
+    named = {str(out / name) for name in ("report.html", "report-tsadc.html", "model", "model-tsadc", "history", "new")}
+    assert named == set(re.findall(rf"{re.escape(str(out))}/[\w.-]*\w", verdict))
 
 
 def test_an_earlier_demonstration_is_replaced_and_nothing_else(shown: tuple[Path, str]) -> None:
     out, verdict = shown
     weights = (out / "model" / "model.safetensors").read_bytes()
     (out / "report.html").write_text("old")
+    for name in ("report-tsadc.html", "model-tsadc"):  # version 0.2.0 did not write them
+        (out / name).rename(out.parent / name)
     assert demo.run(out, plant=SMALL, epochs=1) == verdict
     assert (out / "report.html").read_text() != "old"
     assert (out / "model" / "model.safetensors").read_bytes() == weights

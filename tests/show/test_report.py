@@ -114,6 +114,12 @@ def test_a_detector_without_expectation(result):
     assert words in Page(render(result, title="x")).text
 
 
+def test_expected_values_of_another_detector_are_attributed_to_it(result):
+    text = Page(render(result, title="x", expected_by="<TSAD-C>")).text
+    assert "expected by <TSAD-C>" in text
+    assert "The value that <TSAD-C> expected." in text
+
+
 def test_without_scores_nothing_is_claimed(calm):
     blank = replace(calm, parts=tuple(replace(part, scores=np.full_like(part.scores, np.nan)) for part in calm.parts))
     assert "Nothing could be scored" in Page(render(blank, title="x")).text

@@ -1,8 +1,8 @@
-"""The demonstration: TSAD-C on the simulated plant, beside three cheap detectors."""
+"""The demonstration: the ensemble and TSAD-C on the simulated plant, beside three cheap detectors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 from tsadc.data.plant import Plant
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector, ProgressCallback
+from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.result import Result
 from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision, cut
@@ -22,32 +23,45 @@ EPOCHS = 8
 
 @dataclass(frozen=True)
 class Demonstration:
-    """The data, the fitted detector, its result, and a table of all detectors measured against the true anomalies."""
+    """The data, both fitted detectors with their results, and a table of all detectors measured against the true
+    anomalies."""
 
     split: Split
-    detector: Detector
-    result: Result
+    ensemble: Detector
+    ensemble_result: Result
+    tsadc: Detector
+    tsadc_result: Result
     comparison: pd.DataFrame
+
+    @property
+    def combined(self) -> Result:
+        """The result of the ensemble with the values that TSAD-C expected."""
+        pairs = zip(self.ensemble_result.parts, self.tsadc_result.parts, strict=True)
+        parts = tuple(replace(part, expected=other.expected) for part, other in pairs)
+        return replace(self.ensemble_result, parts=parts)
 
 
 def demonstrate(
     plant: Plant.Config, *, seed: int = 0, epochs: int | None = None, progress: ProgressCallback | None = None
 ) -> Demonstration:
     """Train on the plant's unlabelled history, detect on its unseen part, and compare with the truth. `epochs` shortens
-    the training of the default configuration."""
+    the training of TSAD-C's default configuration."""
     split = Plant(plant).split()
     labels = split.test.touched(cut_series(split.test.series, plant.length).observations)
     shorter = {} if epochs is None else {"training": {"epochs": epochs}}
     settings: dict[str, Any] = {"length": plant.length, "seed": seed}
-    detector = TSADC(**settings, config=TSADC.Config.with_settings(**shorter)).fit(split.train, progress=progress)
-    result = detector.detect(split.test.series, progress=progress)
-    scores = result.observations["score"].to_numpy()
-    lines = [_line("tsadc", labels, scores, detector.threshold_)]
+    detectors = Ensemble(**settings), TSADC(**settings, config=TSADC.Config.with_settings(**shorter))
+    lines, results = [], []
+    for detector in detectors:
+        detector.fit(split.train, progress=progress)
+        results.append(detector.detect(split.test.series, progress=progress))
+        lines.append(_line(detector.name, labels, results[-1].scores, detector.threshold_))
     for name in ("ridge", "robust-z", "random"):
         other = find(name)(**settings).fit(split.train)
         lines.append(_line(name, labels, other.decision_function(split.test.series), other.threshold_))
     everything = {"detector": "flag everything", "AUROC": 0.5, "AP": labels.mean(), "F1": all_positive_f1(labels)}
-    return Demonstration(split, detector, result, pd.DataFrame([*lines, everything]))
+    comparison = pd.DataFrame([*lines, everything])
+    return Demonstration(split, detectors[0], results[0], detectors[1], results[1], comparison)
 
 
 def _line(name: str, labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any], threshold: float) -> dict[str, Any]:

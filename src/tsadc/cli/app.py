@@ -109,7 +109,7 @@ def tsadc(
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write; an earlier demo is replaced.")] = Path("demo"),
 ) -> None:
-    """Train on a simulated plant, detect on its unseen part, and write a report."""
+    """Train the ensemble and TSAD-C on a simulated plant, detect on its unseen part, and write reports."""
     # Set before torch is imported: a network this small runs faster on one thread.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     keep_freed_memory()

@@ -1,16 +1,17 @@
-"""`tsadc demo`: a folder with a report, a model, and the data as CSV files."""
+"""`tsadc demo`: a folder with the reports and models of both detectors, and the data as CSV files."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tsadc.atomic import new_folder
-from tsadc.bench.demo import EPOCHS, demonstrate
+from tsadc.bench.demo import EPOCHS, Demonstration, demonstrate
 from tsadc.cli.workflow import facts, verdict
 from tsadc.data.plant import Plant
 from tsadc.detectors.base import ProgressCallback
@@ -18,7 +19,8 @@ from tsadc.errors import OutputError
 from tsadc.series import Series
 from tsadc.show import write as write_report
 
-CONTENTS = {"report.html", "model", "history", "new"}
+NAMES = {"report.html", "model", "history", "new"}  # what every demo holds, earlier versions' too
+CONTENTS = NAMES | {"report-tsadc.html", "model-tsadc"}
 
 
 def run(
@@ -37,30 +39,46 @@ def run(
         demo = demonstrate(plant or Plant.Config(), epochs=epochs, progress=progress)
         _write_csv(folder / "history", demo.split.train)
         _write_csv(folder / "new", demo.split.test.series)
-        demo.detector.save(folder / "model")
-        write_report(
-            demo.result,
-            folder / "report.html",
-            title="The simulated plant",
-            about=facts(demo.detector),
-            comparison=demo.comparison,
-            truth=demo.split.test.truth,
-        )
+        demo.ensemble.save(folder / "model")
+        demo.tsadc.save(folder / "model-tsadc")
+        _write_reports(demo, folder)
     if staging != out:
         shutil.rmtree(out)
         staging.rename(out)
+    return _summary(demo, out)
+
+
+def _write_reports(demo: Demonstration, folder: Path) -> None:
+    """Write the ensemble's report, whose plots show what TSAD-C expected, and that of TSAD-C alone."""
+    shown: dict[str, Any] = {"comparison": demo.comparison, "truth": demo.split.test.truth}
+    about = facts(demo.ensemble) | {"expected values": "by TSAD-C, whose own report is report-tsadc.html"}
+    write_report(
+        demo.combined, folder / "report.html", title="The simulated plant", about=about, expected_by="TSAD-C", **shown
+    )
+    title = "The simulated plant, scored by TSAD-C"
+    write_report(demo.tsadc_result, folder / "report-tsadc.html", title=title, about=facts(demo.tsadc), **shown)
+
+
+def _summary(demo: Demonstration, out: Path) -> str:
+    verdicts = [
+        f"{name}: {verdict(result.intervals, len(result.series), result.threshold)}"
+        for name, result in (("The ensemble", demo.ensemble_result), ("TSAD-C", demo.tsadc_result))
+    ]
     table = demo.comparison.to_string(index=False, float_format="{:.3f}".format)
-    return (
-        f"{verdict(demo.result.intervals, len(demo.result.series), demo.result.threshold)}\n\n"
-        f"Compared with the simulator's labels ({len(demo.result.observations)} observations, "
-        f"{demo.comparison['AP'].iloc[-1]:.0%} anomalous):\n{table}\n\n"
-        f"The report is {out / 'report.html'}; the model is in {out / 'model'}, the data in {out / 'history'} and "
-        f"{out / 'new'}."
+    labels = f"{len(demo.ensemble_result.scores)} observations, {demo.comparison['AP'].iloc[-1]:.0%} anomalous"
+    return "\n\n".join(
+        [
+            *verdicts,
+            f"Compared with the simulator's labels ({labels}):\n{table}",
+            f"The ensemble's report, with the values that TSAD-C expected, is {out / 'report.html'}; TSAD-C's own is "
+            f"{out / 'report-tsadc.html'}.\nThe models are in {out / 'model'} and {out / 'model-tsadc'}, the data in "
+            f"{out / 'history'} and {out / 'new'}.",
+        ]
     )
 
 
 def _is_demo(folder: Path) -> bool:
-    return folder.is_dir() and not folder.is_symlink() and {file.name for file in folder.iterdir()} == CONTENTS
+    return folder.is_dir() and not folder.is_symlink() and NAMES <= {file.name for file in folder.iterdir()} <= CONTENTS
 
 
 def _write_csv(folder: Path, series: Iterable[Series]) -> None:

@@ -32,7 +32,6 @@ VARIABLES = (
     "variable's contribution over time, maximum per pixel column, relative to the 99.9th percentile outside the "
     "intervals."
 )
-LEGEND = (("measured", "measured"), ("expected", "expected"), ("shaded", "anomalous interval"))
 GUIDE = (
     ("Score", "How far a row is from what the detector learned as normal. Higher is more anomalous."),
     (
@@ -57,7 +56,6 @@ GUIDE = (
         "Each variable's share of the squared deviations in the interval. Squaring gives one variable that is far "
         "off more weight than many that are slightly off. Shares below 5 % are not listed.",
     ),
-    ("Expected", "The value that the detector expected. Lines are interrupted where nothing was measured."),
 )
 
 
@@ -69,6 +67,7 @@ def write(
     about: Mapping[str, str] | None = None,
     comparison: pd.DataFrame | None = None,
     truth: Sequence[Truth] = (),
+    expected_by: str | None = None,
 ) -> Path:
     """Write the report of a detection result to an HTML file.
 
@@ -89,6 +88,8 @@ def write(
         A table to show as the section "Comparison", for example one row per detector and one column per metric.
     truth : sequence of Truth, optional
         The true anomalies, if they are known. They are drawn below the scores.
+    expected_by : str, optional
+        Who made the expected values of `result`, if not the detector that scored.
 
     Returns
     -------
@@ -100,7 +101,8 @@ def write(
     OutputError
         If `path` is a folder or cannot be written.
     """
-    return write_page(render(result, title=title, about=about, comparison=comparison, truth=truth), path)
+    text = render(result, title=title, about=about, comparison=comparison, truth=truth, expected_by=expected_by)
+    return write_page(text, path)
 
 
 def render(
@@ -110,18 +112,23 @@ def render(
     about: Mapping[str, str] | None = None,
     comparison: pd.DataFrame | None = None,
     truth: Sequence[Truth] = (),
+    expected_by: str | None = None,
 ) -> str:
     """Return the page as text. The parameters are those of `write`."""
-    return page(title, _body(read(result, truth), title, about or {}, comparison))
+    return page(title, _body(read(result, truth), title, about or {}, comparison, expected_by))
 
 
-def _body(findings: Findings, title: str, about: Mapping[str, str], table: pd.DataFrame | None) -> Html:
-    sections = [_overview(findings), *_interval_sections(findings)]
+def _body(
+    findings: Findings, title: str, about: Mapping[str, str], table: pd.DataFrame | None, expected_by: str | None
+) -> Html:
+    sections = [_overview(findings), *_interval_sections(findings, expected_by)]
     if table is not None:
         sections.append(Section("comparison", "Comparison", comparison_table(table)))
     version = importlib.metadata.version("tsadc")
     sections.append(
-        Section("about", "About this report", join(about_table(findings, about, version), _guide(findings)))
+        Section(
+            "about", "About this report", join(about_table(findings, about, version), _guide(findings, expected_by))
+        )
     )
     return outline(title, join(_verdict(findings), _tiles(findings)), sections)
 
@@ -136,7 +143,7 @@ def _overview(findings: Findings) -> Section:
     return Section("overview", "Overview", join(note, strips(findings, LISTED)))
 
 
-def _interval_sections(findings: Findings) -> list[Section]:
+def _interval_sections(findings: Findings, expected_by: str | None) -> list[Section]:
     """Return the sections about intervals. If there are no intervals, only the heat maps remain."""
     total = len(findings.intervals)
     maps = join(element("p", VARIABLES, class_="lead"), ranking(findings), heat_maps(findings))
@@ -145,7 +152,7 @@ def _interval_sections(findings: Findings) -> list[Section]:
         return [variables]
     note = f"The {MOST} worst of {total:,} intervals; the table below lists the others." if total > MOST else None
     lead = element("p", note, class_="lead") if note else None
-    key = _legend(_has_expected(findings))
+    key = _legend(_has_expected(findings), expected_by)
     return [
         Section("intervals", "Worst intervals", join(lead, key, cards(findings))),
         variables,
@@ -241,9 +248,11 @@ def _longest(findings: Findings) -> str:
     return f"longest: {longest.duration}"
 
 
-def _guide(findings: Findings) -> Html:
+def _guide(findings: Findings, expected_by: str | None) -> Html:
     """Return the explanation of the terms on the page."""
-    terms = [(term, text) for term, text in GUIDE if term != "Expected" or _has_expected(findings)]
+    who = expected_by or "the detector"
+    expected = ("Expected", f"The value that {who} expected. Lines are interrupted where nothing was measured.")
+    terms = [*GUIDE, expected] if _has_expected(findings) else GUIDE
     return element("div", element("h3", "How to read this page"), facts(terms))
 
 
@@ -251,9 +260,11 @@ def _has_expected(findings: Findings) -> bool:
     return findings.tracks[0].expected is not None
 
 
-def _legend(with_expected: bool) -> Html:
+def _legend(with_expected: bool, expected_by: str | None) -> Html:
     """Return the legend of the plots in the cards."""
-    kinds = [(kind, text) for kind, text in LEGEND if with_expected or kind != "expected"]
+    kinds = [("measured", "measured"), ("shaded", "anomalous interval")]
+    if with_expected:
+        kinds.insert(1, ("expected", f"expected by {expected_by}" if expected_by else "expected"))
     return element(
         "p", (element("span", element("i", class_=f"swatch {kind}"), text) for kind, text in kinds), class_="legend"
     )
