@@ -4,7 +4,7 @@ READY := $(VENV)/.ready
 # Real data for the tests that need some; they skip where it is absent.
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: demo test check format clean bench-quality bench-studies bench-speed bench-detectors results
+.PHONY: demo test check format clean bench-quality bench-general bench-studies bench-speed bench-detectors results
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -31,6 +31,11 @@ bench-quality: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/quality.toml --out benchmarks/results/quality --processes 2
 	$(MAKE) results
 
+# About an hour on two cores; then the tables over families.
+bench-general: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/general.toml --out benchmarks/results/general --processes 2
+	$(MAKE) results
+
 bench-studies: $(READY)
 	for name in ablation contamination; do \
 		OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/$$name.toml --out benchmarks/results/$$name --processes 2; \
@@ -46,6 +51,9 @@ RECORDS := benchmarks/results
 # The tables in docs/tables, from plans and records alone.
 results: $(READY)
 	$(TABLE) $(RECORDS)/quality --plan plans/quality.toml --out docs/tables/quality.md
+	$(VENV)/bin/tsadc bench families $(RECORDS)/general --plan plans/general.toml --choices $(RECORDS)/choices.json \
+		--out docs/tables/general.md
+	$(TABLE) $(RECORDS)/general --plan plans/general.toml --brief --out docs/tables/general-protocols.md
 	for name in ablation contamination; do \
 		$(TABLE) $(RECORDS)/$$name --plan plans/$$name.toml --brief --out docs/tables/$$name.md || exit 1; \
 	done

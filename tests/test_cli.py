@@ -31,6 +31,7 @@ bench run PLAN --out=None --processes=1 --only=None... --seeds=None --dry-run=Fa
   --raw=None
 bench table FOLDER --format=markdown --out=None --brief=False --metric=None --plan=None --only=None...
   --choosing=False
+bench families FOLDER --out=None --choices=None --plan=None --only=None... --choosing=False
 bench report FOLDER --out --plan=None --only=None... --choosing=False
 """
 

@@ -8,7 +8,7 @@ import pytest
 from benchmark import script
 from tsadc.bench.plan import read
 from tsadc.bench.records import job_of, load
-from tsadc.cli.bench_show import ShowOptions, report, table
+from tsadc.cli.bench_show import ShowOptions, families, report, table
 from tsadc.data.catalogue import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +22,14 @@ def study(name: str, out: Path) -> None:
     table(options, "markdown", out=out, brief=name != "quality")
 
 
+def general(out: Path, protocols: bool = False) -> None:
+    options = ShowOptions(RECORDS / "general", PLANS / "general.toml")
+    if protocols:
+        table(options, "markdown", out=out, brief=True)
+    else:
+        families(options, RECORDS / "choices.json", out)
+
+
 def paper(name: str, out: Path) -> None:
     options = ShowOptions(RECORDS / "paper" / name.replace("scorings", "main"), PLANS / "paper" / f"{name}.toml")
     table(options, "markdown", out=out, brief=True)
@@ -29,6 +37,8 @@ def paper(name: str, out: Path) -> None:
 
 MAKERS: dict[str, Callable[[Path], object]] = {
     **{name: lambda out, name=name: study(name, out) for name in STUDIES},
+    "general": general,
+    "general-protocols": lambda out: general(out, protocols=True),
     **{f"paper-{name}": lambda out, name=name: paper(name, out) for name in PAPER},
     "paper-cleaned": lambda out: script("paper/cleaned").main(["--table", str(out)]),
     "paper-impurity": lambda out: script("paper/impurity").main(["--table", str(out)]),
@@ -59,8 +69,10 @@ def test_the_committed_figure_is_that_of_the_records(name: str, tmp_path: Path) 
     assert (tmp_path / "drawn.svg").read_text() == (ROOT / "docs" / f"paper-{name}.svg").read_text(), "run make results"
 
 
-@pytest.mark.parametrize("name", [*STUDIES, *(f"paper/{name}" for name in PAPER if name != "scorings")])
+@pytest.mark.parametrize("name", [*STUDIES, "general", *(f"paper/{name}" for name in PAPER if name != "scorings")])
 def test_the_committed_records_are_of_jobs_of_their_plan(name: str) -> None:
+    if name == "general" and not (RECORDS / name).exists():
+        pytest.skip("plans/general.toml has not been run")
     records = load(RECORDS / name)
     keys = {job.key for job in read(PLANS / f"{name}.toml").jobs()}
     assert records

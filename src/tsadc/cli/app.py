@@ -332,6 +332,25 @@ def bench_table(
         print(text)
 
 
+@bench_app.command("families")
+def bench_families(
+    folder: Records,
+    out: Annotated[Path | None, typer.Option(help="Write the tables to this file, not to the terminal.")] = None,
+    choices: Annotated[
+        Path | None, typer.Option(help="A JSON file with the figures of candidates, to leave one family out.")
+    ] = None,
+    plan: ByPlan = None,
+    only: Only = None,
+    choosing: Choosing = False,
+) -> None:
+    """Show the records as means, regrets and ranks over families of data sets."""
+    from tsadc.cli.bench_show import ShowOptions, families
+
+    text = families(ShowOptions(folder, plan, tuple(only or ()), choosing), choices, out)
+    if out is None:
+        print(text)
+
+
 @bench_app.command("report")
 def bench_report(
     folder: Records,

@@ -1,4 +1,4 @@
-"""`tsadc bench table` and `tsadc bench report`: show the records of a folder."""
+"""`tsadc bench table`, `tsadc bench families` and `tsadc bench report`: show the records of a folder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from tsadc.atomic import write_file
 from tsadc.bench import published
+from tsadc.bench.families import leave_one_out, read_choices
 from tsadc.bench.job import Job, Record
 from tsadc.bench.metrics import METRICS
 from tsadc.bench.plan import BenchmarkPlan, read
@@ -20,7 +21,7 @@ from tsadc.cli.bench_select import selected, traits_of
 from tsadc.cli.console import print_error
 from tsadc.config import nearest, read_toml
 from tsadc.errors import ConfigError, DataError, TsadcError
-from tsadc.show import bench_published
+from tsadc.show import bench_families, bench_published
 from tsadc.show.bench_export import comma_separated, latex
 from tsadc.show.bench_figures import figure
 from tsadc.show.bench_markdown import markdown, one_metric
@@ -106,6 +107,20 @@ def table(
     if out is not None:
         heading = f"# {title}\n\n" if form == "markdown" and metric is None else ""
         write_file(out, f"{heading}{text}\n".encode())
+    return text
+
+
+def families(options: ShowOptions, choices: Path | None = None, out: Path | None = None) -> str:
+    """Return the records as tables over families of data sets, with the left-out figures of the candidates in
+    `choices`; with `out`, write them to that file too."""
+    (records, remark), (title, note, _, _) = options.records(), options.about()
+    known = read_choices(choices) if choices is not None else None
+    summaries = summarise(records, options.choosing) if records or not remark else []
+    left_out = leave_one_out(known) if known is not None else None
+    shown = bench_families.markdown(summaries, left_out) if summaries else ""
+    text = "\n\n".join(filter(None, [note, remark, shown]))
+    if out is not None:
+        write_file(out, f"# {title}\n\n{text}\n".encode())
     return text
 
 

@@ -34,7 +34,6 @@ def markdown(
 def _preface(grid: Grid, metrics: Sequence[str], details: bool) -> str:
     """Say how to read the tables, and which versions made the numbers."""
     records = [record for summary in grid.summaries for record in summary.records]
-    commits = sorted({f"tsadc {record['version']} at commit {record['commit'] or 'unknown'}" for record in records})
     words = ["Means over seeds."]
     if set(RANKING) & set(metrics):
         words.append(
@@ -44,10 +43,14 @@ def _preface(grid: Grid, metrics: Sequence[str], details: bool) -> str:
     words += ["F1 is bold if it is higher than that of flagging everything."] if "f1" in metrics else []
     if details or "oracle_f1" in metrics:
         words.append("The oracle F1 uses labels and is an upper bound, not a result.")
-    made = f"Made with {', '.join(commits)}"
+    return " ".join([*words, versions(records)])
+
+
+def versions(records: Sequence[Record]) -> str:
+    """Return a sentence on the versions that made the records."""
+    commits = sorted({f"tsadc {record['version']} at commit {record['commit'] or 'unknown'}" for record in records})
     changed = any(str(record["commit"] or "").endswith("+") for record in records)
-    words.append(f"{made}; a plus sign marks uncommitted changes." if changed else f"{made}.")
-    return " ".join(words)
+    return f"Made with {', '.join(commits)}" + ("; a plus sign marks uncommitted changes." if changed else ".")
 
 
 def one_metric(grid: Grid, metric: str) -> str:
