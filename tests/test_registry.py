@@ -52,6 +52,8 @@ def test_the_page_lists_every_detector_once() -> None:
 def test_a_name_that_is_nearly_right() -> None:
     with pytest.raises(ConfigError, match="There is no detector 'robustz'; did you mean `robust-z`"):
         find("robustz")
+    with pytest.raises(ConfigError, match="There is no detector 'TSAD-C'; did you mean `tsadc`"):
+        find("TSAD-C")
     with pytest.raises(AttributeError, match="has no attribute 'GND'"):
         _ = tsadc.detectors.GND
 

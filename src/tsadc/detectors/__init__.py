@@ -81,7 +81,7 @@ def find(name: str) -> type[Detector]:
     own = REGISTRY | PEERS
     places = [own[name]] if name in own else _others().get(name, [])
     if not places:
-        raise ConfigError(f"There is no detector {name!r}{nearest(name, names())}")
+        raise ConfigError(f"There is no detector {name!r}{nearest(name.lower(), names())}")
     if len(places) > 1:
         raise ConfigError(f"Several packages have a detector {name!r}, {' and '.join(places)}; remove all but one.")
     (place,) = places
