@@ -89,9 +89,9 @@ FOLDS, BLOCKS = 2, 4
 HIDDEN_SHARE = 0.25
 UNKNOWN_SHARE = 0.2  # of the training samples have no entity, so that the network learns to do without
 INPUT_LIMIT, TARGET_LIMIT = 10.0, 30.0  # of z
-WIDE = 20  # with more variables a network has fewer features and is trained for fewer updates, for speed
-FEATURES, WIDE_FEATURES = 24, 12
-UPDATES, WIDE_UPDATES = 2000, 1000
+SMALL = 2000  # cells of a training sample; with more, a network has fewer features and fewer updates, for speed
+FEATURES, FEWER_FEATURES = 24, 12
+UPDATES, FEWER_UPDATES = 2000, 1000
 TSB_UPDATES = 300  # for each of 32 short series
 LAYERS, STATE = 2, 16
 BATCH, EPOCH = 8, 256
@@ -122,13 +122,13 @@ class Predictor(nn.Module):
         variables: Number of variables.
         entities: Number of known entities; they have the numbers 1, 2, ...
         judged: The variables that may be hidden.
-        piece: Time steps of a training sample, at most.
+        features: Features of a variable at a time step.
+        piece: Time steps of a training sample.
     """
 
-    def __init__(self, variables: int, entities: int, judged: Indices, piece: int) -> None:
+    def __init__(self, variables: int, entities: int, judged: Indices, features: int, piece: int) -> None:
         super().__init__()
-        features = self.features = FEATURES if variables <= WIDE else WIDE_FEATURES
-        self.judged, self.piece = torch.from_numpy(judged), piece
+        self.judged, self.features, self.piece = torch.from_numpy(judged), features, piece
         self.value_proj = Pointwise(3, features)
         self.variable_embedding = nn.Parameter(0.3 * torch.randn(variables, features))
         self.entity_embedding = nn.Parameter(torch.zeros(entities, variables, features))
@@ -162,9 +162,8 @@ class Predictor(nn.Module):
         """Draw a piece of each observation and the variables to hide. The last row of `x` is the entity's number."""
         z, measured, entity = x[:, :-1], observed[:, :-1], x[:, -1, 0].long()
         batch, variables, steps = z.shape
-        length = min(self.piece, steps)
-        start = torch.randint(steps - length + 1, (batch, 1, 1), generator=generator)
-        rows = (start + torch.arange(length)).expand(batch, variables, length)
+        start = torch.randint(steps - self.piece + 1, (batch, 1, 1), generator=generator)
+        rows = (start + torch.arange(self.piece)).expand(batch, variables, self.piece)
         count = torch.randint(1, group_size(len(self.judged)) + 1, (batch, 1), generator=generator)
         order = torch.rand(batch, len(self.judged), generator=generator).argsort(1)
         hidden = torch.zeros(batch, variables, dtype=torch.bool)
@@ -301,11 +300,14 @@ def folds(entities: NDArray[np.str_]) -> Indices:
     return fold
 
 
-def fit(part: Part, judged: Indices, seed: int, label: str, updates: int) -> Fitted:
+def fit(part: Part, judged: Indices, seed: int, label: str, most_updates: int = UPDATES) -> Fitted:
     """Train one network per fold, on the observations of the other folds."""
     names, fold = np.unique(part.entity), folds(part.entity)
     numbers = numbered(part.entity, names)
     variables, length = part.z.shape[1:]
+    piece = min(length, max(SHORTEST_PIECE, PIECE_CELLS // variables))
+    small = variables * piece <= SMALL
+    features, updates = (FEATURES, UPDATES) if small else (FEWER_FEATURES, FEWER_UPDATES)
     networks, histories = [], []
     for k in range(FOLDS):
         own = np.random.default_rng([seed, k]).permutation(np.flatnonzero(fold != k))
@@ -314,7 +316,7 @@ def fit(part: Part, judged: Indices, seed: int, label: str, updates: int) -> Fit
         source = Samples(part.z[seen], numbers[seen], EPOCH)
         validation = Samples(part.z[held_out], numbers[held_out], LEAST_VALIDATION)
         config = Training(
-            epochs=max(10, round(updates * BATCH / len(source))),
+            epochs=max(10, round(min(updates, most_updates) * BATCH / len(source))),
             batch=BATCH,
             micro_batch=BATCH,
             learning_rate=6e-3,
@@ -324,8 +326,7 @@ def fit(part: Part, judged: Indices, seed: int, label: str, updates: int) -> Fit
             patience=10,
         )
         torch.manual_seed(FOLDS * seed + k)
-        piece = max(SHORTEST_PIECE, min(length, PIECE_CELLS // variables))
-        network = Predictor(variables, len(names), judged, piece)
+        network = Predictor(variables, len(names), judged, features, piece)
         history = train(network, source, validation, config, seed=seed)
         best, seconds = history.best, sum(epoch.seconds for epoch in history.epochs)
         print(
@@ -346,15 +347,20 @@ def _losses(histories: Sequence[History], name: str) -> Floats:
     return out
 
 
+def drawn(name: str, raw: Path, number: int) -> Task:
+    task = draw(name, raw, number)
+    assert isinstance(task, Task), f"{name} has labels of rows only"
+    return task
+
+
 def run(name: str, raw: Path, number: int, seed: int) -> dict[str, dict[str, Any]]:
     """Train on a draw of a protocol; return its residuals, and beside causal those of audit."""
     started = time.perf_counter()
-    task, length = draw(name, raw, number), find(name, "benchmark").length
+    task, length = drawn(name, raw, number), find(name, "benchmark").length
     observations, _, scaler = RobustZ(length=length).prepare(task.train)
     train_part = Part.of(observations, scaler)
     judged = judged_variables(as_series(task.train, length))
-    updates = UPDATES if train_part.z.shape[1] <= WIDE else WIDE_UPDATES
-    fitted = fit(train_part, judged, seed, f"{name} draw {number} seed {seed}", updates)
+    fitted = fit(train_part, judged, seed, f"{name} draw {number} seed {seed}")
     common = fitted.record() | {
         "test_labels": task.answers.labels,
         "training_seconds": time.perf_counter() - started,
@@ -363,7 +369,7 @@ def run(name: str, raw: Path, number: int, seed: int) -> dict[str, dict[str, Any
     }
     results = {}
     for other in written_with(name):
-        results[other] = common | scored(draw(other, raw, number), fitted, observations, scaler, seed)
+        results[other] = common | scored(drawn(other, raw, number), fitted, observations, scaler, seed)
         results[other]["seconds"] = time.perf_counter() - started
     return results
 

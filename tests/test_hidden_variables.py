@@ -19,7 +19,7 @@ def fitted(bench: ModuleType):
     """Untrained networks of both folds, with outputs that depend on every input."""
     torch.manual_seed(0)
     judged = np.array([0, 1, 3, 4])
-    networks = [bench.Predictor(5, 2, judged, 128).eval() for _ in range(bench.FOLDS)]
+    networks = [bench.Predictor(5, 2, judged, 12, 40).eval() for _ in range(bench.FOLDS)]
     for network in networks:
         torch.nn.init.normal_(network.linear)
         torch.nn.init.normal_(network.entity_embedding)
