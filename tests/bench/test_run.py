@@ -13,7 +13,7 @@ from tsadc.bench import run
 from tsadc.bench.job import Job, Record
 from tsadc.bench.measure import Arrays
 from tsadc.bench.records import Store, job_of, load
-from tsadc.bench.run import run_all, trainings
+from tsadc.bench.run import BATCH, batches, run_all, trainings
 from tsadc.errors import TsadcError
 
 HERE = Path(".")
@@ -24,6 +24,19 @@ def test_what_shares_a_training_is_run_together() -> None:
     jobs = [Job(data, "random", seed) for data in ("tiny", "tiny-adapted") for seed in (0, 1)]
     other = Job("tiny", "random", 0, overrides={"contamination": 0.2})
     assert trainings([*jobs, other]) == [[jobs[0], jobs[2]], [jobs[1], jobs[3]], [other]]
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_process_runs_several_jobs_without_a_network_on_one_draw() -> None:
+    jobs = [
+        Job("tiny", "random", seed, overrides={"contamination": share / 100})
+        for seed in (0, 1)
+        for share in range(1, BATCH + 2)
+    ]
+    network = Job("tiny", "usad", 1)
+    found = batches([*jobs, network, Job("tiny", "ridge", 1)])
+    assert [len(batch) for batch in found] == [BATCH, 1, BATCH, 1, 1, 1]
+    assert [job for batch in found for job in batch] == [*jobs, network, Job("tiny", "ridge", 1)]
 
 
 @pytest.mark.usefixtures("tiny")
@@ -109,6 +122,28 @@ def test_what_a_killed_process_leaves_gets_a_failure_and_the_others_go_on(tmp_pa
     assert (job_of(second).scoring, second["error"]) == ("own", run.KILLED["error"])
     assert "auroc" in other
     assert sorted("error" in one for one in load(tmp_path)) == [False, False, True]
+
+
+class Fatal(Store):
+    """Its process is killed in place of keeping a record of `robust-z`."""
+
+    def keep(self, record: Record, scores: Arrays) -> None:
+        if multiprocessing.parent_process() and record["detector"] == "robust-z":
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().keep(record, scores)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
+def test_only_the_job_that_was_running_fails_if_its_process_is_killed(tmp_path: Path) -> None:
+    jobs = [Job("plant", name, 0) for name in ("random", "robust-z", "all-positive")]
+    records = {job.detector: record for job, record in run_all(jobs, HERE, Fatal(tmp_path), processes=2)}
+    assert {name: "error" in record for name, record in records.items()} == {
+        "random": False,
+        "robust-z": True,
+        "all-positive": False,
+    }
+    assert records["robust-z"]["error"] == run.KILLED["error"]
+    assert len(load(tmp_path)) == 3
 
 
 def test_a_process_that_cannot_begin_blames_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,3 +57,12 @@ def test_splits_of_one_data_set_are_one_case() -> None:
 
 def test_a_label_stands_for_its_job() -> None:
     assert labels_of(summarise([record("ridge", "plant", 0, 0.5, label="a name")])) == ["a name"]
+
+
+def test_a_data_set_without_the_metric_does_not_count() -> None:
+    """It scores rows only. A data set on which every job failed still counts, so that no label is complete."""
+    rows = [record(name, "tsb-dev", 0, 0.0) | {"auroc": None} for name in ("ridge", "random")]
+    both = [record(name, data, 0, 0.5) for name in ("ridge", "random") for data in ("plant", "cinc")]
+    assert complete(summarise([*both, *rows]), "auroc") == complete(summarise(both), "auroc")
+    assert complete(summarise(both), "auroc")[1:] == (["random", "ridge"], [[0.5, 0.5], [0.5, 0.5]])
+    assert complete(summarise([*both, failed("ridge", "tsb-dev", 0)]), "auroc")[1] == []

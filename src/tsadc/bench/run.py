@@ -1,5 +1,5 @@
-"""Run jobs that share a training together, in one process or several, and keep each record as soon as it is known. Jobs
-of a process that was killed get a record that says so."""
+"""Run jobs that share a training together, in one process or several, and keep each record as soon as it is known. If a
+process is killed, the job that it was running gets a record that says so."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tsadc.bench.job import Job, Record
 from tsadc.bench.records import Store, key_of, load
 from tsadc.errors import TsadcError
 
+BATCH = 8  # most jobs without a network that a process runs: it takes longer to start than many of them
 KILLED = {
     "error": "Killed: The process was killed, perhaps for lack of memory; run it again with --retry --processes 1.",
     "error_at": "unknown",
@@ -27,17 +28,16 @@ KILLED = {
 
 def run_all(jobs: Sequence[Job], raw: Path, store: Store, processes: int = 1) -> Iterator[tuple[Job, Record]]:
     """Yield jobs with their records, in the order in which they finish."""
-    groups = trainings(jobs)
     if processes == 1:
-        for group in groups:
+        for group in trainings(jobs):
             yield from run_and_keep(group, raw, store)
         return
     stopping = threading.Event()
     threads = ThreadPoolExecutor(processes)
     futures: list[Future[list[tuple[Job, Record]]]] = []
     try:
-        for group in groups:
-            futures.append(threads.submit(_in_a_process, group, raw, store, stopping))
+        for batch in batches(jobs):
+            futures.append(threads.submit(_in_a_process, batch, raw, store, stopping))
         for future in as_completed(futures):
             yield from future.result()
     except BaseException:
@@ -52,10 +52,10 @@ def run_all(jobs: Sequence[Job], raw: Path, store: Store, processes: int = 1) ->
         threads.shutdown(cancel_futures=True)
 
 
-def _in_a_process(group: list[Job], raw: Path, store: Store, stopping: threading.Event) -> list[tuple[Job, Record]]:
-    """Run jobs of one training in a process of their own. Its peak memory is its own, and if it is killed, no other job
-    is lost; the jobs without a record then get one that says so, unless `stopping` is set."""
-    if stopping.is_set():
+def _in_a_process(jobs: list[Job], raw: Path, store: Store, stopping: threading.Event) -> list[tuple[Job, Record]]:
+    """Run the jobs of a batch in a process of their own. If it is killed, the job that it was running gets a record
+    that says so, and those after it are run in another process, unless `stopping` is set."""
+    if stopping.is_set() or not jobs:
         return []
     spawn = multiprocessing.get_context("spawn")  # forked after torch has started threads, a process may hang
     started = spawn.Event()
@@ -63,7 +63,7 @@ def _in_a_process(group: list[Job], raw: Path, store: Store, stopping: threading
     with ProcessPoolExecutor(1, spawn, _begin, (started,)) as pool:
         try:
             with _interruptions_held():  # the process starts so, until it ignores interruptions itself
-                future = pool.submit(_together, group, raw, store)
+                future = pool.submit(_together, jobs, raw, store)
             return future.result()
         except BrokenExecutor:
             if stopping.is_set():
@@ -71,8 +71,11 @@ def _in_a_process(group: list[Job], raw: Path, store: Store, stopping: threading
             if not started.is_set():
                 raise TsadcError("A process ended before it could begin; go on with --processes 1.") from None
     after = _records(store)
-    new = {job.key: after[job.key] for job in group if job.key in after and after[job.key] != before.get(job.key)}
-    return [(job, new[job.key] if job.key in new else _killed(job, raw, store)) for job in group]
+    new = {job.key: after[job.key] for job in jobs if job.key in after and after[job.key] != before.get(job.key)}
+    done = [(job, new[job.key]) for job in jobs if job.key in new]
+    left = [job for job in jobs if job.key not in new]
+    killed = [(job, _killed(job, raw, store)) for job in left[:1]]
+    return [*done, *killed, *_in_a_process(left[1:], raw, store, stopping)]
 
 
 def _records(store: Store) -> dict[tuple[str, str, int], Record]:
@@ -98,6 +101,20 @@ def trainings(jobs: Sequence[Job]) -> list[list[Job]]:
     for job in jobs:
         groups.setdefault(job.training, []).append(job)
     return list(groups.values())
+
+
+def batches(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Group the jobs that one process runs: those of one training if it is of a network, else up to about `BATCH` jobs
+    on the same data and seed."""
+    found: list[list[Job]] = []
+    for group in trainings(jobs):
+        job = group[0]
+        same = found and not found[-1][0].network and (found[-1][0].data, found[-1][0].seed) == (job.data, job.seed)
+        if same and not job.network and len(found[-1]) < BATCH:
+            found[-1] += group
+        else:
+            found.append(list(group))
+    return found
 
 
 @contextlib.contextmanager
@@ -133,5 +150,5 @@ def _exit_after(wait: Callable[[], None]) -> None:
     os._exit(1)
 
 
-def _together(group: list[Job], raw: Path, store: Store) -> list[tuple[Job, Record]]:
-    return list(run_and_keep(group, raw, store))
+def _together(jobs: list[Job], raw: Path, store: Store) -> list[tuple[Job, Record]]:
+    return [finished for group in trainings(jobs) for finished in run_and_keep(group, raw, store)]
