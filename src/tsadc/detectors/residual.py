@@ -21,8 +21,8 @@ from typing_extensions import TypeVar
 from tsadc.config import require, to_mapping
 from tsadc.detectors.base import Detector, FitOptions, PartScores, ProgressCallback, ScoringProgress
 from tsadc.detectors.ensemble.features import Residuals
-from tsadc.detectors.ensemble.scorer import FusedScorer, Model, training_sample
-from tsadc.detectors.ensemble.views import lowest_share, view_names_with
+from tsadc.detectors.ensemble.scorer import VIEWS, FusedScorer, Model, training_sample
+from tsadc.detectors.ensemble.training import lowest_share
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.nn.inputs import prepare_input, unsquash
@@ -98,8 +98,8 @@ class ResidualDetector(Detector[ResidualT], ABC):
             the method's paper.
         ensemble : FusedScorer.Config
             The ensemble, for `scoring="fused"` and for `selected`: `kernels`, random convolutions per dilation;
-            `neighbours`, nearest training observations that a distance is averaged over; `keep`, the share of the
-            training observations that counts as normal.
+            `neighbours`, nearest training observations that a distance is averaged over; `history`, whether the
+            history may hold anomalies (auto, dirty or clean).
         selected : float, default 1.0
             Share of the training observations that the network learns from, above 0 and at most 1: those that the
             ensemble, without a network, scores lowest.
@@ -161,7 +161,9 @@ class ResidualDetector(Detector[ResidualT], ABC):
 
     @property
     def view_names(self) -> tuple[str, ...]:
-        return view_names_with(self._residual_names()) if self.settings.scoring == "fused" else self._residual_names()
+        if self.settings.scoring == "own":
+            return self._residual_names()
+        return self.scorer_.view_names if hasattr(self, "scorer_") else (*VIEWS, *self._residual_names())
 
     def _fit(self, train_part: Observations, validation: Observations, options: FitOptions) -> PartScores | None:
         settings = self.settings
@@ -199,9 +201,10 @@ class ResidualDetector(Detector[ResidualT], ABC):
         """Return the observations of each part that the network learns from."""
         if self.settings.selected == 1:
             return parts
-        scorer = FusedScorer.fit(parts, self.settings.ensemble, self.settings.seed)
-        scores = np.concatenate([scorer.scores(part) for part in parts])
-        chosen = np.split(lowest_share(scores, self.settings.selected), np.cumsum([len(part) for part in parts[:-1]]))
+        scores = FusedScorer.fit(parts, self.settings.ensemble, self.settings.seed).training_scores
+        assert scores is not None
+        kept = lowest_share(np.concatenate(scores), self.settings.selected)
+        chosen = np.split(kept, np.cumsum([len(part) for part in parts[:-1]]))
         return tuple(part.take(np.flatnonzero(flags)) for part, flags in zip(parts, chosen, strict=True))
 
     def _adapt(self, history: Observations) -> None:
@@ -247,9 +250,7 @@ class ResidualDetector(Detector[ResidualT], ABC):
         self.network_.eval()
         self._restore_extra(state)
         if settings.scoring == "fused":
-            self.scorer_ = FusedScorer.restore(
-                state, settings.ensemble, variables, settings.length, self._residual_names()
-            )
+            self.scorer_ = FusedScorer.restore(state, settings.ensemble, settings.length, self._residual_names())
 
 
 def pooled_evidence(

@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 
 from tsadc.config import require
 from tsadc.detectors.base import ConfigT, Detector, FitOptions
+from tsadc.detectors.classical.neighbours import Neighbours
 from tsadc.detectors.ensemble.features import (
     MIN_HISTORY,
     FeatureMap,
@@ -21,10 +22,10 @@ from tsadc.detectors.ensemble.features import (
     Standardiser,
     contributions_of,
     mean_and_deviation,
-    subsample,
+    sampled,
 )
 from tsadc.detectors.ensemble.linear import COVARIANCE_CLIP
-from tsadc.detectors.ensemble.views import Neighbours
+from tsadc.detectors.pooling import sliding
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.errors import ConfigError
@@ -132,13 +133,14 @@ class WindowDetector(Detector[ConfigT], ABC):
 
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
         self.features_ = self._feature_map(train)
-        chosen = subsample(train, len(self.features_(train.read(0))))
+        chosen = train.take(sampled(len(train), len(self.features_(train.read(0)))))
         self._fit_features(self._features_of(chosen), [chosen.entity(i) for i in range(len(chosen))])
 
     def _adapt(self, history: Observations) -> None:
         for places in history.by_series():
             if len(places) >= MIN_HISTORY:
-                chosen = subsample(history.take(np.asarray(places)), len(self.standardiser_.center))
+                own = history.take(np.asarray(places))
+                chosen = own.take(sampled(len(own), len(self.standardiser_.center)))
                 self.standardiser_.adapt(history.entity(places[0]), self._features_of(chosen))
 
     def _features_of(self, observations: Observations) -> Floats:
@@ -199,27 +201,6 @@ class NearestDetector(WindowDetector[NearestT]):
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         self.neighbours_ = Neighbours.restore(state, self.stored, self.settings.neighbours)
         self.standardiser_ = self.neighbours_.standardiser
-
-
-def sliding(function: np.ufunc, values: Floats, window: int) -> Floats:
-    """Return `function` (such as `np.add` or `np.fmax`) over every window of `window` values along the last axis.
-
-    A window is the end of one block of `window` values and the start of the next, so two accumulations within blocks
-    are enough (van Herk 1992). Unlike differences of a running sum, they do not spread rounding errors of a wild value
-    to windows without it.
-    """
-    length = values.shape[-1]
-    count, blocks = length - window + 1, -(-length // window)
-    padded = np.zeros((*values.shape[:-1], blocks * window), dtype=values.dtype)
-    padded[..., :length] = values
-    padded = padded.reshape(*values.shape[:-1], blocks, window)
-    ends = function.accumulate(padded[..., ::-1], axis=-1)[..., ::-1].reshape(*values.shape[:-1], -1)
-    starts = function.accumulate(padded, axis=-1).reshape(*values.shape[:-1], -1)
-    whole = np.arange(count) % window == 0  # the window is one block
-    out: Floats = np.where(
-        whole, ends[..., :count], function(ends[..., :count], starts[..., window - 1 :][..., :count])
-    )
-    return out
 
 
 def mean_over_windows(scores: Floats, window: int) -> Floats:

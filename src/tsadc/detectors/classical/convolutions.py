@@ -44,7 +44,7 @@ class RandomConvolutions(NearestDetector["RandomConvolutions.Config"]):
             require(self.kernels >= 1, "kernels", "at least 1", self.kernels)
 
     def _feature_map(self, train: Observations) -> Convolutions:
-        return Convolutions.fit(train, self.settings.kernels, self.settings.seed)
+        return Convolutions.fit(train.read, len(train), self.settings.kernels, self.settings.seed)
 
     def _state(self) -> dict[str, NDArray[Any]]:
         return self.features_.state() | super()._state()

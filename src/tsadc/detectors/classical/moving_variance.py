@@ -15,7 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tsadc.detectors.classical.base import SlidingDetector, sliding
+from tsadc.detectors.classical.base import SlidingDetector
+from tsadc.detectors.pooling import sliding
 from tsadc.series import Floats
 
 

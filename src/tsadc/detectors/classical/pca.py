@@ -59,7 +59,7 @@ class PrincipalComponents(Detector["PrincipalComponents.Config"]):
             require(0 < self.explained < 1, "explained", "between 0 and 1, both excluded", self.explained)
 
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
-        gram = gram_matrix((train.read(i) for i in range(len(train))), lags=0)
+        gram = gram_matrix((train.read(i) for i in range(len(train))), lags=[0])
         self.center_, self.components_ = principal_components(gram, len(train.names), self.settings.explained)
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from tsadc.config import require
 from tsadc.detectors.base import FitOptions
-from tsadc.detectors.classical.base import SlidingDetector, mean_over_windows, sliding, window_scores
+from tsadc.detectors.classical.base import SlidingDetector, mean_over_windows, window_scores
+from tsadc.detectors.pooling import sliding
 from tsadc.series import MAX_ABS_VALUE, Booleans, Floats, Observations
 from tsadc.subsample import evenly_spaced
 

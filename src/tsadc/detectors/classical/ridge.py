@@ -61,13 +61,13 @@ class Ridge(Detector["Ridge.Config"]):
             require(self.penalty > 0, "penalty", "positive", self.penalty)
 
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> None:
-        gram = gram_matrix((train.read(i) for i in range(len(train))), self.settings.lags)
+        gram = gram_matrix((train.read(i) for i in range(len(train))), range(self.settings.lags + 1))
         self.weights_ = ridge_weights(gram, len(train.names), self.settings.penalty).T.copy()
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
         for i in range(len(observations)):
             z = observations.read(i)
-            expected = (self.weights_.T @ design_matrix(z, self.settings.lags)).astype(np.float32)
+            expected = (self.weights_.T @ design_matrix(z, range(self.settings.lags + 1))).astype(np.float32)
             residual = np.abs(z - expected)
             yield stepwise_evidence("conditional", top_mean(residual, TOP_VARIABLES), residual, expected)
 

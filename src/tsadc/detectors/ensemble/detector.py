@@ -9,21 +9,23 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from tsadc.detectors.base import Detector, FitOptions, PartScores
-from tsadc.detectors.ensemble.scorer import FusedScorer
-from tsadc.detectors.ensemble.views import view_names_with
+from tsadc.detectors.ensemble.scorer import VIEWS, FusedScorer
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.series import Observations
 
 
 class Ensemble(Detector["Ensemble.Config"]):
-    """Detect anomalies by seven cheap views of each observation, fused into one score without labels.
+    """Detect anomalies by many cheap views of each observation, fused into one score without labels.
 
-    The views detect extreme values (`deviation`), values that do not fit those of other variables (`combination`),
-    broken correlations (`correlation`), unusual shapes (`shape`), and short windows that vary more or less than usual
-    (`energy`), that the other variables explain worse or better than usual (`conditional`), or that are rougher or
-    smoother than usual (`roughness`). Views that set some training observations apart get more weight. There is no
-    network to train, and the same seed gives the same scores to the bit.
+    There are thirteen views: values far from the middle of the observation (`departure`), values, levels and longer
+    stretches that do not fit those of other variables (`combination`, `level`, `sustained`), broken correlations
+    (`correlation`), unusual shapes (`shape`), unusual or changing spectra (`bands`, `quarters`), short windows that
+    vary more or less than usual (`energy`), that the other variables explain worse or better than usual
+    (`conditional`) or that are rougher or smoother (`roughness`), rare combinations of values (`density`), and
+    excursions that the history does not contain (`range`). With one variable, those that compare variables are left
+    out. Variables with at most 10 different values in the history, like commands and states, are not judged. There
+    is no network to train, and the same seed gives the same scores to the bit.
 
     Parameters
     ----------
@@ -35,7 +37,7 @@ class Ensemble(Detector["Ensemble.Config"]):
     Attributes
     ----------
     scorer_ : FusedScorer
-        The fitted views (`scorer_.views`) and their weights (`scorer_.fusion.weight`, in the order of `view_names`).
+        The fitted views, their names (`scorer_.view_names`) and their weights (`scorer_.fusion.weight`).
 
     See Also
     --------
@@ -55,7 +57,6 @@ class Ensemble(Detector["Ensemble.Config"]):
     """
 
     name: ClassVar[str] = "ensemble"
-    view_names: ClassVar[tuple[str, ...]] = view_names_with(())
 
     @dataclass(frozen=True)
     class Config(FusedScorer.Config, Common):
@@ -68,16 +69,22 @@ class Ensemble(Detector["Ensemble.Config"]):
         ----------
         validation : float, default 0.2
             Share of the training observations held out for validation, above 0 and at most 0.5. The views are fitted to
-            all, as an observation is never its own neighbour; the threshold method "quantile" uses the held-out ones.
+            all, as training scores are cross-fitted; the threshold method "quantile" uses the held-out ones.
         """
 
         renamed_settings: ClassVar[Mapping[str, str]] = {
             "views": "is no longer a section; write its settings without it, like `kernels`",
+            "ensemble": "is a section of detectors with a network only; write its settings without it, like `kernels`",
+            "keep": "is now `history` (auto, dirty or clean)",
         }
 
         def __post_init__(self) -> None:
             Common.__post_init__(self)
             FusedScorer.Config.__post_init__(self)
+
+    @property
+    def view_names(self) -> tuple[str, ...]:
+        return self.scorer_.view_names if hasattr(self, "scorer_") else VIEWS
 
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> PartScores | None:
         self.scorer_ = FusedScorer.fit((train, validation), self.settings, self.settings.seed)
@@ -94,4 +101,4 @@ class Ensemble(Detector["Ensemble.Config"]):
         return self.scorer_.state()
 
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        self.scorer_ = FusedScorer.restore(state, self.settings, len(self.variables_), self.settings.length)
+        self.scorer_ = FusedScorer.restore(state, self.settings, self.settings.length)

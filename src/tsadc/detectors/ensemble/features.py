@@ -1,41 +1,35 @@
-"""Features: everything the ensemble measures on one observation before it compares it with anything.
+"""Features: what the views measure on an observation before they compare it with anything.
 
     name           meaning
     z              (variable, time) an observation in z units; NaN where nothing was measured
-    residuals      arrays (variable, time), >= 0, from the detector's own model, if it has one
     features       (feature,) numbers that describe an observation; NaN where the data they need was not measured
     owners         pairs (feature, variable): the variables that a feature is about
     u              (feature,) standardised features: distance from what is usual for the entity, in robust standard
                    deviations
 
-`FeatureExtractor` runs all of them: the linear models of `linear.py`, `Correlations`, `Convolutions` and `Windows`.
-`Standardiser` brings features to a common scale.
+`Correlations`, `Convolutions` and `Bands` describe a whole observation, `Windows` short windows of it. `Standardiser`
+brings features to a common scale.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from tsadc.detectors.ensemble.linear import Linear
-from tsadc.detectors.pooling import top_mean
 from tsadc.scale import NORMAL_IQR
-from tsadc.series import Booleans, Floats, Observations
+from tsadc.series import Booleans, Floats
 from tsadc.subsample import evenly_spaced
 
 # How much training data the ensemble looks at.
 MAX_OBSERVATIONS = 4000  # training observations, evenly spaced
 MAX_FEATURE_VALUES = 2**23  # feature values of all of them together: this bounds the memory
 
-# Size of a step.
-TOP_VARIABLES = 3  # a step is as large as the mean of its 3 largest variables
-STEP_QUANTILE = 0.99  # an observation's usual peak: the size that 1 % of its steps exceed
+TOP_VARIABLES = 3  # a step of a window is as large as the mean of its 3 largest variables
 
 # Correlations.
 MAX_PAIRS = 5000  # pairs of variables; up to 100 variables, this is every pair
@@ -50,19 +44,24 @@ KERNEL_CLIP = 8.0  # z is clipped here: the size of a value is the subject of an
 BIAS_QUANTILES = (0.6, 0.95)
 BIAS_OBSERVATIONS, BIAS_STEPS = 128, 64  # training observations, and steps of each, that set the biases
 
+# Bands.
+BANDS = 6
+MIN_POWER = 1e-3  # z units squared, added before the log
+
 # Windows.
 WINDOWS_PER_OBSERVATION = 10  # a window is a tenth of the observation; consecutive windows overlap by half
 MIN_WINDOW = 8  # steps
 MIN_WINDOW_SIZE = 1e-3  # z units, added before the log
 
 # Standardisation.
-MIN_HISTORY = 8  # observations that an entity needs for a baseline of its own
+MIN_HISTORY = 5  # observations that an entity needs for a baseline of its own
 FEATURE_CLIP = 10.0  # u is clipped here
 MIN_SCALE = 0.01  # features are logs and angles, so this is 1 % or half a degree
 TAIL_SHARE = 0.2  # the scale is at least this share of the standard deviation, which outliers enlarge
 
 Owners = tuple[NDArray[np.int64], NDArray[np.int64]]
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+Read = Callable[[int], Floats]  # reads the training observation (variable, time) at an index
 Residuals = Sequence[Floats]  # each (variable, time), >= 0, in the model's own units; NaN: nothing to compare
 
 
@@ -74,101 +73,9 @@ class FeatureMap(Protocol):
     def __call__(self, z: Floats) -> Floats: ...
 
 
-@dataclass(frozen=True)
-class Features:
-    """Features of one observation, small enough to keep for every training observation.
-
-    Attributes
-    ----------
-    peaks : (stepwise view,)
-        The 99 % quantile of the sizes of the steps, for |z|, the PCA residual and each residual of the model.
-    maxima : (stepwise view,)
-        The largest size of a step.
-    correlations : (pair,)
-        See `Correlations`.
-    shapes : (kernel,)
-        See `Convolutions`.
-    windows : (kind, variable, window)
-        See `Windows`.
-    """
-
-    peaks: Floats
-    maxima: Floats
-    correlations: Floats
-    shapes: Floats
-    windows: Floats
-
-
-@dataclass(frozen=True)
-class DetailedFeatures:
-    """The features of one observation and what they were taken from.
-
-    Attributes
-    ----------
-    cells : arrays (variable, time)
-        |z|, the absolute PCA residual, and each residual of the model.
-    steps : arrays (time,)
-        The size of each step, for each of `cells`: the mean of its 3 largest variables.
-    features : Features
-    """
-
-    cells: tuple[Floats, ...]
-    steps: tuple[Floats, ...]
-    features: Features
-
-
-class FeatureExtractor:
-    """Measures all features of an observation. Add the features of a new view here."""
-
-    def __init__(self, convolutions: Convolutions, linear: Linear, correlations: Correlations, length: int) -> None:
-        self.convolutions, self.linear = convolutions, linear
-        self.correlations, self.windows = correlations, Windows(length)
-
-    @classmethod
-    def fit(cls, parts: Sequence[Observations], kernels: int, seed: int) -> Self:
-        """Fit the linear models to all parts, and draw kernels with biases from the first."""
-        convolutions = Convolutions.fit(parts[0], kernels, seed)
-        linear = Linear.fit(part.read(i) for part in parts for i in range(len(part)))
-        return cls(convolutions, linear, Correlations.choose(len(parts[0].names), seed), parts[0].length)
-
-    def __call__(self, z: Floats, residuals: Residuals) -> DetailedFeatures:
-        """Return the features of an observation and of the residuals that a model left of it."""
-        cells = (np.abs(z), np.abs(self.linear.pca_residual(z)), *residuals)
-        steps = tuple(top_mean(array, TOP_VARIABLES) for array in cells)
-        features = Features(
-            np.array([usual_peak(sizes) for sizes in steps]),
-            np.array([np.fmax.reduce(sizes) for sizes in steps]),
-            self.correlations(z),
-            self.convolutions(z),
-            self.windows.features(z, self.linear.ridge_residual(z)),
-        )
-        return DetailedFeatures(cells, steps, features)
-
-    @staticmethod
-    def count(variables: int, length: int, kernels: int) -> int:
-        """Return the size of the largest group of features of an observation."""
-        pairs = min(variables * (variables - 1) // 2, MAX_PAIRS)
-        return max(pairs, MAX_DILATIONS * kernels, len(KINDS) * variables * len(Windows(length)))
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        return self.convolutions.state() | self.linear.state() | self.correlations.state()
-
-    @classmethod
-    def restore(cls, state: Mapping[str, NDArray[Any]], variables: int, length: int) -> Self:
-        correlations = Correlations.restore(state, variables)
-        return cls(Convolutions.restore(state, variables), Linear.restore(state), correlations, length)
-
-
-def usual_peak(sizes: Floats) -> float:
-    """Return the size that 1 % of the measured steps exceed; NaN if no step was measured."""
-    measured = sizes[np.isfinite(sizes)]
-    return float(np.quantile(measured, STEP_QUANTILE)) if len(measured) else float("nan")
-
-
-def subsample(observations: Observations, features: int) -> Observations:
-    """Return evenly spaced observations, as many as fit into memory with `features` feature values each."""
-    most = max(min(MAX_OBSERVATIONS, MAX_FEATURE_VALUES // max(features, 1)), 1)
-    return observations.take(evenly_spaced(len(observations), most))
+def sampled(count: int, features: int) -> NDArray[np.int64]:
+    """Return the indices of evenly spaced observations, as many as fit into memory with `features` values each."""
+    return evenly_spaced(count, max(min(MAX_OBSERVATIONS, MAX_FEATURE_VALUES // max(features, 1)), 1))
 
 
 def contributions_of(deviation: Floats, owners: Owners, variables: int) -> Floats:
@@ -268,11 +175,12 @@ class Convolutions:
         self.groups = [(int(d), self._matrix(dilations == d)) for d in np.unique(dilations)]
 
     @classmethod
-    def fit(cls, train: Observations, kernels: int, seed: int) -> Self:
-        """Draw `kernels` kernels for each dilation that fits, and set their biases from training outputs."""
+    def fit(cls, read: Read, count: int, kernels: int, seed: int) -> Self:
+        """Draw `kernels` kernels for each dilation that fits, and set their biases from the outputs of `count` training
+        observations."""
+        variables, length = read(0).shape
         rng = np.random.default_rng(seed)
-        variables = len(train.names)
-        fitting = [2**i for i in range(MAX_DILATIONS) if (TAPS - 1) * 2**i < train.length]
+        fitting = [2**i for i in range(MAX_DILATIONS) if (TAPS - 1) * 2**i < length]
         dilations = np.repeat(fitting or [1], kernels)
         number = rng.integers(1, min(MAX_CHANNELS, variables) + 1, len(dilations))
         order = np.argsort(rng.random((len(dilations), variables)), axis=1)[:, :MAX_CHANNELS]
@@ -283,7 +191,7 @@ class Convolutions:
         weights = np.where(channels[:, :, None] >= 0, weights, 0).astype(np.float32)
         unbiased = cls(channels, weights, dilations, np.zeros(len(dilations), dtype=np.float32), variables)
         levels = rng.uniform(*BIAS_QUANTILES, len(dilations))
-        outputs = unbiased._sample(train, rng)
+        outputs = unbiased._sample(read, count, rng)
         bias = [np.quantile(outputs[i], level) for i, level in enumerate(levels)]
         return cls(channels, weights, dilations, np.array(bias, dtype=np.float32), variables)
 
@@ -315,11 +223,11 @@ class Convolutions:
             shifted = [padded[:, tap * dilation : tap * dilation + length] for tap in range(TAPS)]
             yield self.dilations == dilation, matrix @ np.concatenate(shifted)
 
-    def _sample(self, train: Observations, rng: np.random.Generator) -> Floats:
+    def _sample(self, read: Read, count: int, rng: np.random.Generator) -> Floats:
         """Return outputs (kernel, sample) at random measured steps of evenly spaced training observations."""
         sample = []
-        for i in evenly_spaced(len(train), BIAS_OBSERVATIONS):
-            z = train.read(int(i))
+        for i in evenly_spaced(count, BIAS_OBSERVATIONS):
+            z = read(int(i))
             measured = np.flatnonzero(np.isfinite(z).any(axis=0))
             steps = np.sort(rng.choice(measured, min(BIAS_STEPS, len(measured)), replace=False))
             outputs = np.empty((len(self.bias), len(steps)), dtype=np.float32)
@@ -344,21 +252,38 @@ class Convolutions:
         return cls(channels, weights, dilations, bias, variables)
 
 
-KINDS = ("energy", "conditional", "roughness")
+class Bands:
+    """Log power of each variable in octave bands, from the Nyquist frequency (band 0) down; the last band reaches down
+    to frequency 0, so a shifted level is power there. Missing values are taken to be the median, 0, and the power is
+    that per measured step."""
+
+    def __init__(self, variables: int, length: int) -> None:
+        self.owners: Owners = (np.arange(variables * BANDS), np.repeat(np.arange(variables), BANDS))
+        self.window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(length) / length)  # Hann, periodic
+        bins = np.arange(length // 2 + 1)
+        octave = np.floor(np.log2(length / np.maximum(2 * bins, 1)))
+        band = np.where(bins == 0, BANDS - 1, np.minimum(octave, BANDS - 1))
+        twice = np.where((bins == 0) | (2 * bins == length), 1.0, 2.0)  # a real signal's negative frequencies
+        self.weights = (band[:, None] == np.arange(BANDS)) * twice[:, None] / length
+
+    def __call__(self, z: Floats) -> Floats:
+        measured = np.isfinite(z)
+        spectrum = np.fft.rfft(np.where(measured, z, 0).astype(np.float64) * self.window, axis=1)
+        energy = (np.square(spectrum.real) + np.square(spectrum.imag)) @ self.weights
+        weight = (measured @ np.square(self.window))[:, None]
+        power = np.where(weight > 0, energy / np.where(weight > 0, weight, 1), np.nan)
+        return np.log(MIN_POWER + power).ravel()
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Return nothing: bands are not fitted."""
+        return {}
 
 
 class Windows:
-    """Short windows of an observation, and how much each variable varies in them.
-
-    A window is a tenth of the observation; windows overlap by half, and the last one ends with the observation. The
-    features (kind, variable, window) are NaN where less than half of a window was measured. Kinds:
-
-        energy        log standard deviation
-        conditional   log root mean square of the ridge residual: what the other variables do not explain
-        roughness     log root mean square change of the ridge residual from step to step
-    """
+    """Short windows of an observation: a tenth of it each, overlapping by half; the last one ends with it."""
 
     def __init__(self, length: int) -> None:
+        self.length = length
         self.width = max(length // WINDOWS_PER_OBSERVATION, MIN_WINDOW)
         last = length - self.width
         self.starts = np.unique(np.append(np.arange(0, last + 1, self.width // 2), last))
@@ -366,14 +291,9 @@ class Windows:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def features(self, z: Floats, residual: Floats) -> Floats:
-        """Return the features (kind, variable, window) of an observation and its ridge residual."""
-        change = np.diff(residual, axis=1, prepend=np.nan)
-        sizes = [self._sizes(z, centred=True), self._sizes(residual), self._sizes(change)]
-        return np.asarray(np.log(MIN_WINDOW_SIZE + np.stack(sizes)))
-
-    def _sizes(self, x: Floats, centred: bool = False) -> Floats:
-        """Return (variable, window) root mean squares over the measured steps, about the mean if `centred`."""
+    def log_sizes(self, x: Floats, centred: bool = False) -> Floats:
+        """Return (variable, window) the log root mean square of x (variable, time) over the measured steps, about the
+        mean if `centred`; NaN where less than half of a window was measured."""
         cells = np.lib.stride_tricks.sliding_window_view(x, self.width, axis=1)[:, self.starts]
         measured = np.isfinite(cells)
         count = measured.sum(axis=2)
@@ -382,15 +302,20 @@ class Windows:
             mean = cells.sum(axis=2) / np.maximum(count, 1)
             cells = np.where(measured, cells - mean[:, :, None], 0)
         size = np.sqrt(np.square(cells).sum(axis=2) / np.maximum(count, 1))
-        return np.where(2 * count >= self.width, size, np.nan)
+        return np.log(MIN_WINDOW_SIZE + np.where(2 * count >= self.width, size, np.nan))
 
-    def to_steps(self, values: Floats, length: int) -> Floats:
+    def to_steps(self, values: Floats) -> Floats:
         """Turn values (..., window) into values (..., time): the largest value of the windows that hold the step."""
-        out = np.full((*values.shape[:-1], length), -np.inf)
-        for i, start in enumerate(self.starts):
-            part = out[..., start : start + self.width]
-            np.maximum(part, values[..., i, None], out=part)
-        return out
+        return windows_to_steps(values, self.starts, self.width, self.length)
+
+
+def windows_to_steps(values: Floats, starts: NDArray[np.int64], width: int, length: int) -> Floats:
+    """Return (..., time) for each step the largest of the values (..., window) of the windows that hold it."""
+    out = np.full((*values.shape[:-1], length), -np.inf)
+    for i, start in enumerate(starts):
+        part = out[..., start : start + width]
+        np.maximum(part, values[..., i, None], out=part)
+    return out
 
 
 class Standardiser:

@@ -3,23 +3,15 @@
     name         meaning
     s            (view,) log scores of an observation
     middle       (view,) median of s over the training observations
-    upper        (view,) mean distance of the highest tenth of the training scores from the middle
-    lower        (view,) mean distance of the lowest tenth from the middle
     redundancy   (view,) sum of max(rho, 0)^2 over the views, rho the rank correlation of training scores: 1 for a view
                  unlike any other, n for one of n copies
-    trust        (view,) prior weight; 1 by default
-    weight       (view,) proportional to trust (upper / lower)^3 / redundancy, with mean 1
-    top          (view,) largest s of the training observations
+    weight       (view,) proportional to 1 / redundancy, with mean 1
+    score        sum of weight * (s - middle) over the views; what is below the middle counts a quarter
 
-The score is the sum of weight * (s - middle) over the views. s is not divided by its spread: how much a view varies is
-part of its weight. The other part is its skew. On a log scale, normal observations scatter about equally to both sides
-of the median. Anomalies that hide in the training data lie on the upper side, but only in a view that detects them. A
-skewed view therefore detects something; a symmetric one adds noise. If no anomalies hide in the data, all views have
-about the same weight. Views that always agree count as one: a network that has learnt nothing returns the values as
-residuals, and must not make them count twice.
-
-The training data says nothing about anomalies it does not contain. So even a view of low weight counts in full for the
-part of s that exceeds three times (log 3) the highest training score.
+On a log scale, views of different units can be added, and how much a view varies is part of its weight. Views that
+always agree count as one: a network that has learnt nothing returns the values as residuals, and must not make them
+count twice. An observation that is unusual in one view and ordinary in all others is still unusual, so being ordinary
+counts less.
 """
 
 from __future__ import annotations
@@ -32,13 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from tsadc.detectors.ensemble.views import Explained
 from tsadc.series import Booleans, Floats
 
-TAIL = 0.1  # share of the training scores that makes a tail
-POWER = 3  # of the skew
-MAX_SKEW = 10.0
-MIN_TAIL = 1e-3  # on the log scale: a smaller distance counts as constant
-UNSEEN = float(np.log(3.0))  # above the highest training score, a view counts in full
+BELOW = 0.25  # how much a score below the middle counts
 
 
 @dataclass(frozen=True)
@@ -54,33 +43,32 @@ class Fused:
         Score of each step; the largest is `score`.
     causes : (time,)
         Position of the view that adds most.
+    contributions : (variable, time)
+        What each variable adds to the score: the positive part of what a view adds to a step is divided among the
+        variables in proportion to the squares of the view's cells.
     """
 
     score: float
     view_scores: list[float]
     steps: Floats
     causes: Floats
+    contributions: Floats
 
 
 class Fusion:
     """Fuses log scores of views by fitted weights."""
 
-    def __init__(self, middle: Floats, weight: Floats, top: Floats) -> None:
-        self.middle, self.weight, self.top = middle, weight, top
+    def __init__(self, middle: Floats, weight: Floats) -> None:
+        self.middle, self.weight = middle, weight
 
     @classmethod
-    def fit(cls, scores: Floats, trust: Floats | float = 1.0) -> Self:
+    def fit(cls, scores: Floats) -> Self:
         """Fit to log scores (observation, view) of the contaminated training part; NaN where a view has no score."""
         known = np.isfinite(scores)
         columns = zip(scores.T, known.T, strict=True)
         middle = np.array([np.median(column[finite]) if finite.any() else 0.0 for column, finite in columns])
-        scores = np.where(known, scores, middle)
-        distance = np.sort(scores - middle, axis=0)
-        number = int(np.ceil(TAIL * len(distance)))
-        upper, lower = distance[-number:].mean(axis=0), -distance[:number].mean(axis=0)
-        skew = np.maximum(upper, MIN_TAIL) / np.maximum(lower, MIN_TAIL)
-        weight = np.clip(skew, 1 / MAX_SKEW, MAX_SKEW) ** POWER * trust / _redundancy(scores)
-        return cls(middle, weight / weight.mean(), scores.max(axis=0))
+        weight = 1 / _redundancy(np.where(known, scores, middle))
+        return cls(middle, weight / weight.mean())
 
     def __call__(self, scores: Floats) -> Floats:
         """Return the fused score of log scores (..., view); NaN adds nothing."""
@@ -88,36 +76,46 @@ class Fusion:
 
     def _added(self, scores: Floats) -> Floats:
         """Return what each view (..., view) adds to the score."""
-        unseen = np.maximum(scores - self.top - UNSEEN, 0)
-        return np.asarray(self.weight * (scores - self.middle) + np.maximum(1 - self.weight, 0) * unseen)
+        above = scores - self.middle
+        return np.asarray(self.weight * np.where(above < 0, BELOW * above, above))
 
-    def fuse(self, scores: Sequence[float | Floats], measured: Booleans) -> Fused:
-        """Fuse the log scores of one observation.
-
-        Parameters
-        ----------
-        scores
-            For each view a float for the whole observation, or (time,), of which the largest counts.
-        measured : (time,)
-            True for the steps that get a score.
-        """
-        rows = np.stack([np.broadcast_to(np.asarray(row, dtype=np.float64), measured.shape) for row in scores])
-        added = self._added(np.where(measured, rows, np.nan).T).T
+    def fuse(self, views: Sequence[Explained], measured: Booleans) -> Fused:
+        """Fuse what the views say about one observation. `measured` (variable, time) is True for measured cells."""
+        some = np.asarray(measured.any(axis=0))
+        rows = np.stack([np.broadcast_to(np.asarray(view.score, dtype=np.float64), some.shape) for view in views])
+        added = self._added(np.where(some, rows, np.nan).T).T
         highest = np.fmax.reduce(added, axis=1)
         # Views need not peak at the same step. All steps are raised by the same amount, so that the worst step gets the
         # sum of the peaks.
         together = np.where(np.isnan(added), 0, added).sum(axis=0)
-        raised = together - together[measured].max() + np.nan_to_num(highest).sum()
-        steps = np.where(measured, raised, np.nan).astype(np.float32)
+        raised = together - together[some].max() + np.nan_to_num(highest).sum()
+        steps = np.where(some, raised, np.nan).astype(np.float32)
         causes = np.where(np.isnan(added), -np.inf, added).argmax(axis=0)
-        return Fused(float(np.fmax.reduce(steps)), highest.tolist(), steps, causes.astype(np.float32))
+        contributions = np.zeros(measured.shape)
+        for view, evidence in zip(views, np.maximum(np.nan_to_num(added), 0), strict=True):
+            contributions += evidence * _shares(view.cells, measured)
+        return Fused(
+            float(np.fmax.reduce(steps)),
+            np.nan_to_num(highest).tolist(),
+            steps,
+            causes.astype(np.float32),
+            contributions,
+        )
 
     def state(self) -> dict[str, NDArray[Any]]:
-        return {"fusion.middle": self.middle, "fusion.weight": self.weight, "fusion.top": self.top}
+        return {"fusion.middle": self.middle, "fusion.weight": self.weight}
 
     @classmethod
     def restore(cls, state: Mapping[str, NDArray[Any]]) -> Self:
-        return cls(state["fusion.middle"], state["fusion.weight"], state["fusion.top"])
+        return cls(state["fusion.middle"], state["fusion.weight"])
+
+
+def _shares(cells: Floats, measured: Booleans) -> Floats:
+    """Return (variable, time) shares of each step, proportional to the squares of the cells; 0 where not measured."""
+    sizes = np.where(measured, np.nan_to_num(np.broadcast_to(cells, measured.shape), nan=0.0), 0.0)
+    largest = sizes.max(axis=0)
+    squares = np.square(sizes / np.where(largest > 0, largest, 1.0))
+    return np.asarray(squares / np.maximum(squares.sum(axis=0), 1.0))
 
 
 def _redundancy(scores: Floats) -> Floats:

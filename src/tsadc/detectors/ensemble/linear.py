@@ -1,24 +1,25 @@
-"""Two linear models of the variables, principal components and ridge regression, and the residuals they leave.
+"""Linear models of the variables, principal components and ridge regression, computed from a gram matrix.
 
     name         meaning
-    design       (feature, time): every variable now and up to `lags` steps ago, and a constant
+    lags         steps back at which the variables are taken: 0 is now, negative ones lie ahead
+    design       (feature, time): every variable at each of the lags, and a constant
     gram         (feature, feature) sum of design design^T over the training steps. Each product is summed over the
                  steps at which both features were measured, and scaled up to all steps
     components   (component, variable) directions that explain the share `explained` of the variance of a step
     weights      (variable, feature) ridge regression of each variable on the others; its own features have weight 0
 
-Both models are computed from the gram matrix, so that the training data is read once. Steps at which nothing was
-measured are skipped. With gaps, the sums come from different steps and the gram may have negative eigenvalues, which
-are set to 0.
+Grams can be added and subtracted, so a model without one part of the data needs no second pass over the rest. Steps at
+which nothing was measured are skipped. With gaps, the sums come from different steps and the gram may have negative
+eigenvalues, which are set to 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tsadc.series import Floats
 
@@ -29,53 +30,63 @@ COVARIANCE_CLIP = 30.0  # z is clipped here, so that wild values do not dominate
 ROUNDING = 1e-9  # of a step: an eigenvalue that is negative by less is rounding error
 
 
-class Linear:
-    """Principal components of the variables, and ridge regression of each variable on the others."""
+@dataclass(frozen=True)
+class Gram:
+    """Sums of products of features.
 
-    def __init__(self, center: Floats, components: Floats, weights: Floats) -> None:
-        self.center, self.components, self.weights = center, components, weights
+    Attributes
+    ----------
+    products : (feature, feature)
+        Sum of the products over the steps; a missing value counts as 0.
+    missing : (feature, feature)
+        Number of steps at which one of the two features was not measured.
+    """
 
-    @classmethod
-    def fit(cls, observations: Iterable[Floats]) -> Self:
-        """Fit both models to observations (variable, time) in z units, read one at a time."""
-        gram = gram_matrix(observations, LAGS)
-        variables = (len(gram) - 1) // (LAGS + 1)
-        return cls(*principal_components(gram, variables, EXPLAINED), ridge_weights(gram, variables, PENALTY))
-
-    def pca_residual(self, z: Floats) -> Floats:
-        """Return (variable, time) what the principal components do not explain; NaN where nothing was measured."""
-        return z - project(z, self.center, self.components)
-
-    def ridge_residual(self, z: Floats) -> Floats:
-        """Return (variable, time) what the other variables do not explain; NaN where nothing was measured."""
-        return z - self.weights @ design_matrix(z, LAGS)
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        return {
-            "linear.center": self.center,
-            "linear.components": self.components,
-            "linear.weights": self.weights,
-        }
+    products: Floats
+    missing: Floats
 
     @classmethod
-    def restore(cls, state: Mapping[str, NDArray[Any]]) -> Self:
-        return cls(state["linear.center"], state["linear.components"], state["linear.weights"])
+    def empty(cls, features: int) -> Self:
+        """Return the gram of no data."""
+        return cls(np.zeros((features, features)), np.zeros((features, features)))
 
-
-def gram_matrix(observations: Iterable[Floats], lags: int) -> Floats:
-    """Return the gram of observations (variable, time) in z units, read one at a time."""
-    gram: Floats = np.zeros((1, 1))
-    steps, missing = 0, np.zeros((1, 1))
-    for z in observations:
-        measured = np.isfinite(z)
-        rows = design_matrix(z, lags)
+    @classmethod
+    def of(cls, z: Floats, lags: Sequence[int]) -> Self:
+        """Return the gram of one observation (variable, time) in z units."""
+        measured, rows = np.isfinite(z), design_matrix(z, lags)
+        missing = np.zeros((len(rows), len(rows)))
         if not measured.all():
             some_measured = np.asarray(measured.any(axis=0))
             rows = rows[:, some_measured]
-            present = _lagged(measured.astype(np.float64), lags, before=1.0)[:, some_measured]
-            missing = missing + (rows.shape[1] - present @ present.T)
-        gram, steps = gram + rows @ rows.T, steps + rows.shape[1]
-    return _positive(_scaled_up(gram, steps - missing)) if missing.any() else gram
+            present = _lagged(measured.astype(np.float64), lags, outside=1.0)[:, some_measured]
+            missing = rows.shape[1] - present @ present.T
+        return cls(rows @ rows.T, missing)
+
+    def __add__(self, other: Gram) -> Gram:
+        return Gram(self.products + other.products, self.missing + other.missing)
+
+    def __sub__(self, other: Gram) -> Gram:
+        return Gram(self.products - other.products, self.missing - other.missing)
+
+    @property
+    def steps(self) -> float:
+        """Number of steps: the square of the constant."""
+        return float(self.products[-1, -1])
+
+    def matrix(self) -> Floats:
+        """Return the gram matrix, scaled up for missing values."""
+        if not self.missing.any():
+            return self.products
+        return _positive(_scaled_up(self.products, self.steps - self.missing))
+
+
+def gram_matrix(observations: Iterable[Floats], lags: Sequence[int]) -> Floats:
+    """Return the gram of observations (variable, time) in z units, read one at a time."""
+    grams = iter(observations)
+    total = Gram.of(next(grams), lags)
+    for z in grams:
+        total = total + Gram.of(z, lags)
+    return total.matrix()
 
 
 def principal_components(gram: Floats, variables: int, explained: float) -> tuple[Floats, Floats]:
@@ -88,20 +99,21 @@ def principal_components(gram: Floats, variables: int, explained: float) -> tupl
     return center, directions[:, ::-1][:, :count].T.copy()
 
 
-def ridge_weights(gram: Floats, variables: int, penalty: float) -> Floats:
+def ridge_weights(gram: Floats, variables: int, penalty: float, current: int = 0) -> Floats:
     """Return the weights (variable, feature) of ridge regression of each variable on the others.
 
-    All weights come from one inverse P of the penalised gram. With O the features of a variable itself, the current
-    value first, block inversion gives the weights of the other features as -P[:, O] (P[O, O])^-1 e_1.
+    `current` is the position of lag 0 among the lags. All weights come from one inverse P of the penalised gram. With O
+    the features of a variable itself and e the unit vector of its current value among them, block inversion gives the
+    weights of the other features as -P[:, O] (P[O, O])^-1 e.
     """
     size = len(gram)
     inverse = np.linalg.inv(gram + penalty * gram[-1, -1] * np.eye(size))
     weights = np.zeros((variables, size))
     for k in range(variables):
         own = np.arange(k, size - 1, variables)
-        first = np.zeros(len(own))
-        first[0] = 1.0
-        weights[k] = -inverse[:, own] @ np.linalg.solve(inverse[np.ix_(own, own)], first)
+        now = np.zeros(len(own))
+        now[current] = 1.0
+        weights[k] = -inverse[:, own] @ np.linalg.solve(inverse[np.ix_(own, own)], now)
         weights[k, own] = 0.0
     return weights
 
@@ -112,16 +124,16 @@ def project(z: Floats, center: Floats, components: Floats) -> Floats:
     return np.asarray(components.T @ (components @ centred) + center[:, None])
 
 
-def design_matrix(z: Floats, lags: int) -> Floats:
-    """Return (feature, time). Missing values, and values before the start, are taken to be the median: 0."""
-    return _lagged(_filled(z), lags, before=0.0)
+def design_matrix(z: Floats, lags: Sequence[int]) -> Floats:
+    """Return (feature, time). Missing values, and values beyond the ends, are taken to be the median: 0."""
+    return _lagged(_filled(z), lags, outside=0.0)
 
 
-def _lagged(rows: Floats, lags: int, before: float) -> Floats:
-    """Stack rows (variable, time) now and up to `lags` steps ago, and ones; `before` fills in before the start."""
-    length = rows.shape[1]
-    past = [np.pad(rows, ((0, 0), (lag, 0)), constant_values=before)[:, :length] for lag in range(lags + 1)]
-    return np.vstack([*past, np.ones((1, length))])
+def _lagged(rows: Floats, lags: Sequence[int], outside: float) -> Floats:
+    """Stack rows (variable, time) at the lags, and ones; `outside` fills in beyond the ends."""
+    length, margin = rows.shape[1], max(abs(lag) for lag in lags)
+    padded = np.pad(rows, ((0, 0), (margin, margin)), constant_values=outside)
+    return np.vstack([*(padded[:, margin - lag : margin - lag + length] for lag in lags), np.ones((1, length))])
 
 
 def _filled(z: Floats) -> Floats:

@@ -1,30 +1,60 @@
 """The fused scorer: all views of an observation, with or without the residuals of a model, as one score.
 
-Fitting takes two rounds. The first fits the views and their fusion to all training observations. The second fits them
-again, with only the share `keep` of the lowest scores counted as normal. The validation part joins the training part:
-an observation is never its own neighbour, so its score stays honest, and with few observations every one helps.
+Fitting takes two rounds. In the first, all training observations count as normal, and the views that need no
+regression score them. In the second, those with the lowest scores count as normal, and all views are fitted. The
+validation part joins the training part: training scores are cross-fitted, so they stay honest, and with few
+observations every one helps.
+
+Only variables with more than 10 different values in the history are judged, unless none has. Commands, states and
+constants are not measurements: counted as such, they drown those that are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.config import require
-from tsadc.detectors.ensemble.features import MIN_HISTORY, FeatureExtractor, Features, Residuals, subsample
+from tsadc.detectors.ensemble.features import (
+    BANDS,
+    MAX_DILATIONS,
+    MAX_PAIRS,
+    MIN_HISTORY,
+    Bands,
+    Convolutions,
+    Correlations,
+    Residuals,
+    Windows,
+    sampled,
+)
 from tsadc.detectors.ensemble.fusion import Fusion
-from tsadc.detectors.ensemble.views import FittedViews, lowest_share, view_names_with
+from tsadc.detectors.ensemble.neighbours import MIN_QUARTERED, QUARTERS, Neighbours, Quarters
+from tsadc.detectors.ensemble.peaks import Departure, ModelResiduals, Remainder
+from tsadc.detectors.ensemble.rows import Density, Ranges
+from tsadc.detectors.ensemble.training import Training, lowest_share
+from tsadc.detectors.ensemble.views import ViewGroup
+from tsadc.detectors.ensemble.windows import Energy, RidgeResiduals
 from tsadc.detectors.result import Evidence
-from tsadc.series import Floats, Observations
+from tsadc.detectors.threshold import Contamination
+from tsadc.series import Booleans, Floats, Observations
 
-FEW_OBSERVATIONS = 100  # with so many training observations, the view `shape` is trusted twice as much as the others
-MAX_CONTRIBUTION = 1e6  # of one view, relative to what is typical
+MAX_STATES = 10  # a variable with no more different values is a state, not a measurement
+KEPT = 0.8  # share of a dirty history that counts as normal
+MIN_TRIMMED = 40  # observations; a shorter history is kept as a whole
+FIRST_CLIP = 5.0  # of the scores of a view in the first round, in robust standard deviations
+NORMAL_MAD = 1.4826  # standard deviation of a Gaussian, in median absolute deviations
+MIN_SPREAD = 0.02  # of the log scores of a view
+VIEWS = (
+    *("departure", "combination", "sustained", "level", "correlation", "shape", "bands", "quarters"),
+    *("energy", "conditional", "roughness", "density", "range"),
+)
 Model = Callable[[Iterable[Floats]], Iterator[Residuals]]  # maps observations (variable, time), one by one
+Indices = NDArray[np.int64]
+History = Literal["auto", "dirty", "clean"]
 
 
 class FusedScorer:
@@ -32,14 +62,15 @@ class FusedScorer:
 
     Attributes
     ----------
-    extractor : FeatureExtractor
-    views : FittedViews
+    judged : (variable,)
+        True for the variables that are judged.
+    groups : list of ViewGroup
+        The fitted views.
+    residuals : ModelResiduals or None
+        The residuals of the model, as views.
     fusion : Fusion
-    residuals : tuple of str
-        Names of the residuals of the model; empty without a model.
     training_scores : tuple of arrays, or None
-        Scores of the observations of each part that the scorer was fitted to; None if it was fitted to a subsample or
-        loaded from a file.
+        Cross-fitted scores of the observations of each part that the scorer was fitted to; None if it was loaded.
     """
 
     training_scores: tuple[Floats, ...] | None = None
@@ -53,25 +84,35 @@ class FusedScorer:
         kernels : int, default 128
             Random convolutions per dilation (view `shape`), at least 1. More are slower.
         neighbours : int, default 5
-            Number of nearest training observations whose mean distance `correlation` and `shape` measure, at least 1.
-        keep : float, default 0.8
-            Share of the training observations, those with the lowest scores, that counts as normal; above 0 and at
-            most 1.
+            Number of nearest training observations whose mean distance `correlation`, `shape` and `bands` measure, at
+            least 1.
+        history : {"auto", "dirty", "clean"}, default "auto"
+            Whether the history may hold anomalies. "dirty": its most unusual fifth does not count as normal. "clean":
+            all of it counts as normal. "auto": dirty, unless nothing in it stands out.
         """
 
         kernels: int = 128
         neighbours: int = 5
-        keep: float = 0.8
+        history: History = "auto"
 
         def __post_init__(self) -> None:
             require(self.kernels >= 1, "kernels", "at least 1", self.kernels)
             require(self.neighbours >= 1, "neighbours", "at least 1", self.neighbours)
-            require(0 < self.keep <= 1, "keep", "above 0 and at most 1", self.keep)
 
     def __init__(
-        self, extractor: FeatureExtractor, views: FittedViews, fusion: Fusion, residuals: Sequence[str]
+        self,
+        judged: Booleans,
+        groups: Sequence[ViewGroup],
+        residuals: ModelResiduals | None,
+        fusion: Fusion,
     ) -> None:
-        self.extractor, self.views, self.fusion, self.residuals = extractor, views, fusion, tuple(residuals)
+        self.judged, self.groups, self.residuals, self.fusion = judged, list(groups), residuals, fusion
+
+    @property
+    def view_names(self) -> tuple[str, ...]:
+        """Names of all views, in the order of their scores."""
+        own = self.residuals.names if self.residuals is not None else ()
+        return (*(name for group in self.groups for name in group.names), *own)
 
     @classmethod
     def fit(
@@ -93,86 +134,177 @@ class FusedScorer:
         residuals, model
             Names of the residuals of a model, and the function that computes them.
         """
-        sampled = training_sample(parts, config)
-        extractor = FeatureExtractor.fit(sampled, config.kernels, seed)
-        features = list(chain.from_iterable(_features(extractor, part, model) for part in sampled))
-        entities = [part.entity(i) for part in sampled for i in range(len(part))]
-        kept = np.ones(len(features), dtype=bool)
-        # The tails of few scores say little about a view. Shapes are compared as a whole, and need the fewest.
-        trust = np.where(np.array(view_names_with(residuals)) == "shape", 1 + FEW_OBSERVATIONS / len(features), 1.0)
-        for _ in range(2):
-            views = FittedViews.fit(features, entities, kept, config.neighbours)
-            scores = np.stack([views.score(entity, each) for entity, each in zip(entities, features, strict=True)])
-            fusion = Fusion.fit(scores, trust)
-            kept = lowest_share(fusion(scores), config.keep)
-        scorer = cls(extractor, views, fusion, residuals)
-        if sum(map(len, sampled)) == sum(map(len, parts)):
-            # Equal to the scores of `evidence`, which are the sum of the views at their peaks in single precision.
-            fused = fusion(scores).astype(np.float32).astype(np.float64)
-            scorer.training_scores = tuple(np.split(fused, np.cumsum([len(part) for part in parts[:-1]])))
+        judged, sample = judged_variables(parts), training_sample(parts, config)
+        sampled = [part.take(indices) for part, indices in zip(parts, sample, strict=True)]
+        every = [(part, i) for part in sampled for i in range(len(part))]
+        training = Training.of(sampled)
+
+        def read(i: int) -> Floats:
+            part, index = every[i]
+            return part.read(index)[judged]
+
+        variables = int(judged.sum())
+        convolutions = Convolutions.fit(read, len(every), config.kernels, seed)
+        groups = _groups(parts[0].length, config, convolutions, Correlations.choose(variables, seed))
+        features = [group.measure_all(read, training) for group in groups if group.first_round]
+        first = [group for group in groups if group.first_round]
+        scores = [group.fit(values, training) for group, values in zip(first, features, strict=True)]
+        kept = _normal(_consensus(np.concatenate(scores, axis=1)), config.history, seed)
+        training = training.keeping(kept)
+        known = dict(zip((group.stored for group in first), features, strict=True))
+        columns = []
+        for group in groups:
+            # Features that were learnt from all observations are measured again, without the unusual ones.
+            again = group.stored not in known or (group.learns and not kept.all())
+            values = group.measure_all(read, training) if again else known.pop(group.stored)
+            columns.append(group.fit(values, training))
+        own = None
+        if model is not None:
+            own = ModelResiduals(residuals, variables)
+            arrays = model(part.read(i) for part, i in every)
+            cells = np.stack([own.measure_cells([array[judged] for array in found]) for found in arrays])
+            columns.append(own.fit(cells, training))
+        log_scores = np.concatenate(columns, axis=1)
+        scorer = cls(judged, groups, own, Fusion.fit(log_scores))
+        scorer.training_scores = scorer._scores_of(parts, sample, scorer.fusion(log_scores), model)
         return scorer
+
+    def _scores_of(
+        self, parts: Sequence[Observations], sample: Sequence[Indices], fused: Floats, model: Model | None
+    ) -> tuple[Floats, ...]:
+        """Return the scores of all observations of the parts: cross-fitted if they are in the sample, as new data
+        otherwise. In single precision, like those of `evidence`."""
+        scores, pieces = [], np.split(fused, np.cumsum([len(indices) for indices in sample])[:-1])
+        for part, indices, own in zip(parts, sample, pieces, strict=True):
+            every = np.empty(len(part))
+            every[indices] = own.astype(np.float32)
+            others = np.setdiff1d(np.arange(len(part)), indices)
+            if len(others):
+                every[others] = self.scores(part.take(others), model)
+            scores.append(every)
+        return tuple(scores)
 
     def adapt(self, history: Observations, model: Model | None = None) -> None:
         """Learn what is usual for the entities of a normalised history; entities with a short history are skipped."""
         for places in history.by_series():
-            if len(places) >= MIN_HISTORY:
-                features = list(_features(self.extractor, history.take(np.asarray(places)), model))
-                self.views.adapt(history.entity(places[0]), features)
+            if len(places) < MIN_HISTORY:
+                continue
+            entity, own = history.entity(places[0]), history.take(np.asarray(places))
+            every = [own.read(i)[self.judged] for i in range(len(own))]
+            for group in self.groups:
+                group.adapt(entity, np.stack([group.measure(z, entity) for z in every]))
+            if model is not None and self.residuals is not None:
+                self.residuals.adapt(entity, np.stack(list(self._residual_features(own, model))))
+
+    def _residual_features(self, observations: Observations, model: Model) -> Iterator[Floats]:
+        residuals = self.residuals
+        assert residuals is not None
+        for found in model(observations.read(i) for i in range(len(observations))):
+            yield residuals.measure_cells([array[self.judged] for array in found])
 
     def scores(self, observations: Observations, model: Model | None = None) -> Floats:
         """Return the score of each normalised observation, without evidence."""
-        every = _features(self.extractor, observations, model)
-        rows = [self.views.score(observations.entity(i), features) for i, features in enumerate(every)]
-        return self.fusion(np.stack(rows))
+        features = iter(self._residual_features(observations, model)) if model is not None else None
+        scores = np.zeros(len(observations), dtype=np.float32)
+        for i in range(len(observations)):
+            entity, z = observations.entity(i), observations.read(i)[self.judged]
+            own = next(features) if features is not None else None
+            if np.isfinite(z).any():
+                logs = [group.score(entity, group.measure(z, entity)) for group in self.groups]
+                if own is not None and self.residuals is not None:
+                    logs.append(self.residuals.score(entity, own))
+                scores[i] = self.fusion(np.concatenate(logs))
+        return scores.astype(np.float64)
 
     def evidence(self, entity: str, z: Floats, residuals: Residuals = (), expected: Floats | None = None) -> Evidence:
         """Return score and evidence of one normalised observation (variable, time)."""
-        measured = np.isfinite(z)
-        scores, contributions = self.views.explain(entity, self.extractor(z, residuals), self.extractor)
-        fused = self.fusion.fuse(scores, np.asarray(measured.any(axis=0)))
-        return Evidence(
-            fused.score,
-            dict(zip(view_names_with(self.residuals), fused.view_scores, strict=True)),
-            fused.steps,
-            np.where(measured, self._total(contributions, z.shape), np.nan).astype(np.float32),
-            fused.causes,
-            expected,
-        )
-
-    def _total(self, contributions: list[Floats], shape: tuple[int, ...]) -> Floats:
-        """Return (variable, time) the weighted sum of the views' contributions, relative to typical ones and squared,
-        so that typical ones count little."""
-        typical = np.exp(self.fusion.middle)
-        total = np.zeros(shape)
-        for cells, usual, weight in zip(contributions, typical, self.fusion.weight, strict=True):
-            total = total + weight * np.square(np.minimum(np.nan_to_num(cells) / usual, MAX_CONTRIBUTION))
-        return total
+        judged, measured = z[self.judged], np.isfinite(z)
+        contributions = np.where(measured, 0.0, np.nan)
+        if not np.isfinite(judged).any():  # nothing speaks for an anomaly
+            steps = np.where(measured.any(axis=0), 0.0, np.nan).astype(np.float32)
+            views = dict.fromkeys(self.view_names, 0.0)
+            return Evidence(0.0, views, steps, contributions.astype(np.float32), np.zeros_like(steps), expected)
+        explained = [view for group in self.groups for view in group.explain(entity, judged)]
+        if self.residuals is not None:
+            explained += self.residuals.explain_cells(entity, [array[self.judged] for array in residuals])
+        fused = self.fusion.fuse(explained, np.isfinite(judged))
+        contributions[self.judged] += fused.contributions
+        # A step at which no judged variable was measured is no more unusual than the least unusual one.
+        steps = np.where(np.isnan(fused.steps) & measured.any(axis=0), np.nanmin(fused.steps), fused.steps)
+        views = dict(zip(self.view_names, fused.view_scores, strict=True))
+        return Evidence(fused.score, views, steps, contributions.astype(np.float32), fused.causes, expected)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        return self.views.state(self.residuals) | self.extractor.state() | self.fusion.state()
+        groups = [*self.groups, *([self.residuals] if self.residuals is not None else [])]
+        arrays = {name: array for group in groups for name, array in group.state().items()}
+        return {"judged": self.judged} | arrays | self.fusion.state()
 
     @classmethod
     def restore(
-        cls,
-        state: Mapping[str, NDArray[Any]],
-        config: FusedScorer.Config,
-        variables: int,
-        length: int,
-        residuals: Sequence[str] = (),
+        cls, state: Mapping[str, NDArray[Any]], config: FusedScorer.Config, length: int, residuals: Sequence[str] = ()
     ) -> Self:
-        extractor = FeatureExtractor.restore(state, variables, length)
-        views = FittedViews.restore(state, residuals, config.neighbours)
-        return cls(extractor, views, Fusion.restore(state), residuals)
+        judged = state["judged"]
+        variables = int(judged.sum())
+        convolutions, correlations = Convolutions.restore(state, variables), Correlations.restore(state, variables)
+        groups = _groups(length, config, convolutions, correlations)
+        own = ModelResiduals(residuals, variables) if residuals else None
+        for group in [*groups, *([own] if own is not None else [])]:
+            group.restore(state)
+        return cls(judged, groups, own, Fusion.restore(state))
 
 
-def training_sample(parts: Sequence[Observations], config: FusedScorer.Config) -> list[Observations]:
-    """Return the observations of each part that `FusedScorer.fit` uses: all, or as many as memory allows."""
-    count = FeatureExtractor.count(len(parts[0].names), parts[0].length, config.kernels)
-    return [subsample(part, 2 * count) for part in parts]
+def _groups(
+    length: int, config: FusedScorer.Config, convolutions: Convolutions, correlations: Correlations
+) -> list[ViewGroup]:
+    """Return all groups of views that the data has enough variables and rows for, in the order of `VIEWS`."""
+    variables, count = convolutions.variables, config.neighbours
+    several = variables > 1
+    return [
+        Departure(variables),
+        *([Remainder(variables)] if several else []),
+        *([Neighbours("correlation", correlations, variables, count)] if several else []),
+        Neighbours("shape", convolutions, variables, count),
+        Neighbours("bands", Bands(variables, length), variables, count),
+        *([Quarters(variables, length)] if length >= MIN_QUARTERED else []),
+        Energy(variables, length),
+        *([RidgeResiduals(variables, length)] if several else []),
+        Density(variables, length),
+        Ranges(variables, length),
+    ]
 
 
-def _features(extractor: FeatureExtractor, part: Observations, model: Model | None) -> Iterator[Features]:
-    """Yield features one by one, so that only one observation and its residuals are held in memory."""
-    residuals: Iterable[Residuals] = repeat(()) if model is None else model(part.read(i) for i in range(len(part)))
-    for i, arrays in zip(range(len(part)), residuals, strict=False):
-        yield extractor(part.read(i), arrays).features
+def judged_variables(parts: Sequence[Observations]) -> Booleans:
+    """Return which variables have more than `MAX_STATES` different values in the history; all if none has."""
+    different: list[set[float]] = [set() for _ in parts[0].names]
+    for part in parts:
+        for series in part.series:
+            for chunk in series.chunks():
+                for k, values in enumerate(different):
+                    if len(values) <= MAX_STATES:
+                        column = np.asarray(chunk[:, k], dtype=np.float64)
+                        values.update(np.unique(column[np.isfinite(column)])[: MAX_STATES + 1].tolist())
+    judged = np.array([len(values) > MAX_STATES for values in different], dtype=bool)
+    return judged if judged.any() else np.ones(len(judged), dtype=bool)
+
+
+def training_sample(parts: Sequence[Observations], config: FusedScorer.Config) -> list[Indices]:
+    """Return which observations of each part `FusedScorer.fit` uses: all, or as many as memory allows."""
+    variables, length = len(parts[0].names), parts[0].length
+    pairs = min(variables * (variables - 1) // 2, MAX_PAIRS)
+    windows, quarters = 2 * variables * len(Windows(length)), QUARTERS * BANDS * variables
+    most = max(pairs, MAX_DILATIONS * config.kernels, windows, quarters)
+    return [sampled(len(part), 2 * most) for part in parts]
+
+
+def _consensus(scores: Floats) -> Floats:
+    """Return how unusual training observations are in the first round: the mean over views of (s - median), in robust
+    standard deviations and clipped, of log scores (observation, view)."""
+    middle = np.nanmedian(scores, axis=0)
+    spread = NORMAL_MAD * np.nanmedian(np.abs(scores - middle), axis=0) + MIN_SPREAD
+    return np.asarray(np.nanmean(np.clip((scores - middle) / spread, -FIRST_CLIP, FIRST_CLIP), axis=1))
+
+
+def _normal(consensus: Floats, history: History, seed: int) -> Booleans:
+    """Return which training observations count as normal."""
+    dirty = history == "dirty" or (history == "auto" and Contamination.find(consensus, "auto", seed).low > 0)
+    return lowest_share(consensus, KEPT if dirty and len(consensus) >= MIN_TRIMMED else 1.0)

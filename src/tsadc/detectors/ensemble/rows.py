@@ -1,0 +1,223 @@
+"""Views of rows and of ranges: density and range.
+
+    name        meaning
+    row         (variable,) the values of one time step, z clipped at 10; a missing value is taken to be the median, 0
+    whitening   (variable, variable) maps rows to about unit variance in every direction; directions that hardly vary
+                are enlarged less
+    bank        (row, variable) rows of the normal observations of the entity
+    density     s = 1/2 log(.02 + mean distance of the 3 most unusual rows to their 5 nearest in the bank)
+
+    window      an eighth of the observation
+    range       (variable, window) largest minus smallest value in the window, relative to that of the whole history
+    bank        (variable, range) ranges of windows of normal observations, of all entities
+    novelty     (window,) root of the sum, over variables, of the squared distance to the nearest range in the bank
+    range       s = log(.2 + largest novelty)
+
+Both find combinations of values and excursions that the history does not contain. Neither judges a training
+observation by what comes from its own fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tsadc.detectors.ensemble.features import decode_names, encode_names, windows_to_steps
+from tsadc.detectors.ensemble.training import FOLDS, Training
+from tsadc.detectors.ensemble.views import DISTANCE_OFFSET, Explained, ViewGroup
+from tsadc.detectors.pooling import sliding
+from tsadc.series import Floats
+from tsadc.subsample import evenly_spaced
+
+ROWS = 24  # rows of an observation that are looked at, evenly spaced
+ROW_CLIP = 10.0
+MIN_VARIANCE = 0.1  # of the mean variance, added to that of each direction
+BANK_ROWS = 2000  # of an entity, evenly spaced
+MAX_BANK_VALUES = 2**25  # values of the banks of all entities together: this bounds the model
+NEAREST = 5
+WORST_ROWS = 3
+WINDOWS_PER_OBSERVATION = 8
+RANGE_BANK = 1000
+RANGE_OFFSET = 0.2  # novelty below a fifth of the range of the history hardly counts
+MIN_RANGE = 1e-8
+
+
+class Density(ViewGroup):
+    """Rows whose combination of values is rare."""
+
+    stored = "density"
+    first_round = False
+
+    def __init__(self, variables: int, length: int) -> None:
+        self.names, self.variables, self.length = ("density",), variables, length
+        self.picked = evenly_spaced(length, ROWS)
+
+    def measure(self, z: Floats, entity: str) -> Floats:
+        return np.clip(np.nan_to_num(z[:, self.picked], nan=0.0), -ROW_CLIP, ROW_CLIP).T.astype(np.float32)
+
+    def fit(self, features: Floats, training: Training) -> Floats:
+        rows = features[training.kept].reshape(-1, self.variables).astype(np.float64)
+        self.center, self.whitening = _whitening(rows)
+        known = training.known()
+        self.most = max(NEAREST, min(BANK_ROWS, MAX_BANK_VALUES // (self.variables * (1 + len(known)))))
+        self.pooled = self._bank(features[training.kept])
+        self.entities = {entity: self._bank(features[normal]) for entity, normal in known.items()}
+        scores = np.empty(len(training))
+        for _, own, others in training.splits():
+            scores[own] = self._scores(features[own], self._bank(features[others]))
+        unknown = np.array([entity not in known for entity in training.entities], dtype=bool)
+        for fold in range(FOLDS):
+            own = np.flatnonzero(unknown & (training.folds == fold))
+            others = np.flatnonzero(training.kept & (training.folds != fold))
+            if len(own):
+                scores[own] = self._scores(features[own], self._bank(features[others]) if len(others) else self.pooled)
+        return scores[:, None]
+
+    def _bank(self, rows: Floats) -> NDArray[np.float32]:
+        flat = rows.reshape(-1, self.variables)
+        return np.asarray(flat[evenly_spaced(len(flat), self.most)], dtype=np.float32)
+
+    def _distances(self, rows: Floats, bank: Floats) -> tuple[Floats, NDArray[np.int64]]:
+        """Return the distance of rows (row, variable) to the bank, and the indices (row, 5) of the nearest ones."""
+        u, v = ((side.astype(np.float64) - self.center) @ self.whitening for side in (rows, bank))
+        squares = np.square(u).sum(axis=1)[:, None] + np.square(v).sum(axis=1) - 2 * u @ v.T
+        count = min(NEAREST, len(bank))
+        nearest = np.argpartition(squares, count - 1, axis=1)[:, :count]
+        distance = np.sqrt(np.maximum(np.take_along_axis(squares, nearest, axis=1), 0)).mean(axis=1)
+        return distance / np.sqrt(self.variables), nearest
+
+    def _scores(self, rows: Floats, bank: Floats) -> Floats:
+        """Return s of observations (observation, row, variable)."""
+        distance, _ = self._distances(rows.reshape(-1, self.variables), bank)
+        worst = np.sort(distance.reshape(len(rows), -1), axis=1)[:, -WORST_ROWS:]
+        return np.asarray(0.5 * np.log(DISTANCE_OFFSET + worst.mean(axis=1)))
+
+    def adapt(self, entity: str, features: Floats) -> None:
+        self.entities[entity] = self._bank(features)
+
+    def score(self, entity: str, features: Floats) -> Floats:
+        return self._scores(features[None], self.entities.get(entity, self.pooled))
+
+    def explain(self, entity: str, z: Floats) -> list[Explained]:
+        rows, bank = self.measure(z, entity), self.entities.get(entity, self.pooled)
+        distance, nearest = self._distances(rows, bank)
+        # A step has the score of the nearest picked row; those of the worst rows are raised to that of the observation.
+        worst = np.argsort(distance)[-WORST_ROWS:]
+        distance[worst] = distance[worst].mean()
+        step = np.abs(np.arange(self.length)[:, None] - self.picked).argmin(axis=1)
+        cells = np.abs(rows - bank[nearest].mean(axis=1)).T
+        return [Explained(0.5 * np.log(DISTANCE_OFFSET + distance)[step], cells[:, step])]
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        banks = list(self.entities.values())
+        return {
+            f"{self.stored}.center": self.center,
+            f"{self.stored}.whitening": self.whitening,
+            f"{self.stored}.pooled": self.pooled,
+            f"{self.stored}.most": np.array([self.most]),
+            f"{self.stored}.entities": encode_names(list(self.entities)),
+            f"{self.stored}.ends": np.cumsum([len(bank) for bank in banks], dtype=np.int64),
+            f"{self.stored}.banks": np.concatenate([np.empty((0, self.variables), dtype=np.float32), *banks]),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        own = {name.removeprefix(f"{self.stored}."): array for name, array in state.items()}
+        self.center, self.whitening, self.pooled = own["center"], own["whitening"], own["pooled"]
+        self.most = int(own["most"][0])
+        banks = np.split(own["banks"], own["ends"])[:-1]
+        self.entities = dict(zip(decode_names(own["entities"]), banks, strict=True))
+
+
+def _whitening(rows: Floats) -> tuple[Floats, Floats]:
+    center = rows.mean(axis=0)
+    variance, directions = np.linalg.eigh(np.cov((rows - center).T, bias=True).reshape(2 * (rows.shape[1],)))
+    variance = np.maximum(variance, 0)
+    enlarged = variance + MIN_VARIANCE * variance.mean()
+    return center, directions / np.sqrt(np.where(enlarged > 0, enlarged, 1.0))
+
+
+class Ranges(ViewGroup):
+    """Variables that range more, or less, within a window than they ever did in the history."""
+
+    stored = "range"
+    first_round = False
+
+    def __init__(self, variables: int, length: int) -> None:
+        self.names, self.variables, self.length = ("range",), variables, length
+        self.width = max(length // WINDOWS_PER_OBSERVATION, 2)
+        self.starts = np.arange(0, length - self.width + 1, max(self.width // 8, 1))
+
+    def measure(self, z: Floats, entity: str) -> Floats:
+        """Return (variable, window + 2) the ranges, and the smallest and largest value of the observation."""
+        values = z.astype(np.float64)
+        ranges = sliding(np.fmax, values, self.width) - sliding(np.fmin, values, self.width)
+        measured = sliding(np.add, np.isfinite(values).astype(np.float64), self.width)
+        ranges = np.where(2 * measured >= self.width, ranges, np.nan)[:, self.starts]
+        extremes = [np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)]
+        return np.column_stack([ranges, *extremes]).astype(np.float32)
+
+    def fit(self, features: Floats, training: Training) -> Floats:
+        normal = features[training.kept]
+        size = np.nan_to_num(np.fmax.reduce(normal[:, :, -1], axis=0) - np.fmin.reduce(normal[:, :, -2], axis=0))
+        self.scale = np.where(size > MIN_RANGE, size, 1.0).astype(np.float64)
+        self.bank = self._bank(normal)
+        scores = np.empty(len(training))
+        for fold in range(FOLDS):
+            others = training.kept & (training.folds != fold)
+            bank = self._bank(features[others]) if others.any() else self.bank
+            for i in np.flatnonzero(training.folds == fold):
+                scores[i] = self._score(self._novelty(features[i], bank))
+        return scores[:, None]
+
+    def _bank(self, features: Floats) -> list[Floats]:
+        """Return the sorted ranges of each variable, relative to its scale, at most `RANGE_BANK` of them."""
+        banks = []
+        for k in range(self.variables):
+            values = features[:, k, :-2].ravel()
+            values = values[np.isfinite(values)]
+            banks.append(np.sort(values[evenly_spaced(len(values), RANGE_BANK)] / self.scale[k]))
+        return banks
+
+    def _novelty(self, features: Floats, bank: Sequence[Floats]) -> Floats:
+        """Return (variable, window) the distance of each range to the nearest in the bank; 0 where it is unknown."""
+        ranges = features[:, :-2].astype(np.float64) / self.scale[:, None]
+        novelty = np.zeros_like(ranges)
+        for k, known in enumerate(bank):
+            if len(known):
+                place = np.searchsorted(known, ranges[k])
+                below, above = known[np.maximum(place - 1, 0)], known[np.minimum(place, len(known) - 1)]
+                novelty[k] = np.minimum(np.abs(ranges[k] - below), np.abs(ranges[k] - above))
+        return np.nan_to_num(novelty, nan=0.0)
+
+    def _score(self, novelty: Floats) -> float:
+        return float(np.log(RANGE_OFFSET + np.linalg.norm(novelty, axis=0).max()))
+
+    def adapt(self, entity: str, features: Floats) -> None:
+        """Entities share one bank, so there is nothing to learn."""
+
+    def score(self, entity: str, features: Floats) -> Floats:
+        return np.array([self._score(self._novelty(features, self.bank))])
+
+    def explain(self, entity: str, z: Floats) -> list[Explained]:
+        novelty = self._novelty(self.measure(z, entity), self.bank)
+        scores = np.log(RANGE_OFFSET + np.linalg.norm(novelty, axis=0))
+        # The last steps may lie in no window.
+        steps, cells = (
+            np.maximum(windows_to_steps(values, self.starts, self.width, self.length), least)
+            for values, least in ((scores, np.log(RANGE_OFFSET)), (novelty, 0.0))
+        )
+        return [Explained(steps, cells)]
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        return {
+            f"{self.stored}.scale": self.scale,
+            f"{self.stored}.ends": np.cumsum([len(bank) for bank in self.bank], dtype=np.int64),
+            f"{self.stored}.bank": np.concatenate(self.bank),
+        }
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        self.scale = state[f"{self.stored}.scale"]
+        self.bank = np.split(state[f"{self.stored}.bank"], state[f"{self.stored}.ends"])[:-1]
