@@ -25,7 +25,7 @@ SHARED_BY_DETECTORS = {
     "__init__", "base", "docstrings", "ensemble", "parameters", "pooling", "provenance", "residual", "result",
     "settings", "store", "threshold",
 }  # fmt: skip
-SHARED_BY_CLASSICAL = {"base"}
+SHARED_BY_CLASSICAL = {"base", "neighbours"}
 
 
 def name_of(module: Path) -> str:
