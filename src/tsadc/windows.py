@@ -43,6 +43,33 @@ def cut(series: Iterable[Series], length: int, minimum: float = 0.5) -> Cut:
     return Cut(observations.take(kept), observations.take(np.setdiff1d(np.arange(len(observations)), kept)))
 
 
+def between(observations: Observations, shift: int, minimum: float) -> Observations:
+    """Return the observations that begin `shift` rows after those of the grid of each series, with at least the share
+    `minimum` of their rows measured. They overlap those of the grid."""
+    length = observations.length
+    places = [
+        Place(number, start)
+        for number, item in enumerate(observations.series)
+        for start in range(first_start(item.clock, length) + shift - length, len(item), length)
+    ]
+    every = Observations(observations.series, tuple(places), length, observations.scale)
+    return every.take([i for i in range(len(every)) if every.coverage(i) >= minimum])
+
+
+def mean_of_covering(parts: Sequence[tuple[Observations, Floats]], number: int) -> Floats:
+    """Return for each row of series `number` the mean score of the observations that cover it; NaN if there is none.
+    Each part holds observations and their scores."""
+    rows = len(parts[0][0].series[number])
+    total, count = np.zeros((2, rows))
+    for observations, scores in parts:
+        for place, score in zip(observations.places, scores, strict=True):
+            if place.series == number:
+                inside = slice(max(place.start, 0), max(place.start + observations.length, 0))
+                total[inside] += score
+                count[inside] += 1
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
 def stitch(
     observations: Observations,
     pieces: Sequence[Floats | Booleans],

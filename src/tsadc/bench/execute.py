@@ -74,7 +74,7 @@ def execute(job: Job, task: Task | RowTasks, training: Path | None = None) -> tu
         "epoch_seconds": _epoch_seconds(detector),
         **network_size(detector, task.test),
         "threshold": float(result.threshold),
-        **measure(table, task.answers, result.threshold),
+        **measure(table, task.answers),
     }
     scores = arrays(table, task.answers, result.threshold)
     if job.by_row:

@@ -20,11 +20,12 @@ Arrays = dict[str, NDArray[Any]]
 UNDEFINED = dict.fromkeys(("prevalence", "auroc", "ap", "f1", "flagged", "all_positive_f1"))
 
 
-def measure(table: pd.DataFrame, answers: Answers, threshold: float) -> dict[str, Any]:
+def measure(table: pd.DataFrame, answers: Answers) -> dict[str, Any]:
     """Return the metrics of observations. `parts` has AUROC and AP of each named part; `kinds` the AUROC of each kind
     of anomaly against normal observations, if there are several kinds."""
     labels, scores, entities = answers.labels, table["score"].to_numpy(float), np.asarray(answers.entities)
-    hits = cut(labels, scores > threshold)
+    flagged = table["anomalous"].to_numpy(bool)
+    hits = cut(labels, flagged)
     within = intervals(labels, scores, entities)
     metrics = {
         "prevalence": float(labels.mean()),
@@ -37,10 +38,10 @@ def measure(table: pd.DataFrame, answers: Answers, threshold: float) -> dict[str
         "precision": hits.precision,
         "recall": hits.recall,
         "f1": hits.f1,
-        "flagged": float((scores > threshold).mean()),
+        "flagged": float(flagged.mean()),
         "all_positive_f1": all_positive_f1(labels),
         "oracle_f1": oracle_f1(labels, scores),
-        **vars(paper_metrics(labels, scores > threshold)),
+        **vars(paper_metrics(labels, flagged)),
     }
     parts = {name: _ranking(labels[inside], scores[inside]) for name, inside in answers.parts.items()}
     kinds = sorted({kind for kinds in answers.kinds for kind in kinds})

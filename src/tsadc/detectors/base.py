@@ -18,6 +18,7 @@ from typing_extensions import TypeVar  # that of `typing` has a default from Pyt
 
 from tsadc.config import refuse_unknown_settings, to_mapping, update
 from tsadc.detectors.docstrings import complete
+from tsadc.detectors.drift import drift_of
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, assemble
@@ -37,9 +38,9 @@ from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading, how_to_resample, spell
 from tsadc.nn.runtime.blas import each_within, single_threaded_blas
 from tsadc.scale import Scaler
-from tsadc.series import Clock, Floats, Observations, Series
+from tsadc.series import Clock, Floats, Observations, Place, Series
 from tsadc.variables import match
-from tsadc.windows import Cut, cut, section
+from tsadc.windows import Cut, between, cut, section
 
 if TYPE_CHECKING:  # this module does without torch
     from tsadc.nn.train import TrainingProgress
@@ -121,6 +122,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     # For authors of detectors; see docs/guides/add-a-detector.md.
     name: ClassVar[str]
     savable: ClassVar[bool] = True  # False if what was learnt cannot be stored as arrays
+    row_cuts: ClassVar[int] = 1  # overlapping observations that the score of a row is the mean of; 1: its step's score
     Config: ClassVar[type[Common]] = Common
 
     settings_: ConfigT
@@ -174,6 +176,14 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     @abstractmethod
     def _restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `_state` returned."""
+
+    def _score_values(self, observations: Observations) -> Iterator[float]:
+        """Yield the score of each normalised observation; worth overriding if it is cheaper without evidence."""
+        return (evidence.score for evidence in self._score(observations))
+
+    def _usual(self, entity: str) -> float | None:
+        """Return the usual score of an entity, from which drift is measured; None: its threshold stays put."""
+        return None
 
     @property
     def view_names(self) -> tuple[str, ...]:
@@ -391,7 +401,14 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         return (self.decision_scores_ > self.threshold_).astype(np.int64)
 
     def _scores(self, observations: Observations, progress: ProgressCallback | None = None) -> Floats:
-        return np.array([evidence.score for evidence in self._evidence(observations, progress)], dtype=np.float64)
+        scores = np.empty(len(observations))
+        for i, score in enumerate(
+            each_within(single_threaded_blas, self._score_values(observations.scaled(self.scaler_)))
+        ):
+            scores[i] = score
+            if progress is not None:
+                progress(ScoringProgress(i + 1, len(observations)))
+        return scores
 
     def _evidence(self, observations: Observations, progress: ProgressCallback | None) -> Iterator[Evidence]:
         scored = self._score(observations.scaled(self.scaler_))
@@ -438,8 +455,37 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         (300, 'variable_1')
         """
         pieces = self._cut(X)
-        evidence = list(self._evidence(pieces.observations, progress))
-        return self._assemble(pieces.observations, evidence, len(pieces.left_out))
+        observations, evidence = pieces.observations, list(self._evidence(pieces.observations, progress))
+        drift = self._drift(observations, np.array([found.score for found in evidence]))
+        result = self._assemble(observations, evidence, len(pieces.left_out), drift, self._further(observations))
+        if drifted := _drifted(result):
+            notice(
+                f"Most observations of {', '.join(drifted)} score above the threshold: the data has drifted away from "
+                "the history, and only what stands out from the recent past is flagged; fit again with recent history."
+            )
+        return result
+
+    def _drift(self, observations: Observations, scores: Floats) -> Floats:
+        """Return how much the threshold is raised for each observation; separate observations have no past."""
+        drift = np.zeros(len(observations))
+        for indices, series in zip(observations.by_series(), observations.series, strict=True):
+            usual = self._usual(series.entity)
+            if usual is not None and series.observation is None:
+                drift[indices] = drift_of(scores[indices], usual)
+        return drift
+
+    def _further(self, observations: Observations) -> tuple[Observations, Floats] | None:
+        """Return observations that overlap these, and their scores, for the scores of rows."""
+        if self.row_cuts == 1:
+            return None
+        further = self._overlapping(observations, lambda place: True)
+        return further, self._scores(further)
+
+    def _overlapping(self, observations: Observations, wanted: Callable[[Place], bool]) -> Observations:
+        length, coverage = self.settings.length, self.settings.coverage
+        shifts = [i * length // self.row_cuts for i in range(1, self.row_cuts)]
+        places = [place for shift in shifts for place in between(observations, shift, coverage).places if wanted(place)]
+        return Observations(observations.series, tuple(places), length)
 
     @final
     def detect_parts(self, X: Any, *, rows: int = 20_000, progress: ProgressCallback | None = None) -> Iterator[Result]:
@@ -475,20 +521,25 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         most = max(1, MAX_PART_CELLS // (len(self.variables_) * length))
         rows = min(rows, most * length)
         for number, indices in enumerate(observations.by_series()):
-            end, first, part = len(observations.series[number]), 0, list[Evidence]()
+            series, first, part = observations.series[number], 0, list[Evidence]()
+            end, usual, scores, drift = len(series), self._usual(series.entity), list[float](), list[float]()
             for i in indices:
                 start = observations.places[i].start
                 if start - first > rows and not part:
                     yield from self._uncovered(observations, number, range(first, start, rows))
                     first = start
                 part.append(next(evidence))
+                scores.append(part[-1].score)
+                drift.append(self._drift_of_last(series, scores, usual))
                 stop = end if i == indices[-1] else observations.places[i + 1].start
-                normal = len(part) * length >= rows and part[-1].score <= self.threshold_
+                normal = len(part) * length >= rows and part[-1].score <= self.threshold_ + drift[-1]
                 gap = stop - (start + length) > rows
                 if normal or gap or len(part) == most or i == indices[-1]:
                     stop = start + length if gap else stop
                     chosen = range(i + 1 - len(part), i + 1)
-                    yield self._assemble(section(observations, number, chosen, first, stop), part, 0)
+                    piece = section(observations, number, chosen, first, stop)
+                    further = self._further_of(observations, number, first, stop)
+                    yield self._assemble(piece, part, 0, np.array(drift[-len(part) :]), further)
                     first, part = stop, []
             yield from self._uncovered(observations, number, range(first, end, rows))
 
@@ -496,9 +547,33 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """Yield results for rows that no observation covers, in parts, as a gap may be larger than memory."""
         for first in rows:
             stop = min(first + rows.step, rows.stop)
-            yield self._assemble(section(observations, number, [], first, stop), [], 0)
+            yield self._assemble(section(observations, number, [], first, stop), [], 0, np.zeros(0), None)
 
-    def _assemble(self, observations: Observations, evidence: Sequence[Evidence], left_out: int) -> Result:
+    @staticmethod
+    def _drift_of_last(series: Series, scores: Sequence[float], usual: float | None) -> float:
+        """Return how much the threshold is raised for the last of the observations of a series so far."""
+        if usual is None or series.observation is not None:
+            return 0.0
+        return float(drift_of(np.array(scores[-1:]), usual, scores[:-1])[0])
+
+    def _further_of(
+        self, observations: Observations, number: int, first: int, stop: int
+    ) -> tuple[Observations, Floats] | None:
+        """Return what `_further` returns for rows [first, stop) of one series, as a series of its own."""
+        if self.row_cuts == 1:
+            return None
+        alone, length = Observations((observations.series[number],), (), observations.length), observations.length
+        further = self._overlapping(alone, lambda place: place.start < stop and place.start + length > first)
+        return section(further, 0, range(len(further)), first, stop), self._scores(further)
+
+    def _assemble(
+        self,
+        observations: Observations,
+        evidence: Sequence[Evidence],
+        left_out: int,
+        drift: Floats,
+        further: tuple[Observations, Floats] | None,
+    ) -> Result:
         expected = [found.expected for found in evidence if found.expected is not None]
         return assemble(
             observations,
@@ -507,7 +582,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             merge=max(2, round(0.05 * self.settings.length)),
             expected=expected if len(expected) == len(evidence) else None,
             left_out=left_out,
+            drift=drift,
             view_names=self.view_names,
+            further=further,
         )
 
     @final
@@ -564,7 +641,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         >>> int(detector.predict(new)[5])
         1
         """
-        return (self.decision_function(X) > self.threshold_).astype(np.int64)
+        observations = self._cut(X).observations
+        scores = self._scores(observations)
+        return (scores > self.threshold_ + self._drift(observations, scores)).astype(np.int64)
 
     @final
     def adapt(self, X: Any) -> Self:
@@ -661,6 +740,16 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
                 f"{'were' if count > 1 else 'was'} left out: {_named(pieces.left_out)}."
             )
         return pieces
+
+
+def _drifted(result: Result) -> list[str]:
+    """Return the entities of which most observations score above the unraised threshold, though it was raised."""
+    above = result.scores > result.threshold
+    drifted = []
+    for series, own in zip(result.scored.series, result.scored.by_series(), strict=True):
+        if result.drift[own].any() and 2 * int(above[own].sum()) > len(own):
+            drifted.append(repr(series.entity))
+    return drifted
 
 
 def _check_intervals(series: Sequence[Series], expected: Clock) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,7 @@ import pandas as pd
 
 from tsadc.detectors.threshold import Threshold
 from tsadc.series import Booleans, Floats, Observations, Series
-from tsadc.windows import runs, section, stitch
+from tsadc.windows import mean_of_covering, runs, section, stitch
 
 BLAMED = 5  # variables named per interval, at most
 LEAST_SHARE = 0.05
@@ -55,6 +55,8 @@ class SeriesResult:
         The input.
     scores : array of shape (row,), float32
         Score of each row; NaN where nothing was measured or no observation covers the row.
+    drift : array of shape (row,)
+        How much the threshold was raised because recent scores lie above those of the history.
     anomalous : array of shape (row,), bool
         Whether the row lies in an interval.
     contributions : array of shape (row, variable), float32
@@ -67,6 +69,7 @@ class SeriesResult:
 
     series: Series
     scores: Floats
+    drift: Floats
     anomalous: Booleans
     contributions: Floats
     expected: Floats | None
@@ -100,8 +103,9 @@ class Result:
         Contribution (0 or more) of each variable, one column each, to the score of each row. Index: `entity`, `time`.
     observations : DataFrame
         One row per observation. `entity`, `start`, `end` (exclusive); `coverage`, the share of its rows with values;
-        `score`; one column `<view>_score` per view, what the view adds to the score (with `scoring="own"` the method's
-        own scores instead, which need not add up: those of TSADC are two RMSEs before they are weighted); `anomalous`.
+        `score`; `threshold`, raised if recent scores lie above those of the history; one column `<view>_score` per
+        view, what the view adds to the score (with `scoring="own"` the method's own scores instead, which need not add
+        up: those of TSADC are two RMSEs before they are weighted); `anomalous`.
     expected : DataFrame or None
         The values that the detector expected, in the units of the input, in the layout of `variables`. None if the
         detector has no expectation.
@@ -123,6 +127,8 @@ class Result:
         Score of each observation.
     view_scores : dict of str to array of shape (n_observations,)
         The columns `<view>_score` of `observations`, by view.
+    drift : array of shape (n_observations,)
+        How much the threshold was raised for each observation; see `tsadc.detectors.drift`.
 
     Examples
     --------
@@ -144,6 +150,7 @@ class Result:
     scored: Observations
     scores: Floats
     view_scores: dict[str, Floats]
+    drift: Floats
     threshold: float
     middle: float
     length: int
@@ -188,11 +195,13 @@ class Result:
             series = self.scored.series[place.series]
             first, last = max(place.start, 0), min(place.start + self.length, len(series))
             start, end = series.clock.at([first, last])
-            scores = [float(self.scores[i]), *(float(view[i]) for view in self.view_scores.values())]
-            anomalous = scores[0] > self.threshold
-            rows.append([series.entity, start, end, self.scored.coverage(i), *scores, anomalous])
-        views = [f"{name}_score" for name in self.view_scores]
-        return pd.DataFrame(rows, columns=["entity", "start", "end", "coverage", "score", *views, "anomalous"])
+            score, threshold = float(self.scores[i]), self.threshold + float(self.drift[i])
+            views = [float(view[i]) for view in self.view_scores.values()]
+            judged = [self.scored.coverage(i), score, threshold, *views, score > threshold]
+            rows.append([series.entity, start, end, *judged])
+        names = [f"{name}_score" for name in self.view_scores]
+        columns = ["entity", "start", "end", "coverage", "score", "threshold", *names, "anomalous"]
+        return pd.DataFrame(rows, columns=columns)
 
     def worst(self, count: int = 3) -> pd.DataFrame:
         """Return the intervals with the highest scores, highest first.
@@ -231,9 +240,14 @@ def assemble(
     merge: int,
     expected: Sequence[Floats] | None,
     left_out: int,
+    drift: Floats,
     view_names: Sequence[str] = (),
+    further: tuple[Observations, Floats] | None = None,
 ) -> Result:
     """Stitch the evidence of single observations into one Result. `view_names` is used if there is no evidence.
+
+    `drift` is how much the threshold is raised for each observation. `further` holds observations that overlap these,
+    and their scores; if given, a row scores as the mean of all observations that cover it, otherwise as its step.
 
     An interval contains a step above the threshold. It extends both ways as long as steps stay above the median
     training score, as a fault does not end where its score dips. Intervals closer than `merge` steps become one. Only
@@ -244,7 +258,13 @@ def assemble(
         series = observations.series[number]
         whole = section(observations, number, chosen, 0, len(series))
         values = None if expected is None else [expected[i] for i in chosen]
-        parts.append(_series_result(series, whole, [evidence[i] for i in chosen], threshold, merge, values, names))
+        found = [evidence[i] for i in chosen]
+        part = _series_result(series, whole, found, threshold, merge, values, names, drift[chosen])
+        if further is not None:
+            own = (observations, np.array([each.score for each in evidence], dtype=np.float64))
+            rows = np.where(np.isnan(part.scores), np.nan, mean_of_covering([own, further], number))
+            part = replace(part, scores=rows.astype(np.float32))
+        parts.append(part)
     return Result(
         parts=tuple(parts),
         scored=observations,
@@ -252,6 +272,7 @@ def assemble(
         view_scores={
             name: np.array([found.view_scores[name] for found in evidence], dtype=np.float64) for name in names
         },
+        drift=drift,
         threshold=threshold.value,
         middle=threshold.middle,
         length=observations.length,
@@ -267,15 +288,18 @@ def _series_result(
     merge: int,
     expected: Sequence[Floats] | None,
     names: list[str],
+    drift: Floats,
 ) -> SeriesResult:
     lead = (len(series.names),)
     scores = stitch(whole, [found.steps for found in evidence], 0)
     contributions = stitch(whole, [found.contributions for found in evidence], 0, lead=lead).T
     causes = stitch(whole, [found.causes for found in evidence], 0)
-    flagged = [np.full(whole.length, found.score > threshold.value) for found in evidence]
+    raised = stitch(whole, [np.full(whole.length, each) for each in drift], 0, fill=0.0)
+    above = [found.score > threshold.value + own for found, own in zip(evidence, drift, strict=True)]
+    flagged = [np.full(whole.length, each) for each in above]
     inside = stitch(whole, flagged, 0, fill=False)
     # In double precision, like the score of an observation: against float32 numpy would round the threshold.
-    judged = np.where((inside == 1) & ~np.isnan(scores), scores.astype(np.float64), -np.inf)
+    judged = np.where((inside == 1) & ~np.isnan(scores), scores.astype(np.float64) - raised, -np.inf)
     anomalous: Booleans = np.zeros(len(series), dtype=bool)
     intervals = []
     for start, stop in _intervals(judged, threshold, merge):
@@ -284,9 +308,10 @@ def _series_result(
         score = float(scores[highest])
         view = names[int(causes[highest])] if names else ""
         shares = _shares(series.names, contributions[start:stop])
-        intervals.append(Interval(start, stop, score, threshold.severity(score), view, shares))
+        severity = threshold.severity(score - float(raised[highest]))
+        intervals.append(Interval(start, stop, score, severity, view, shares))
     values = None if expected is None else stitch(whole, expected, 0, lead=lead).T
-    return SeriesResult(series, scores, anomalous, contributions, values, tuple(intervals))
+    return SeriesResult(series, scores, raised, anomalous, contributions, values, tuple(intervals))
 
 
 def _intervals(steps: Floats, threshold: Threshold, gap: int) -> list[tuple[int, int]]:

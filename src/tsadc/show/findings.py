@@ -134,7 +134,7 @@ def read(result: Result, truth: Sequence[Truth]) -> Findings:
     tracks = [
         Track(
             part.series,
-            part.scores.astype(np.float64),
+            part.scores.astype(np.float64) - part.drift,
             part.anomalous,
             part.contributions,
             part.expected,

@@ -57,6 +57,7 @@ class Ensemble(Detector["Ensemble.Config"]):
     """
 
     name: ClassVar[str] = "ensemble"
+    row_cuts: ClassVar[int] = 2
 
     @dataclass(frozen=True)
     class Config(FusedScorer.Config, Common):
@@ -96,6 +97,13 @@ class Ensemble(Detector["Ensemble.Config"]):
     def _score(self, observations: Observations) -> Iterator[Evidence]:
         for i in range(len(observations)):
             yield self.scorer_.evidence(observations.entity(i), observations.read(i))
+
+    def _score_values(self, observations: Observations) -> Iterator[float]:
+        for i in range(len(observations)):
+            yield self.scorer_.score(observations.entity(i), observations.read(i))
+
+    def _usual(self, entity: str) -> float | None:
+        return self.scorer_.usual.get(entity)
 
     def _state(self) -> dict[str, NDArray[Any]]:
         return self.scorer_.state()

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.config import require
+from tsadc.detectors.drift import usual_score
 from tsadc.detectors.ensemble.features import (
     BANDS,
     MAX_DILATIONS,
@@ -29,6 +31,8 @@ from tsadc.detectors.ensemble.features import (
     Correlations,
     Residuals,
     Windows,
+    decode_names,
+    encode_names,
     sampled,
 )
 from tsadc.detectors.ensemble.fusion import Fusion
@@ -69,6 +73,8 @@ class FusedScorer:
     residuals : ModelResiduals or None
         The residuals of the model, as views.
     fusion : Fusion
+    usual : dict of str to float
+        Usual score of each entity with a history long enough to judge it by; see `tsadc.detectors.drift`.
     training_scores : tuple of arrays, or None
         Cross-fitted scores of the observations of each part that the scorer was fitted to; None if it was loaded.
     """
@@ -105,8 +111,10 @@ class FusedScorer:
         groups: Sequence[ViewGroup],
         residuals: ModelResiduals | None,
         fusion: Fusion,
+        usual: Mapping[str, float],
     ) -> None:
-        self.judged, self.groups, self.residuals, self.fusion = judged, list(groups), residuals, fusion
+        self.judged, self.groups, self.residuals = judged, list(groups), residuals
+        self.fusion, self.usual = fusion, dict(usual)
 
     @property
     def view_names(self) -> tuple[str, ...]:
@@ -165,19 +173,22 @@ class FusedScorer:
             cells = np.stack([own.measure_cells([array[judged] for array in found]) for found in arrays])
             columns.append(own.fit(cells, training))
         log_scores = np.concatenate(columns, axis=1)
-        scorer = cls(judged, groups, own, Fusion.fit(log_scores))
-        scorer.training_scores = scorer._scores_of(parts, sample, scorer.fusion(log_scores), model)
+        fusion = Fusion.fit(log_scores)
+        fused = fusion(log_scores).astype(np.float32).astype(np.float64)
+        usual = {entity: usual_score(fused[members]) for entity, members in training.known().items()}
+        scorer = cls(judged, groups, own, fusion, usual)
+        scorer.training_scores = scorer._scores_of(parts, sample, fused, model)
         return scorer
 
     def _scores_of(
         self, parts: Sequence[Observations], sample: Sequence[Indices], fused: Floats, model: Model | None
     ) -> tuple[Floats, ...]:
         """Return the scores of all observations of the parts: cross-fitted if they are in the sample, as new data
-        otherwise. In single precision, like those of `evidence`."""
+        otherwise."""
         scores, pieces = [], np.split(fused, np.cumsum([len(indices) for indices in sample])[:-1])
         for part, indices, own in zip(parts, sample, pieces, strict=True):
             every = np.empty(len(part))
-            every[indices] = own.astype(np.float32)
+            every[indices] = own
             others = np.setdiff1d(np.arange(len(part)), indices)
             if len(others):
                 every[others] = self.scores(part.take(others), model)
@@ -204,17 +215,23 @@ class FusedScorer:
 
     def scores(self, observations: Observations, model: Model | None = None) -> Floats:
         """Return the score of each normalised observation, without evidence."""
-        features = iter(self._residual_features(observations, model)) if model is not None else None
-        scores = np.zeros(len(observations), dtype=np.float32)
-        for i in range(len(observations)):
-            entity, z = observations.entity(i), observations.read(i)[self.judged]
-            own = next(features) if features is not None else None
-            if np.isfinite(z).any():
-                logs = [group.score(entity, group.measure(z, entity)) for group in self.groups]
-                if own is not None and self.residuals is not None:
-                    logs.append(self.residuals.score(entity, own))
-                scores[i] = self.fusion(np.concatenate(logs))
-        return scores.astype(np.float64)
+        places = range(len(observations))
+        features: Iterable[Floats | None] = repeat(None)
+        if model is not None:
+            features = self._residual_features(observations, model)
+        pairs = zip(places, features, strict=False)
+        return np.array([self.score(observations.entity(i), observations.read(i), own) for i, own in pairs])
+
+    def score(self, entity: str, z: Floats, residuals: Floats | None = None) -> float:
+        """Return the score of one normalised observation (variable, time), without evidence; 0 if no judged variable
+        was measured. `residuals` are features of the residuals of the model."""
+        judged = z[self.judged]
+        if not np.isfinite(judged).any():
+            return 0.0
+        logs = [group.score(entity, group.measure(judged, entity)) for group in self.groups]
+        if residuals is not None and self.residuals is not None:
+            logs.append(self.residuals.score(entity, residuals))
+        return float(np.float32(self.fusion(np.concatenate(logs))))
 
     def evidence(self, entity: str, z: Floats, residuals: Residuals = (), expected: Floats | None = None) -> Evidence:
         """Return score and evidence of one normalised observation (variable, time)."""
@@ -237,7 +254,8 @@ class FusedScorer:
     def state(self) -> dict[str, NDArray[Any]]:
         groups = [*self.groups, *([self.residuals] if self.residuals is not None else [])]
         arrays = {name: array for group in groups for name, array in group.state().items()}
-        return {"judged": self.judged} | arrays | self.fusion.state()
+        usual = {"usual.entities": encode_names(list(self.usual)), "usual.scores": np.array(list(self.usual.values()))}
+        return {"judged": self.judged} | arrays | self.fusion.state() | usual
 
     @classmethod
     def restore(
@@ -250,7 +268,8 @@ class FusedScorer:
         own = ModelResiduals(residuals, variables) if residuals else None
         for group in [*groups, *([own] if own is not None else [])]:
             group.restore(state)
-        return cls(judged, groups, own, Fusion.restore(state))
+        usual = dict(zip(decode_names(state["usual.entities"]), state["usual.scores"].tolist(), strict=True))
+        return cls(judged, groups, own, Fusion.restore(state), usual)
 
 
 def _groups(
