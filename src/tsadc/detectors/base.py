@@ -122,6 +122,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     # For authors of detectors; see docs/guides/add-a-detector.md.
     name: ClassVar[str]
     savable: ClassVar[bool] = True  # False if what was learnt cannot be stored as arrays
+    min_variables: ClassVar[int] = 1  # 2 if it compares variables
     row_cuts: ClassVar[int] = 1  # overlapping observations that the score of a row is the mean of; 1: its step's score
     Config: ClassVar[type[Common]] = Common
 
@@ -316,6 +317,11 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         settings = self._requested_settings()
         series = as_series(X, settings.length, Reading(coverage=settings.coverage))
         series = match(series, series[0].names)
+        if len(series[0].names) < self.min_variables:
+            raise DataError(
+                f"The detector {self.name} compares variables and needs at least {self.min_variables}, but the data "
+                f"has only {series[0].names[0]!r}; choose another detector, such as ensemble."
+            )
         clock = next((entity.clock for entity in series if entity.clock.every), series[0].clock)
         _check_intervals(series, clock)
         scaler = Scaler.fit(series, settings.scaler)

@@ -122,6 +122,7 @@ class ResidualDetector(Detector[ResidualT], ABC):
             require(0 < self.selected <= 1, "selected", "above 0 and at most 1", self.selected)
 
     # For authors of detectors.
+    min_variables: ClassVar[int] = 2
     stops_early: ClassVar[bool] = True  # False if losses of different epochs cannot be compared
     inference_settings: ClassVar[tuple[str, ...]] = ()  # settings that only `_make_inference` reads
     network_: Any

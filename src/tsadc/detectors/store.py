@@ -144,7 +144,7 @@ def _check(settings: Mapping[str, Any]) -> None:
     expected = {
         "threshold": np.isfinite(threshold),
         "contamination": 0 <= contamination["low"] <= contamination["share"] <= contamination["high"] <= 0.5,
-        "variables": len(variables) == len(set(variables)) > 1,
+        "variables": len(variables) == len(set(variables)) > 0,
         "clock": all(isinstance(number, int) for number in (clock["start"], clock["interval"], clock.get("pace") or 0))
         and clock["interval"] > 0
         and (clock.get("pace") or 1) > 0,

@@ -127,11 +127,8 @@ def _rows(values: Floats, length: int | None, coverage: float | None, source: st
         )
     if len(values) == 0:
         raise DataError(f"{source} has no rows; add rows of measurements.")
-    if values.shape[1] < 2:
-        raise DataError(
-            f"{source} has {values.shape[1]} variable(s), but at least two are needed; pass one column for each "
-            "variable."
-        )
+    if values.shape[1] == 0:
+        raise DataError(f"{source} has no variable; pass one column for each.")
     check_width(values.shape[1], source)
     if cell := find_infinite(values):
         raise DataError(

@@ -63,7 +63,7 @@ def split_columns(frame: pd.DataFrame, source: str, reading: Reading = DEFAULT) 
         for new_name, position in zip(new_names, positions, strict=True)
         if (numbers := _numbers(data[rest[position]], rest[position], source)) is not None
     }
-    check_variables(tuple(values), source, reading)
+    check_variables(tuple(values), source)
     return Columns(times, np.column_stack(list(values.values())), tuple(values), entities, order)
 
 
@@ -85,18 +85,10 @@ def find_infinite(values: Floats) -> tuple[int, int] | None:
     return row, column
 
 
-def check_variables(
-    names: tuple[str, ...], source: str, reading: Reading = DEFAULT, fix: str = CHECK_SEPARATOR
-) -> None:
-    """Raise an error if there are fewer than two variables."""
-    if reading.columns is not None and len(names) == 1:
-        raise DataError(
-            f"Only {names[0]!r} of {source} was chosen, but at least two variables are needed; choose more columns."
-        )
+def check_variables(names: tuple[str, ...], source: str, fix: str = CHECK_SEPARATOR) -> None:
+    """Raise an error if there is no variable."""
     if not names:
-        raise DataError(f"{source} has no column of numbers besides the time, but at least two variables are needed.")
-    if len(names) == 1:
-        raise DataError(f"{source} has a single variable, {names[0]!r}, but at least two are needed; {fix}.")
+        raise DataError(f"{source} has no column of numbers besides the time, but at least one is needed; {fix}.")
 
 
 def _entities(data: dict[str, pd.Series], name: str, source: str) -> NDArray[np.object_]:

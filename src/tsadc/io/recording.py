@@ -97,7 +97,7 @@ class Recording:
         picked = self._pick(channels)
         names = self._renamed(picked, rename or {})
         check_width(len(names), self.source)
-        check_variables(names, self.source, fix="pick at least one more channel")
+        check_variables(names, self.source, fix="pick at least one channel")
         rate = self._common_rate(picked, rate)
         columns = [c.values if c.rate is None or rate is None else resample(c.values, c.rate, rate) for c in picked]
         values = np.full((max(map(len, columns)), len(columns)), np.nan)

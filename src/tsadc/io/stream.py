@@ -55,7 +55,7 @@ def _open_npy(path: Path, entity: str, reading: Reading) -> Series:
     listed = names_beside(path)
     known = listed if listed and len(listed) == values.shape[1] else unnamed(values.shape[1])
     order, names = choose(known, reading, str(path))
-    check_variables(names, str(path), reading)
+    check_variables(names, str(path))
     rows = NpyRows(path, values, order)
     return Series(cast(Floats, rows), names, Clock(), entity, observation)
 
@@ -75,7 +75,7 @@ def _open_parquet(path: Path, entity: str, reading: Reading) -> Series:
         _check_rows(file.metadata.num_rows, path)
         layout = _layout(file, path, reading)
         order, names = choose_variables([name.strip() for name in layout.variables], reading, str(path))
-        check_variables(names, str(path), reading)
+        check_variables(names, str(path))
         clock, runs = Clock(), Runs.whole(file.metadata.num_rows)
         if layout.time is not None:
             clock, runs = stream_clock(_time_pieces(file, layout.time, path), str(path))

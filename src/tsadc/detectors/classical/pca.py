@@ -41,6 +41,7 @@ class PrincipalComponents(Detector["PrincipalComponents.Config"]):
 
     name: ClassVar[str] = "pca"
     view_names: ClassVar[tuple[str, ...]] = ("reconstruction",)
+    min_variables: ClassVar[int] = 2
 
     @dataclass(frozen=True)
     class Config(Common):

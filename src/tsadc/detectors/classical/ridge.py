@@ -39,6 +39,7 @@ class Ridge(Detector["Ridge.Config"]):
 
     name: ClassVar[str] = "ridge"
     view_names: ClassVar[tuple[str, ...]] = ("conditional",)
+    min_variables: ClassVar[int] = 2
 
     @dataclass(frozen=True)
     class Config(Common):
