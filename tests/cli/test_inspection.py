@@ -13,6 +13,7 @@ from tsadc.cli.histogram import histogram
 from tsadc.cli.inspection import about_data, about_model, is_model
 from tsadc.detectors import find
 from tsadc.detectors.ensemble.detector import Ensemble
+from tsadc.detectors.store import FORMAT
 from tsadc.detectors.threshold import Normal
 from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.errors import DataError, ModelFileError
@@ -35,7 +36,7 @@ def test_a_model_in_words(model: Path) -> None:
         "model", "variables", "sampling", "observation", "contamination", "threshold", "entities", "trained on", "seed",
         "training", "scores",
     ]  # fmt: skip
-    assert about["model"] == f"tsadc, format 2, made by tsadc {config['provenance']['versions']['tsadc']}"
+    assert about["model"] == f"tsadc, format {FORMAT}, made by tsadc {config['provenance']['versions']['tsadc']}"
     assert about["variables"] == "4: a, b, c, d"
     assert about["sampling"] == "every 1 min"
     assert about["observation"] == "40 rows"

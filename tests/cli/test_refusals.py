@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from terminal import QUICK, frame, tsadc, untouched
+from tsadc.detectors.store import FORMAT
 
 LONG = "x" * 300
 
@@ -273,7 +274,7 @@ def test_a_foreign_model_is_refused(content: str, broken: Path, history: tuple[P
 def test_a_newer_model_is_refused(broken: Path, history: tuple[Path, Path]) -> None:
     change(broken, "format", 99)
     (sentence,) = refused(broken, history[0])
-    assert sentence.endswith("has model format 99, but this version reads up to 2; upgrade tsadc.")
+    assert sentence.endswith(f"has model format 99, but this version reads up to {FORMAT}; upgrade tsadc.")
 
 
 KEYS = ("arrays", "clock", "contamination", "detector", "provenance", "scaler", "settings", "threshold", "variables")

@@ -21,7 +21,7 @@ from typing_extensions import TypeVar
 from tsadc.config import require, to_mapping
 from tsadc.detectors.base import Detector, FitOptions, PartScores, ProgressCallback, ScoringProgress
 from tsadc.detectors.ensemble.features import Residuals
-from tsadc.detectors.ensemble.scorer import VIEWS, FusedScorer, Model, training_sample
+from tsadc.detectors.ensemble.scorer import VIEWS, FusedScorer, Model
 from tsadc.detectors.ensemble.training import lowest_share
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
@@ -192,8 +192,7 @@ class ResidualDetector(Detector[ResidualT], ABC):
         if settings.scoring == "fused":
             model: Model = self._residuals
             if options.progress is not None:
-                total = sum(map(len, training_sample(parts, settings.ensemble)))
-                model = _with_progress(model, options.progress, total)
+                model = _with_progress(model, options.progress, sum(map(len, parts)))
             self.scorer_ = FusedScorer.fit(parts, settings.ensemble, settings.seed, self._residual_names(), model)
             return self.scorer_.training_scores
         return None

@@ -26,7 +26,7 @@ from tsadc.errors import ConfigError, ModelFileError
 from tsadc.scale import Scaler
 from tsadc.series import Clock
 
-FORMAT = 2
+FORMAT = 3
 # Settings that format 1 called differently: old name -> new name, and old value -> new value.
 RENAMED_SETTINGS = {"scoring": "inference", "head": "scoring", "views": "ensemble"}
 RENAMED_VALUES = {"head": {"tsadc": "fused", "paper": "own"}}
@@ -64,7 +64,7 @@ def load(path: str | Path) -> Detector:
     Parameters
     ----------
     path : path
-        The model folder. Models of earlier versions can be loaded, too.
+        The model folder. Models of earlier versions can be loaded, too, unless the ensemble scores them.
 
     Returns
     -------
@@ -74,7 +74,8 @@ def load(path: str | Path) -> Detector:
     Raises
     ------
     ModelFileError
-        If the folder is not a model, is damaged, or was written by a later version.
+        If the folder is not a model, is damaged, was written by a later version, or needs the ensemble of version 0.2.0
+        or earlier.
 
     Examples
     --------
@@ -158,10 +159,8 @@ def _check(settings: Mapping[str, Any]) -> None:
 
 def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Detector:
     _check(settings)
+    stored = _upgraded(settings["settings"], settings["format"], settings["detector"])
     cls = find(settings["detector"])
-    stored = settings["settings"]
-    if settings["format"] < FORMAT:
-        stored = _renamed(settings["detector"], stored)
     detector = cls(config=build(cls.Config, stored))
     detector.settings_ = detector.settings
     detector.variables_ = tuple(settings["variables"])
@@ -185,11 +184,20 @@ def _was_held_out(detector: Detector) -> bool:
     return np.array_equal(detector.validation_scores_, scores[chosen])
 
 
-def _renamed(detector: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a format 1 model under their present names."""
-    if detector == "views":  # its section `views` is now the top level of `ensemble`
-        return {**{name: value for name, value in settings.items() if name != "views"}, **settings["views"]}
-    return {
-        RENAMED_SETTINGS.get(name, name): RENAMED_VALUES[name][value] if name in RENAMED_VALUES else value
-        for name, value in settings.items()
-    }
+def _upgraded(settings: Any, version: int, detector: str) -> Any:
+    """Return the settings of a model of an earlier format under their present names.
+
+    Format 2 has other names than format 1, and format 3 another ensemble than format 2, so models that the former
+    ensemble scores are refused."""
+    if version < 2:
+        settings = {
+            RENAMED_SETTINGS.get(name, name): RENAMED_VALUES[name][value] if name in RENAMED_VALUES else value
+            for name, value in settings.items()
+        }
+    if version < 3:
+        if detector in ("views", "ensemble") or settings.get("scoring") == "fused":
+            raise ConfigError("the ensemble, which scores it, has changed since version 0.2.0; fit it again.")
+        if "ensemble" in settings:  # not used; its setting `keep` no longer exists
+            rest = {name: value for name, value in settings["ensemble"].items() if name != "keep"}
+            settings = {**settings, "ensemble": rest}
+    return settings

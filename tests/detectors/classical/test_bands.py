@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.classical.bands import BANDS, BandPowers, Bands
+from tsadc.detectors.classical.bands import BandPowers
+from tsadc.detectors.ensemble.features import BANDS, Bands
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, TsadcNotice
 

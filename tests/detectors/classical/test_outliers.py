@@ -55,9 +55,8 @@ def test_the_command_line_refuses_it_before_training(tmp_path: Path, monkeypatch
     point = EntryPoint(name="lof", value=f"{__name__}:Density", group="tsadc.detectors")
     monkeypatch.setattr(tsadc.detectors, "entry_points", lambda group: [point])
     monkeypatch.setattr(Outliers, "_fit_features", lambda *_: pytest.fail("it was trained"))
-    config = Density.Config(length=LENGTH)
     with pytest.raises(ConfigError, match="lof cannot be saved, so the command line cannot use it"):
-        fit_model(data(60, 0), config, tmp_path / "model", name="lof")
+        fit_model(tsadc.detectors.find("lof")(length=LENGTH), data(60, 0), tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -74,9 +74,9 @@ class Ensemble(Detector["Ensemble.Config"]):
         """
 
         renamed_settings: ClassVar[Mapping[str, str]] = {
+            **FusedScorer.Config.renamed_settings,
             "views": "is no longer a section; write its settings without it, like `kernels`",
             "ensemble": "is a section of detectors with a network only; write its settings without it, like `kernels`",
-            "keep": "is now `history` (auto, dirty or clean)",
         }
 
         def __post_init__(self) -> None:

@@ -321,7 +321,7 @@ def windows_to_steps(values: Floats, starts: NDArray[np.int64], width: int, leng
 class Standardiser:
     """Scales features by what is usual: u = (feature - centre of the entity) / scale, clipped; 0 for NaN.
 
-    The scale is shared by all entities. An entity gets its own centre if at least 8 of its observations were trained
+    The scale is shared by all entities. An entity gets its own centre if at least 5 of its observations were trained
     on. With one observation each, say one ECG per patient, an own centre would erase every difference.
     """
 

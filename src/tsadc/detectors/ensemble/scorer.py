@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +96,8 @@ class FusedScorer:
             Whether the history may hold anomalies. "dirty": its most unusual fifth does not count as normal. "clean":
             all of it counts as normal. "auto": dirty, unless nothing in it stands out.
         """
+
+        renamed_settings: ClassVar[Mapping[str, str]] = {"keep": "is now `history` (auto, dirty or clean)"}
 
         kernels: int = 128
         neighbours: int = 5

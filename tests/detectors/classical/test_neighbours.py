@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.ensemble.views import Neighbours, lowest_share
+from tsadc.detectors.classical.neighbours import Neighbours
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +77,6 @@ def test_trimming_drops_observations_far_from_the_rest(features):
     assert len(neighbours.pool) == 81
     assert not np.isin(neighbours.standardiser("a", rows[0]).astype(np.float32), neighbours.pool).any()
     assert neighbours.distance("a", rows[0] + 0.1)[0] > 1.5 * everyone.distance("a", rows[0] + 0.1)[0]
-
-
-def test_the_lowest_share_is_rounded_up():
-    scores = np.array([5.0, 1.0, 3.0, 1.0, 9.0])
-    assert lowest_share(scores, 0.4).tolist() == [False, True, False, True, False]
-    assert lowest_share(scores, 0.5).sum() == 3
-    assert lowest_share(scores, 1).all()
 
 
 def test_state(features):
