@@ -129,15 +129,12 @@ def test_other_kinds_of_columns():
     assert "column 'x' should hold numbers, but row 1" in refusal(frame(x=[1, [2], 3, 4]))
 
 
-def test_too_few_variables():
+def test_no_variables():
     assert refusal(pd.DataFrame({"time": TIMES})) == (
-        "The data has no column of numbers besides the time, but at least two variables are needed."
+        "The data has no column of numbers besides the time, but at least one is needed; if it has one, check the "
+        "separator."
     )
     assert "no column of numbers" in refusal(pd.DataFrame(index=TIMES))
-    assert refusal(pd.DataFrame({"time": TIMES, "a;b": 1.0})) == (
-        "The data has a single variable, 'a;b', but at least two are needed; "
-        "if there are more, check the file's separator."
-    )
     with pytest.warns(TsadcNotice, match="only text"):
         assert "no column of numbers" in refusal(pd.DataFrame({"x": ["u", "v"], "y": ["w", "z"]}))
 
@@ -229,6 +226,7 @@ def test_too_many_columns_are_refused():
     assert "The data has more than 10000 columns" in refusal(wide)
 
 
-def test_a_single_chosen_column_is_too_few():
-    with pytest.raises(DataError, match="Only 'a' of The data was chosen, but at least two variables are needed"):
-        split_columns(pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 5.0]}), "The data", Reading(columns=("a",)))
+def test_a_single_column():
+    found = split_columns(pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 5.0]}), "The data", Reading(columns=("b",)))
+    assert found.names == ("b",)
+    assert found.values.tolist() == [[3.0], [5.0]]

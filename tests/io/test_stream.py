@@ -163,7 +163,7 @@ def refusal(path: Path, reading: Reading = STREAM) -> str:
         (frame([0, 1, 3, 2]), "its rows are not sorted by time, each time once"),
         (frame([0]), "its rows are not sorted by time, each time once"),
         (frame(slice(0, 0)), "PATH has no rows"),
-        (frame()[["time", "a"]], "PATH has a single variable, 'a'"),
+        (frame()[["time"]], "PATH has no column of numbers besides the time"),
         (frame().assign(time=[*TIMES[:99], TIMES[0] + pd.Timedelta("400D")]), "in a span of 576001 time steps"),
     ],
 )

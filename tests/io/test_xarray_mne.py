@@ -137,5 +137,3 @@ def test_a_recording_of_mne_is_checked_like_any_other():
 
     with pytest.raises(DataError, match="channel 'Cz' is infinite at row 5; use NaN"):
         as_series(Wild(None))
-    with pytest.raises(DataError, match="has a single variable, 'Fz'"):
-        as_series(Raw(None), reading=Reading(columns=("Fz",)))

@@ -4,8 +4,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tsadc.detectors import REGISTRY, find
 from tsadc.series import Clock
-from tsadc.show.words import DASH, THIN, Times, evidence, iso8601, number, percent, precision, severity, severity_word
+from tsadc.show.words import (
+    DASH,
+    EVIDENCE,
+    THIN,
+    Times,
+    evidence,
+    iso8601,
+    number,
+    percent,
+    precision,
+    severity,
+    severity_word,
+)
 
 MINUTE = 60 * 10**9
 START = pd.Timestamp("2026-03-03 14:05").value
@@ -51,6 +64,14 @@ def test_severity_has_enough_decimals_to_differ_from_one():
         (0.99968, "0.9996"), (0.9999, "0.9999"), (0.99995, "> 0.9999"), (1.0, "> 0.9999"),
     ):  # fmt: skip
         assert severity(value) == text
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_every_view_of_every_detector_has_a_title_and_a_sentence(name):
+    for view in find(name)(length=64).view_names:
+        title, sentence = EVIDENCE[view]
+        assert title != view
+        assert sentence.endswith(".")
 
 
 def test_evidence_of_an_unknown_view_is_its_name():

@@ -18,7 +18,6 @@ from tsadc.series import Floats
 COUNTER_NAMES = TIME_NAMES | {"index", "row", "step"}
 UNNAMED_INDEX = {"unnamed: 0", "", "__index_level_0__", "level_0"}  # how pandas writes an index without a name
 MAX_VARIABLES = 10_000
-CHECK_SEPARATOR = "if there are more, check the file's separator"
 DECIMAL_COMMA = re.compile(r"[+-]?\d+([.,]\d{3})*,\d+")
 
 
@@ -85,10 +84,13 @@ def find_infinite(values: Floats) -> tuple[int, int] | None:
     return row, column
 
 
-def check_variables(names: tuple[str, ...], source: str, fix: str = CHECK_SEPARATOR) -> None:
+def check_variables(names: Sequence[str], source: str) -> None:
     """Raise an error if there is no variable."""
     if not names:
-        raise DataError(f"{source} has no column of numbers besides the time, but at least one is needed; {fix}.")
+        raise DataError(
+            f"{source} has no column of numbers besides the time, but at least one is needed; if it has one, check the "
+            "separator."
+        )
 
 
 def _entities(data: dict[str, pd.Series], name: str, source: str) -> NDArray[np.object_]:

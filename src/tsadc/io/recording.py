@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tsadc.errors import DataError, notice
-from tsadc.io.columns import check_variables, check_width, find_infinite
+from tsadc.io.columns import check_width, find_infinite
 from tsadc.io.files import RECORDINGS
 from tsadc.io.reading import Reading
 from tsadc.io.resample import resample
@@ -97,7 +97,6 @@ class Recording:
         picked = self._pick(channels)
         names = self._renamed(picked, rename or {})
         check_width(len(names), self.source)
-        check_variables(names, self.source, fix="pick at least one channel")
         rate = self._common_rate(picked, rate)
         columns = [c.values if c.rate is None or rate is None else resample(c.values, c.rate, rate) for c in picked]
         values = np.full((max(map(len, columns)), len(columns)), np.nan)

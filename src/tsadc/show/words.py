@@ -22,8 +22,61 @@ MICROSECOND, MILLISECOND, SECOND = 10**3, 10**6, 10**9
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 
 METRICS = {"auroc": "AUROC", "ap": "AP", "f1": "F1"}
+UNUSUAL_FREQUENCIES = (
+    "Unusual frequencies",
+    "Slow or fast variation is stronger or weaker than in the history; a shifted level counts as slow variation.",
+)
 # For each view: a short title, and the reason in a sentence.
 EVIDENCE = {
+    "departure": (
+        "Excursion",
+        "The values move further away from their current level than they usually do.",
+    ),
+    "combination": (
+        "Unusual combination",
+        "Each value may be normal on its own, but their combination is not.",
+    ),
+    "sustained": (
+        "Unusual combination that lasts",
+        "Over a longer time, the values do not fit together as they did in the history.",
+    ),
+    "level": (
+        "Unusual levels",
+        "The levels of the variables do not fit together as they did in the history.",
+    ),
+    "correlation": (
+        "Unusual relationship",
+        "The correlations between the variables differ from those in the history.",
+    ),
+    "shape": (
+        "Unusual shapes",
+        "The curves have shapes that do not occur in the history, at any amplitude.",
+    ),
+    "bands": UNUSUAL_FREQUENCIES,
+    "quarters": (
+        "Frequencies change",
+        "Slow or fast variation grows or fades during this time, more than it did in the history.",
+    ),
+    "energy": (
+        "Varies more (or less) than usual",
+        "The variables vary much more, or much less, than in the history.",
+    ),
+    "conditional": (
+        "Unusual relationship",
+        "The values do not follow those of the other variables as they did in the history.",
+    ),
+    "roughness": (
+        "Rougher (or smoother) than usual",
+        "The changes from one row to the next are much larger, or much smaller, than in the history.",
+    ),
+    "density": (
+        "Rare values",
+        "Such values, or such a combination of values, hardly ever occur in the history.",
+    ),
+    "range": (
+        "Unusual range",
+        "Within a short time, the variables cover a range that they did not cover in the history.",
+    ),
     "imputation": (
         "Unexpected values",
         "The model could not predict these values from their surroundings.",
@@ -32,38 +85,31 @@ EVIDENCE = {
         "Unusual relationship",
         "The variables do not relate to each other as they did in the history.",
     ),
-    "conditional": (
+    "residual": (
+        "Unexpected values",
+        "The values differ from those that the model expected.",
+    ),
+    "forecast": (
+        "Unexpected values",
+        "The values differ from those that the model forecast.",
+    ),
+    "discrepancy": (
+        "Unusual pattern",
+        "The model describes the values differently on a short and on a longer time scale.",
+    ),
+    "contrast": (
         "Unusual relationship",
-        "The values differ from what the other variables predict.",
+        "The variable does not fit the variables with which it is correlated.",
+    ),
+    "generation": (
+        "Unexpected values",
+        "The values differ from those that the model expected, given the correlated variables.",
     ),
     "deviation": (
         "Extreme values",
         "The values are far outside the usual range of these variables.",
     ),
-    "energy": (
-        "Varies more (or less) than usual",
-        "The variables vary much more, or much less, than in the history.",
-    ),
-    "power": (
-        "Unusual frequencies",
-        "The mix of slow and fast variation differs from the history.",
-    ),
-    "correlation": (
-        "Unusual relationship",
-        "The correlations between the variables differ from those in the history.",
-    ),
-    "roughness": (
-        "Rougher (or smoother) than usual",
-        "The changes from one row to the next are much larger, or much smaller, than in the history.",
-    ),
-    "shape": (
-        "Unusual shapes",
-        "The curves have shapes that do not occur in the history, at any amplitude.",
-    ),
-    "combination": (
-        "Unusual combination",
-        "Each value may be normal on its own, but their combination is not.",
-    ),
+    "power": UNUSUAL_FREQUENCIES,
     "isolation": (
         "Unlike the history",
         "The level, spread, extremes and changes of the variables differ from those in the history.",
@@ -79,10 +125,6 @@ EVIDENCE = {
     "pattern": (
         "Unusual pattern",
         "A short sequence of the values differs from those in the history.",
-    ),
-    "range": (
-        "Unusual range",
-        "Within a short time, the variables cover a range that they did not cover in the history.",
     ),
     "outlier": (
         "Unlike the history",
