@@ -4,7 +4,7 @@ READY := $(VENV)/.ready
 # Real data for the tests that need some; they skip where it is absent.
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: demo test check format clean bench-quality bench-general bench-studies bench-speed bench-detectors results
+.PHONY: demo test check format clean bench-quality bench-general bench-choices bench-studies bench-speed bench-detectors results
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -32,6 +32,10 @@ bench-quality: $(READY)
 	$(MAKE) results
 
 # About an hour on two cores; then the tables over families.
+# Resumes where it was interrupted.
+bench-choices: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/choices.py $(TSADC_DATA) --cache .bench-choices
+
 bench-general: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/general.toml --out benchmarks/results/general --processes 2
 	$(MAKE) results

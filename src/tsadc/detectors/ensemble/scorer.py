@@ -77,9 +77,12 @@ class FusedScorer:
         Usual score of each entity with a history long enough to judge it by; see `tsadc.detectors.drift`.
     training_scores : tuple of arrays, or None
         Cross-fitted scores of the observations of each part that the scorer was fitted to; None if it was loaded.
+    training_log_scores : (observation, view), or None
+        Cross-fitted log scores of those that it learnt from; None if it was loaded.
     """
 
     training_scores: tuple[Floats, ...] | None = None
+    training_log_scores: Floats | None = None
 
     @dataclass(frozen=True)
     class Config:
@@ -179,6 +182,7 @@ class FusedScorer:
         fused = fusion(log_scores).astype(np.float32).astype(np.float64)
         usual = {entity: usual_score(fused[members]) for entity, members in training.known().items()}
         scorer = cls(judged, groups, own, fusion, usual)
+        scorer.training_log_scores = log_scores
         scorer.training_scores = scorer._scores_of(parts, sample, fused, model)
         return scorer
 
@@ -230,10 +234,14 @@ class FusedScorer:
         judged = z[self.judged]
         if not np.isfinite(judged).any():
             return 0.0
-        logs = [group.score(entity, group.measure(judged, entity)) for group in self.groups]
+        logs = self.log_scores(entity, judged)
         if residuals is not None and self.residuals is not None:
-            logs.append(self.residuals.score(entity, residuals))
-        return float(np.float32(self.fusion(np.concatenate(logs))))
+            logs = np.concatenate([logs, self.residuals.score(entity, residuals)])
+        return float(np.float32(self.fusion(logs)))
+
+    def log_scores(self, entity: str, judged: Floats) -> Floats:
+        """Return the log score (view,) of each view, without residuals, of the judged variables of an observation."""
+        return np.concatenate([group.score(entity, group.measure(judged, entity)) for group in self.groups])
 
     def evidence(self, entity: str, z: Floats, residuals: Residuals = (), expected: Floats | None = None) -> Evidence:
         """Return score and evidence of one normalised observation (variable, time)."""
