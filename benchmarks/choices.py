@@ -34,7 +34,7 @@ from tsadc.detectors.ensemble import fusion, rows, windows
 from tsadc.detectors.ensemble.scorer import VIEWS
 from tsadc.errors import TsadcError, TsadcNotice
 from tsadc.evaluate.ranking import auroc, average_precision
-from tsadc.evaluate.volume import volume_tsb
+from tsadc.evaluate.volume import Volume, volume_tsb
 from tsadc.series import Floats, Observations
 from tsadc.show.markdown import table
 from tsadc.windows import between
@@ -191,19 +191,28 @@ def evaluate(setting: str, fusions: Mapping[str, Fuse], raw: Path, cache: Path) 
                 "auroc": float(np.mean([auroc(labels, scores) for labels, scores in pairs])),
             }
         print(setting, protocol, f"AP {next(iter(figures.values()))[protocol]['ap']:.3f}", flush=True)
-    by_series = {name: dict[str, float]() for name in fusions}
+    for name, surfaces in on_tsb(setting, fusions, raw, cache).items():
+        others = [surface for series, surface in surfaces.items() if "SMD" not in series]
+        for data, chosen in ((TSB, list(surfaces.values())), (TSB_WITHOUT_SMD, others)):
+            pr, roc = np.mean([(surface.pr, surface.roc) for surface in chosen], axis=0).tolist()
+            figures[name][data] = {"vus_pr_tsb": pr, "vus_roc_tsb": roc}
+    return figures
+
+
+def on_tsb(setting: str, fusions: Mapping[str, Fuse], raw: Path, cache: Path) -> dict[str, dict[str, Volume]]:
+    """Return VUS of each fusion on each series of TSB-dev."""
+    surfaces: dict[str, dict[str, Volume]] = {name: {} for name in fusions}
     for task in tsb_series(raw):
         found = rows_of(setting, task.name, task, cache)
         for name, fuse in fusions.items():
-            scores = fuse(found["training"], found["new"], found["names"].tolist())
-            by_series[name][task.name] = volume_tsb(
-                task.labels, spread(scores, found["starts"], len(task.labels)), task.window
-            ).pr
-    for name, values in by_series.items():
-        others = [value for series, value in values.items() if "SMD" not in series]
-        figures[name][TSB] = {"vus_pr_tsb": float(np.mean(list(values.values())))}
-        figures[name][TSB_WITHOUT_SMD] = {"vus_pr_tsb": float(np.mean(others))}
-    return figures
+            scores = spread(fused_by(fuse, found), found["starts"], len(task.labels))
+            surfaces[name][task.name] = volume_tsb(task.labels, scores, task.window)
+    return surfaces
+
+
+def fused_by(fuse: Fuse, found: Mapping[str, Array]) -> Floats:
+    """Return the fused scores of new observations."""
+    return fuse(found["training"], found["new"], found["names"].tolist())
 
 
 def fitted(setting: str, train: Any, length: int, seed: int) -> Ensemble:
