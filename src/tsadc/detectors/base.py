@@ -18,7 +18,7 @@ from typing_extensions import TypeVar  # that of `typing` has a default from Pyt
 
 from tsadc.config import refuse_unknown_settings, to_mapping, update
 from tsadc.detectors.docstrings import complete
-from tsadc.detectors.drift import drift_of
+from tsadc.detectors.drift import drift_of, usual_score
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, assemble
@@ -185,6 +185,11 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     def _usual(self, entity: str) -> float | None:
         """Return the usual score of an entity, from which drift is measured; None: its threshold stays put."""
         return None
+
+    @property
+    def _audits(self) -> bool:
+        """Whether the scores of a series are lowered by how far they lie above the history as a whole."""
+        return False
 
     @property
     def view_names(self) -> tuple[str, ...]:
@@ -462,8 +467,11 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """
         pieces = self._cut(X)
         observations, evidence = pieces.observations, list(self._evidence(pieces.observations, progress))
+        lowered = self._lowered(observations, np.array([found.score for found in evidence]))
+        evidence = [_lower(found, own) for found, own in zip(evidence, _each(lowered, observations), strict=True)]
         drift = self._drift(observations, np.array([found.score for found in evidence]))
-        result = self._assemble(observations, evidence, len(pieces.left_out), drift, self._further(observations))
+        further = self._further(observations, lowered)
+        result = self._assemble(observations, evidence, len(pieces.left_out), drift, further)
         if drifted := _drifted(result):
             notice(
                 f"Most observations of {', '.join(drifted)} score above the threshold: the data has drifted away from "
@@ -480,12 +488,23 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
                 drift[indices] = drift_of(scores[indices], usual)
         return drift
 
-    def _further(self, observations: Observations) -> tuple[Observations, Floats] | None:
+    def _lowered(self, observations: Observations, scores: Floats | None = None) -> Floats:
+        """Return for each series how much its scores are lowered: 0, or, in audit mode, their own drift."""
+        lowered = np.zeros(len(observations.series))
+        if self._audits:
+            scores = self._scores(observations) if scores is None else scores
+            for number, (series, own) in enumerate(zip(observations.series, observations.by_series(), strict=True)):
+                usual = self._usual(series.entity)
+                if usual is not None and len(own):
+                    lowered[number] = max(0.0, usual_score(scores[own]) - usual)
+        return lowered
+
+    def _further(self, observations: Observations, lowered: Floats) -> tuple[Observations, Floats] | None:
         """Return observations that overlap these, and their scores, for the scores of rows."""
         if self.row_cuts == 1:
             return None
         further = self._overlapping(observations, lambda place: True)
-        return further, self._scores(further)
+        return further, self._scores(further) - _each(lowered, further)
 
     def _overlapping(self, observations: Observations, wanted: Callable[[Place], bool]) -> Observations:
         length, coverage = self.settings.length, self.settings.coverage
@@ -523,7 +542,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         6000
         """
         observations = self._cut(X).observations
-        evidence, length = self._evidence(observations, progress), self.settings.length
+        lowered, length = self._lowered(observations), self.settings.length
+        evidence = self._evidence(observations, progress)
         most = max(1, MAX_PART_CELLS // (len(self.variables_) * length))
         rows = min(rows, most * length)
         for number, indices in enumerate(observations.by_series()):
@@ -534,7 +554,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
                 if start - first > rows and not part:
                     yield from self._uncovered(observations, number, range(first, start, rows))
                     first = start
-                part.append(next(evidence))
+                part.append(_lower(next(evidence), float(lowered[number])))
                 scores.append(part[-1].score)
                 drift.append(self._drift_of_last(series, scores, usual))
                 stop = end if i == indices[-1] else observations.places[i + 1].start
@@ -544,7 +564,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
                     stop = start + length if gap else stop
                     chosen = range(i + 1 - len(part), i + 1)
                     piece = section(observations, number, chosen, first, stop)
-                    further = self._further_of(observations, number, first, stop)
+                    further = self._further_of(observations, number, first, stop, float(lowered[number]))
                     yield self._assemble(piece, part, 0, np.array(drift[-len(part) :]), further)
                     first, part = stop, []
             yield from self._uncovered(observations, number, range(first, end, rows))
@@ -563,14 +583,14 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         return float(drift_of(np.array(scores[-1:]), usual, scores[:-1])[0])
 
     def _further_of(
-        self, observations: Observations, number: int, first: int, stop: int
+        self, observations: Observations, number: int, first: int, stop: int, lowered: float
     ) -> tuple[Observations, Floats] | None:
         """Return what `_further` returns for rows [first, stop) of one series, as a series of its own."""
         if self.row_cuts == 1:
             return None
         alone, length = Observations((observations.series[number],), (), observations.length), observations.length
         further = self._overlapping(alone, lambda place: place.start < stop and place.start + length > first)
-        return section(further, 0, range(len(further)), first, stop), self._scores(further)
+        return section(further, 0, range(len(further)), first, stop), self._scores(further) - lowered
 
     def _assemble(
         self,
@@ -619,7 +639,11 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         >>> int(detector.decision_function(new).argmax())
         5
         """
-        return self._scores(self._cut(X).observations)
+        return self._judged_scores(self._cut(X).observations)
+
+    def _judged_scores(self, observations: Observations) -> Floats:
+        scores = self._scores(observations)
+        return np.asarray(scores - _each(self._lowered(observations, scores), observations))
 
     @final
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -648,7 +672,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         1
         """
         observations = self._cut(X).observations
-        scores = self._scores(observations)
+        scores = self._judged_scores(observations)
         return (scores > self.threshold_ + self._drift(observations, scores)).astype(np.int64)
 
     @final
@@ -746,6 +770,18 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
                 f"{'were' if count > 1 else 'was'} left out: {_named(pieces.left_out)}."
             )
         return pieces
+
+
+def _each(values: Floats, observations: Observations) -> Floats:
+    """Return for each observation the value of its series."""
+    return np.array([values[place.series] for place in observations.places])
+
+
+def _lower(evidence: Evidence, by: float) -> Evidence:
+    """Return the evidence with the scores of the observation and of its steps lowered."""
+    if by == 0:
+        return evidence
+    return replace(evidence, score=evidence.score - by, steps=evidence.steps.astype(np.float64) - by)
 
 
 def _drifted(result: Result) -> list[str]:

@@ -229,6 +229,10 @@ class ResidualDetector(Detector[ResidualT], ABC):
     def _usual(self, entity: str) -> float | None:
         return self.scorer_.usual.get(entity) if self.settings.scoring == "fused" else None
 
+    @property
+    def _audits(self) -> bool:
+        return self.settings.scoring == "fused" and self.settings.ensemble.mode == "audit"
+
     def _own_evidence(self, z: Floats, output: NetworkOutput) -> Evidence:
         """Pool by the mean of the method's own step scores; the kind of residual that adds most is the cause."""
         names, score = self._residual_names(), _mean(output.own_scores)

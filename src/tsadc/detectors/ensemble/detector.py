@@ -105,6 +105,10 @@ class Ensemble(Detector["Ensemble.Config"]):
     def _usual(self, entity: str) -> float | None:
         return self.scorer_.usual.get(entity)
 
+    @property
+    def _audits(self) -> bool:
+        return self.settings.mode == "audit"
+
     def _state(self) -> dict[str, NDArray[Any]]:
         return self.scorer_.state()
 

@@ -98,6 +98,10 @@ class FusedScorer:
         history : {"auto", "dirty", "clean"}, default "auto"
             Whether the history may hold anomalies. "dirty": its most unusual fifth does not count as normal. "clean":
             all of it counts as normal. "auto": dirty, unless nothing in it stands out.
+        mode : {"causal", "audit"}, default "causal"
+            "causal": a score depends neither on later data nor on other observations. "audit": for a record that is
+            complete. If the scores of a series lie above those of its history as a whole, they are lowered by that, so
+            that entities which have drifted do not rank before those which have not.
         """
 
         renamed_settings: ClassVar[Mapping[str, str]] = {"keep": "is now `history` (auto, dirty or clean)"}
@@ -105,6 +109,7 @@ class FusedScorer:
         kernels: int = 128
         neighbours: int = 5
         history: History = "auto"
+        mode: Literal["causal", "audit"] = "causal"
 
         def __post_init__(self) -> None:
             require(self.kernels >= 1, "kernels", "at least 1", self.kernels)
