@@ -21,7 +21,7 @@ def train() -> Observations:
 
 @pytest.fixture(scope="module")
 def kernels(train) -> Convolutions:
-    return Convolutions.fit(train, kernels=20, seed=3)
+    return Convolutions.fit(train.read, len(train), kernels=20, seed=3)
 
 
 def slow_outputs(kernels: Convolutions, z: np.ndarray) -> np.ndarray:
@@ -80,7 +80,7 @@ def test_kernels_on_an_unmeasured_variable_give_nan(kernels, train):
 @pytest.mark.parametrize(("length", "dilations"), [(8, [1]), (9, [1]), (17, [1, 2]), (600, [1, 2, 4, 8, 16, 32])])
 def test_dilations_that_fit(length, dilations):
     train = observations(np.random.default_rng(1).normal(size=(5 * length, 2)), length)
-    kernels = Convolutions.fit(train, kernels=3, seed=0)
+    kernels = Convolutions.fit(train.read, len(train), kernels=3, seed=0)
     assert sorted(set(kernels.dilations)) == dilations
     assert (kernels.channels[:, 2] == -1).all()
     assert np.isfinite(kernels(train.read(0))).all()
@@ -89,5 +89,5 @@ def test_dilations_that_fit(length, dilations):
 def test_state_and_seed(kernels, train):
     again = Convolutions.restore(kernels.state(), VARIABLES)
     assert again(train.read(5)).tobytes() == kernels(train.read(5)).tobytes()
-    assert Convolutions.fit(train, 20, 3).bias.tobytes() == kernels.bias.tobytes()
-    assert Convolutions.fit(train, 20, 4).bias.tobytes() != kernels.bias.tobytes()
+    assert Convolutions.fit(train.read, len(train), 20, 3).bias.tobytes() == kernels.bias.tobytes()
+    assert Convolutions.fit(train.read, len(train), 20, 4).bias.tobytes() != kernels.bias.tobytes()

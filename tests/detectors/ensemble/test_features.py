@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tsadc.detectors.ensemble import features
-from tsadc.detectors.ensemble.features import Correlations, contributions_of, subsample
-from tsadc.series import Observations, Place, Series
+from tsadc.detectors.ensemble.features import Correlations, contributions_of, sampled
 
 
 @pytest.fixture(scope="module")
@@ -55,18 +54,13 @@ def test_a_contribution_is_the_mean_over_the_features_of_a_variable():
     np.testing.assert_allclose(contributions_of(deviation, (np.array([0, 1]), np.array([2, 2])), 4), [0, 0, 1.5, 0])
 
 
-def observed(count: int) -> Observations:
-    series = Series(np.zeros((count * 8, 2)), ("a", "b"))
-    return Observations((series,), tuple(Place(0, 8 * i) for i in range(count)), 8)
-
-
-def test_the_subsample_is_evenly_spaced_and_fits_into_memory(monkeypatch):
-    assert subsample(observed(7), 100).places == observed(7).places
+def test_the_sample_is_evenly_spaced_and_fits_into_memory(monkeypatch):
+    assert sampled(7, 100).tolist() == list(range(7))
     monkeypatch.setattr(features, "MAX_OBSERVATIONS", 5)
-    assert [place.start // 8 for place in subsample(observed(9), 100).places] == [0, 2, 4, 6, 8]
+    assert sampled(9, 100).tolist() == [0, 2, 4, 6, 8]
     monkeypatch.setattr(features, "MAX_FEATURE_VALUES", 300)
-    assert [place.start // 8 for place in subsample(observed(9), 100).places] == [0, 4, 8]
-    assert len(subsample(observed(9), 1000)) == 1
+    assert sampled(9, 100).tolist() == [0, 4, 8]
+    assert len(sampled(9, 1000)) == 1
 
 
 def test_up_to_a_hundred_variables_every_pair_counts():

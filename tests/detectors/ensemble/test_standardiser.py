@@ -32,13 +32,13 @@ def test_one_entity_against_a_slow_definition(features):
 
 
 def test_entities_with_a_history_have_a_centre_of_their_own(features):
-    owner = ["a"] * 12 + ["b"] * 11 + ["c"] * 7
+    owner = ["a"] * 12 + ["b"] * 14 + ["c"] * 4
     features[:12] += 100
     standardiser = Standardiser.fit(features, owner, everything(features))
     assert list(standardiser.entities) == ["a", "b"]
     middle = np.median(features, axis=0)
-    own = [features[:12] - np.median(features[:12], axis=0), features[12:23] - np.median(features[12:23], axis=0)]
-    centred = np.concatenate([*own, features[23:] - middle])
+    own = [features[:12] - np.median(features[:12], axis=0), features[12:26] - np.median(features[12:26], axis=0)]
+    centred = np.concatenate([*own, features[26:] - middle])
     scale = [slow_scale(column) for column in centred.T]
     for name, own in (("a", np.median(features[:12], axis=0)), ("c", middle), ("new", middle)):
         expected = (features[0] - own - np.median(centred, axis=0)) / scale

@@ -1,7 +1,8 @@
 """Views of rows and of ranges: density and range.
 
     name        meaning
-    row         (variable,) the values of one time step, z clipped at 10; a missing value is taken to be the median, 0
+    row         (variable,) the values of one time step, z clipped at 10; a missing value is taken to be the median, 0.
+                Steps at which nothing was measured are skipped
     whitening   (variable, variable) maps rows to about unit variance in every direction; directions that hardly vary
                 are enlarged less
     bank        (row, variable) rows of the normal observations of the entity
@@ -53,14 +54,16 @@ class Density(ViewGroup):
 
     def __init__(self, variables: int, length: int) -> None:
         self.names, self.variables, self.length = ("density",), variables, length
-        self.picked = evenly_spaced(length, ROWS)
 
     def measure(self, z: Floats, entity: str) -> Floats:
-        return np.clip(np.nan_to_num(z[:, self.picked], nan=0.0), -ROW_CLIP, ROW_CLIP).T.astype(np.float32)
+        """Return (row, variable) the rows that are looked at; NaN if fewer steps were measured."""
+        rows: Floats = np.full((min(ROWS, self.length), self.variables), np.nan, dtype=np.float32)
+        found = _rows_at(z, _picked(z))
+        rows[: len(found)] = found
+        return rows
 
     def fit(self, features: Floats, training: Training) -> Floats:
-        rows = features[training.kept].reshape(-1, self.variables).astype(np.float64)
-        self.center, self.whitening = _whitening(rows)
+        self.center, self.whitening = _whitening(_measured(features[training.kept]).astype(np.float64))
         known = training.known()
         self.most = max(NEAREST, min(BANK_ROWS, MAX_BANK_VALUES // (self.variables * (1 + len(known)))))
         self.pooled = self._bank(features[training.kept])
@@ -77,7 +80,7 @@ class Density(ViewGroup):
         return scores[:, None]
 
     def _bank(self, rows: Floats) -> NDArray[np.float32]:
-        flat = rows.reshape(-1, self.variables)
+        flat = _measured(rows)
         return np.asarray(flat[evenly_spaced(len(flat), self.most)], dtype=np.float32)
 
     def _distances(self, rows: Floats, bank: Floats) -> tuple[Floats, NDArray[np.int64]]:
@@ -91,9 +94,12 @@ class Density(ViewGroup):
 
     def _scores(self, rows: Floats, bank: Floats) -> Floats:
         """Return s of observations (observation, row, variable)."""
-        distance, _ = self._distances(rows.reshape(-1, self.variables), bank)
-        worst = np.sort(distance.reshape(len(rows), -1), axis=1)[:, -WORST_ROWS:]
-        return np.asarray(0.5 * np.log(DISTANCE_OFFSET + worst.mean(axis=1)))
+        known = np.isfinite(rows[:, :, 0])
+        distance = np.full(known.shape, -np.inf)
+        distance[known], _ = self._distances(rows[known], bank)
+        worst = np.sort(distance, axis=1)[:, -WORST_ROWS:]
+        mean = np.where(worst >= 0, worst, 0).sum(axis=1) / np.maximum((worst >= 0).sum(axis=1), 1)
+        return np.asarray(0.5 * np.log(DISTANCE_OFFSET + mean))
 
     def adapt(self, entity: str, features: Floats) -> None:
         self.entities[entity] = self._bank(features)
@@ -102,12 +108,13 @@ class Density(ViewGroup):
         return self._scores(features[None], self.entities.get(entity, self.pooled))
 
     def explain(self, entity: str, z: Floats) -> list[Explained]:
-        rows, bank = self.measure(z, entity), self.entities.get(entity, self.pooled)
+        picked, bank = _picked(z), self.entities.get(entity, self.pooled)
+        rows = _rows_at(z, picked)
         distance, nearest = self._distances(rows, bank)
         # A step has the score of the nearest picked row; those of the worst rows are raised to that of the observation.
         worst = np.argsort(distance)[-WORST_ROWS:]
         distance[worst] = distance[worst].mean()
-        step = np.abs(np.arange(self.length)[:, None] - self.picked).argmin(axis=1)
+        step = np.abs(np.arange(self.length)[:, None] - picked).argmin(axis=1)
         cells = np.abs(rows - bank[nearest].mean(axis=1)).T
         return [Explained(0.5 * np.log(DISTANCE_OFFSET + distance)[step], cells[:, step])]
 
@@ -129,6 +136,22 @@ class Density(ViewGroup):
         self.most = int(own["most"][0])
         banks = np.split(own["banks"], own["ends"])[:-1]
         self.entities = dict(zip(decode_names(own["entities"]), banks, strict=True))
+
+
+def _picked(z: Floats) -> NDArray[np.int64]:
+    """Return evenly spaced steps of an observation, of those at which something was measured."""
+    measured = np.flatnonzero(np.isfinite(z).any(axis=0))
+    return measured[evenly_spaced(len(measured), ROWS)]
+
+
+def _rows_at(z: Floats, steps: NDArray[np.int64]) -> Floats:
+    return np.clip(np.nan_to_num(z[:, steps], nan=0.0), -ROW_CLIP, ROW_CLIP).T.astype(np.float32)
+
+
+def _measured(rows: Floats) -> Floats:
+    """Return the rows (..., variable) that were measured, one after the other; if there are none, the median."""
+    found: Floats = rows[np.isfinite(rows[..., 0])]
+    return found if len(found) else np.zeros((1, rows.shape[-1]), dtype=np.float32)
 
 
 def _whitening(rows: Floats) -> tuple[Floats, Floats]:
