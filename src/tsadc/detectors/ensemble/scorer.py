@@ -47,6 +47,7 @@ from tsadc.detectors.threshold import Contamination
 from tsadc.series import Booleans, Floats, Observations
 
 MAX_STATES = 10  # a variable with no more different values is a state, not a measurement
+CLEAN = 0.03  # a history in which no more than this share stands out counts as clean
 KEPT = 0.8  # share of a dirty history that counts as normal
 MIN_TRIMMED = 40  # observations; a shorter history is kept as a whole
 FIRST_CLIP = 5.0  # of the scores of a view in the first round, in robust standard deviations
@@ -97,7 +98,7 @@ class FusedScorer:
             least 1.
         history : {"auto", "dirty", "clean"}, default "auto"
             Whether the history may hold anomalies. "dirty": its most unusual fifth does not count as normal. "clean":
-            all of it counts as normal. "auto": dirty, unless nothing in it stands out.
+            all of it counts as normal. "auto": dirty, unless at most 3 % of it stands out.
         mode : {"causal", "audit"}, default "causal"
             "causal": a score depends neither on later data nor on other observations. "audit": for a record that is
             complete. If the scores of a series lie above those of its history as a whole, they are lowered by that, so
@@ -340,5 +341,5 @@ def _consensus(scores: Floats) -> Floats:
 
 def _normal(consensus: Floats, history: History, seed: int) -> Booleans:
     """Return which training observations count as normal."""
-    dirty = history == "dirty" or (history == "auto" and Contamination.find(consensus, "auto", seed).low > 0)
+    dirty = history == "dirty" or (history == "auto" and Contamination.find(consensus, "auto", seed).share > CLEAN)
     return lowest_share(consensus, KEPT if dirty and len(consensus) >= MIN_TRIMMED else 1.0)
