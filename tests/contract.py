@@ -26,6 +26,7 @@ START = pd.Timestamp(LENGTH * 60 * 591_690, unit="s")  # where an observation be
 FRAMES = ("intervals", "timeline", "variables", "observations", "expected")
 BLIND = ("random", "all-positive")  # whose scores do not hang on what happened
 LEVEL_BLIND = ("moving-variance", "squared-difference")  # whose scores grow with the scale alone
+CROSS_FITTED = ("ensemble", *TRAINED)  # whose training scores are not those of the history as new data
 OWN = ":own"  # suffix of a detector with a network: its own pooling instead of the ensemble
 
 every = pytest.mark.parametrize("name", list(REGISTRY))

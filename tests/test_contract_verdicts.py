@@ -8,6 +8,7 @@ import pytest
 
 from contract import (
     BLIND,
+    CROSS_FITTED,
     LENGTH,
     LEVEL_BLIND,
     NAMES,
@@ -82,12 +83,19 @@ def test_it_follows_the_pyod_convention(name):
     assert scores.dtype == np.float64
     assert scores.tobytes() == result.observations["score"].to_numpy().tobytes()
     assert result.threshold == detector.threshold_
-    np.testing.assert_array_equal(detector.predict(data), scores > detector.threshold_)
+    thresholds = result.observations["threshold"]
+    np.testing.assert_array_equal(thresholds, detector.threshold_ + result.drift)
+    np.testing.assert_array_equal(detector.predict(data), scores > thresholds)
     np.testing.assert_array_equal(detector.predict(data), result.observations["anomalous"])
     np.testing.assert_array_equal(detector.labels_, detector.decision_scores_ > detector.threshold_)
     assert detector.predict(data).dtype == detector.labels_.dtype == np.int64
-    assert detector.decision_scores_.tobytes() == detector.decision_function(history()).tobytes()
-    np.testing.assert_array_equal(detector.labels_, detector.predict(history()))
+    again = detector.decision_function(history())
+    if name in CROSS_FITTED:
+        # What was learnt from an observation makes it look more usual than a new one.
+        assert np.median(detector.decision_scores_) > np.median(again)
+    else:
+        assert detector.decision_scores_.tobytes() == again.tobytes()
+        np.testing.assert_array_equal(detector.labels_, detector.predict(history()))
 
 
 @every
@@ -109,10 +117,12 @@ def test_severity_is_the_share_of_normal_observations_that_score_lower(name):
 @every
 def test_a_threshold_is_chosen_anew_from_what_was_learnt(name):
     detector, before = remembering(name), fitted(name).decision_scores_
+    scores = fitted(name).decision_function(history())
     detector.set_threshold(method="tail", share=0.3, contamination="auto")
     assert detector.contamination_ == Contamination.find(detector.decision_scores_, "auto", detector.settings.seed)
-    np.testing.assert_array_equal(detector.decision_function(history()), before)
-    np.testing.assert_array_equal(detector.predict(history()), before > detector.threshold_)
+    np.testing.assert_array_equal(detector.decision_scores_, before)
+    np.testing.assert_array_equal(detector.decision_function(history()), scores)
+    np.testing.assert_array_equal(detector.labels_, before > detector.threshold_)
     if name != "all-positive":
         assert detector.normal_.above(detector.threshold_) == pytest.approx(0.3, abs=1e-6)
     assert fitted(name).settings.contamination == 0.2
@@ -129,5 +139,6 @@ def test_no_verdict_contradicts_another_wherever_the_threshold_lies(name):
             np.testing.assert_array_equal(rows, result.observations["anomalous"])
             np.testing.assert_array_equal(rows, detector.predict(data))
             assert (len(result.intervals) > 0) == rows.any()
-            peaks = np.nanmax(result.timeline["score"].to_numpy().reshape(-1, LENGTH), axis=1)
-            np.testing.assert_array_equal(peaks, result.observations["score"])
+            if detector.row_cuts == 1:
+                peaks = np.nanmax(result.timeline["score"].to_numpy().reshape(-1, LENGTH), axis=1)
+                np.testing.assert_array_equal(peaks, result.observations["score"])

@@ -65,7 +65,7 @@ def test_read_against_a_slow_definition(start, length, scaled):
     assert observations.read(0).dtype == np.float32
 
 
-@given(start=st.integers(-5, 9), length=st.integers(6, 14), seed=st.integers(0, 999))
+@given(start=st.integers(-20, 9), length=st.integers(6, 14), seed=st.integers(0, 999))
 def test_coverage_against_a_slow_definition(start, length, seed):
     values = np.random.default_rng(seed).normal(size=(10, 2))
     values[values > 0.3] = np.nan

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Sequence
+
+MAX_LISTED = 5
 
 
 class TsadcError(Exception):
@@ -41,3 +44,8 @@ def notice(message: str) -> None:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tsadc":
         frame, level = frame.f_back, level + 1
     warnings.warn(message, TsadcNotice, stacklevel=level)
+
+
+def listed(names: Sequence[str], most: int = MAX_LISTED) -> str:
+    """Join names for a message: all of them, or the first few and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.errors import DataError, notice
+from tsadc.errors import DataError, listed, notice
 from tsadc.series import Floats, Series
 
 NORMAL_IQR = 1.349  # interquartile range of the standard normal distribution
@@ -131,7 +131,11 @@ class Scaler:
             raise DataError("Every variable of the history is constant; there is nothing to learn from.")
         if self.constant.any():
             constant = [name for name, is_constant in zip(names, self.constant, strict=True) if is_constant]
-            notice(f"Constant throughout the history: {', '.join(constant)}; any change will count as unusual.")
+            them = "them" if len(constant) > 1 else "it"
+            notice(
+                f"Constant throughout the history: {listed(constant)}; any change will count as unusual, if the "
+                f"detector judges {them}."
+            )
 
     def adapt(self, series: Iterable[Series]) -> None:
         """Compute the statistics of further entities, or of known ones again, from their own unlabelled history."""

@@ -189,7 +189,7 @@ class Observations:
         """Return the share of the observation's rows in which at least one variable was measured."""
         place = self.places[index]
         values = self.series[place.series].values
-        rows = values[max(place.start, 0) : place.start + self.length]
+        rows = values[max(place.start, 0) : max(place.start + self.length, 0)]
         return float(np.isfinite(rows).any(axis=1).sum() / self.length)
 
 

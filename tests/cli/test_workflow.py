@@ -122,7 +122,7 @@ def test_a_detector_can_be_chosen_by_name_and_the_ensemble_is_the_default(
         ("--set inference.masks=3", "`inference` does not apply to ensemble, which has no network"),
         ("--preset tiny", "The preset 'tiny' does not apply to ensemble, which has no network; leave it out"),
         ("--preset tniy", "This detector has only the preset `default`, but got 'tniy'."),
-        ("--set ensemble.kernels=8", "There is no setting `ensemble`"),
+        ("--set ensemble.kernels=8", "`ensemble` is a section of detectors with a network only"),
         ("--set contaminaton=0.1", "There is no setting `contaminaton`; did you mean `contamination`"),
     ],
 )
@@ -373,7 +373,11 @@ def test_a_constant_variable_is_noted(tmp_path: Path) -> None:
     frame().assign(c=5.0).to_csv(tmp_path / "still.csv", index=False)
     answer = tsadc("fit", tmp_path / "still.csv", "--out", tmp_path / "model", *QUICK)
     assert answer.code == 0
-    assert answer.err == ("tsadc: note: Constant throughout the history: c; any change will count as unusual.\n")
+    assert answer.err == (
+        "tsadc: note: Constant throughout the history: c; any change will count as unusual, if the detector judges "
+        "it.\n"
+        "tsadc: note: Not judged, as it has at most 10 different values in the history: c.\n"
+    )
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_detection(

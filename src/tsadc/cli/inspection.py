@@ -21,7 +21,7 @@ from tsadc.cli.histogram import histogram
 from tsadc.config import build
 from tsadc.detectors.store import ARRAYS, SETTINGS, read_arrays, read_settings
 from tsadc.detectors.threshold import Contamination, Normal, Threshold, explain, observations_per_day
-from tsadc.errors import DataError, ModelFileError, TsadcNotice
+from tsadc.errors import DataError, ModelFileError, TsadcNotice, listed
 from tsadc.io.memory import check_length
 from tsadc.io.reading import spell
 from tsadc.series import Clock, Floats, Series
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
 
 MAX_LISTED = 20  # entities with a line of their own
+NAMED = 8  # names in a line
 MAX_TIMED = 32  # observations of the fit that is timed to estimate the cost of one without a network
 
 
@@ -61,12 +62,12 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
     how = explain(build(Threshold.Config, settings["threshold"]), contamination, above, per_day)
     rows = [
         ("model", f"{model['detector']}, format {model['format']}, made by tsadc {origin['versions']['tsadc']}"),
-        ("variables", f"{len(model['variables'])}: {_first(model['variables'])}"),
+        ("variables", f"{len(model['variables'])}: {listed(model['variables'], NAMED)}"),
         ("sampling", _sampling(clock)),
         ("observation", f"{settings['length']} rows"),
         ("contamination", f"{contamination}. {contamination.doubt}".removesuffix(". ")),
         ("threshold", f"{threshold:.4f}, {how}"),
-        ("entities", f"{len(model['scaler']['entities'])}: {_first(list(model['scaler']['entities']))}"),
+        ("entities", f"{len(model['scaler']['entities'])}: {listed(list(model['scaler']['entities']), NAMED)}"),
         ("trained on", f"{data['rows']} rows, {data['observations']} observations, data digest {data['digest']}"),
         ("seed", str(settings["seed"])),
     ]
@@ -86,9 +87,9 @@ def about_data(series: Sequence[Series], detector: Detector) -> list[tuple[str, 
     """Describe sizes, clock, missing and constant variables, and the cost of fitting the detector."""
     series = match(check_length(tuple(series), detector.settings.length), series[0].names)
     rows = [
-        ("entities", f"{len(series)}: {_first([item.entity for item in series])}"),
+        ("entities", f"{len(series)}: {listed([item.entity for item in series], NAMED)}"),
         ("rows", f"{sum(len(item) for item in series)}"),
-        ("variables", f"{len(series[0].names)}: {_first(series[0].names)}"),
+        ("variables", f"{len(series[0].names)}: {listed(series[0].names, NAMED)}"),
     ]
     counts = [_count(item) for item in series]
     rows += [
@@ -100,8 +101,8 @@ def about_data(series: Sequence[Series], detector: Detector) -> list[tuple[str, 
     constant = [name for name, span in zip(series[0].names, width, strict=True) if span == 0]
     total = sum(len(item) for item in series) * len(series[0].names)
     rows.append(("not measured", f"{1 - measured.sum() / total:.2%} of all cells"))
-    rows.append(("without any value", _first(empty) if empty else "none"))
-    rows.append(("constant", _first(constant) if constant else "none"))
+    rows.append(("without any value", listed(empty, NAMED) if empty else "none"))
+    rows.append(("constant", listed(constant, NAMED) if constant else "none"))
     return [*rows, (f"fit {detector.name}", _cost(series, detector))]
 
 
@@ -175,7 +176,3 @@ def _sampling(clock: Clock) -> str:
     return (
         f"every {re.sub('(?<=[0-9])(?=[a-zA-Z])', ' ', spell(clock.every))}{'' if clock.dated else ', no start time'}"
     )
-
-
-def _first(names: Sequence[str], most: int = 8) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

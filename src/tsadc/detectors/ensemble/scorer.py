@@ -44,6 +44,7 @@ from tsadc.detectors.ensemble.views import ViewGroup
 from tsadc.detectors.ensemble.windows import Energy, RidgeResiduals
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.threshold import Contamination
+from tsadc.errors import listed, notice
 from tsadc.series import Booleans, Floats, Observations
 
 MAX_STATES = 10  # a variable with no more different values is a state, not a measurement
@@ -154,6 +155,10 @@ class FusedScorer:
             Names of the residuals of a model, and the function that computes them.
         """
         judged, sample = judged_variables(parts), training_sample(parts, config)
+        if not judged.all():
+            others = [name for name, is_judged in zip(parts[0].names, judged, strict=True) if not is_judged]
+            have = "they have" if len(others) > 1 else "it has"
+            notice(f"Not judged, as {have} at most {MAX_STATES} different values in the history: {listed(others)}.")
         sampled = [part.take(indices) for part, indices in zip(parts, sample, strict=True)]
         every = [(part, i) for part in sampled for i in range(len(part))]
         training = Training.of(sampled)

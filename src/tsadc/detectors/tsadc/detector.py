@@ -24,7 +24,7 @@ class TSADC(ResidualDetector["TSADC.Config"]):
 
     The Decontaminator hides cells of each training observation and imputes them by diffusion, so that anomalies tend to
     disappear. A second network learns the dependencies within and between variables from the result. What it cannot
-    reconstruct, together with seven cheap views of the values, becomes one score per observation and per row.
+    reconstruct, together with the views of the ensemble, becomes one score per observation and per row.
 
     Parameters
     ----------
