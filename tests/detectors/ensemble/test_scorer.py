@@ -11,7 +11,7 @@ from tsadc.detectors.ensemble import scorer as module
 from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.ensemble.scorer import VIEWS, FusedScorer, judged_variables, training_sample
 from tsadc.detectors.store import load
-from tsadc.errors import ConfigError
+from tsadc.errors import ConfigError, TsadcNotice
 from tsadc.series import Observations, Series
 from tsadc.windows import cut
 
@@ -92,7 +92,8 @@ def scorer() -> FusedScorer:
     for rows in values:
         rows[:, 4] = np.arange(len(rows)) // 40 % 3
         rows[np.random.default_rng(2).random(rows.shape) < 0.02] = np.nan
-    return FusedScorer.fit((observed(*values),), CONFIG, 0)
+    with pytest.warns(TsadcNotice, match="Not judged, as it has at most 10 different values in the history: v4"):
+        return FusedScorer.fit((observed(*values),), CONFIG, 0)
 
 
 @settings(max_examples=30)
@@ -150,6 +151,18 @@ def test_a_step_without_judged_values_is_no_more_unusual_than_any_other(scorer):
     assert evidence.score == scorer.score("a", blind) == 0
     assert (evidence.steps == 0).all()
     assert set(evidence.view_scores) == set(VIEWS)
+
+
+@pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
+def test_a_training_observation_without_judged_values_scores_as_a_new_one_does():
+    rows = plant(20, 6).reshape(-1, VARIABLES)
+    rows[:, 4] = np.arange(len(rows)) // 40 % 3
+    rows[5 * LENGTH : 9 * LENGTH, :4] = np.nan
+    history = observed(rows)
+    made = FusedScorer.fit((history,), CONFIG, 0)
+    (scores,) = made.training_scores
+    assert (scores == 0).tolist() == [5 <= i < 9 for i in range(20)]
+    assert made.scores(history.take(range(5, 9))).tolist() == [0] * 4
 
 
 @pytest.mark.parametrize(("states", "judged"), [((10, 11, 300), [False, True, True]), ((2, 10, 1), [True] * 3)])

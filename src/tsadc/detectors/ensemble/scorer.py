@@ -189,6 +189,7 @@ class FusedScorer:
             cells = np.stack([own.measure_cells([array[judged] for array in found]) for found in arrays])
             columns.append(own.fit(cells, training))
         log_scores = np.concatenate(columns, axis=1)
+        log_scores[np.isnan(log_scores[:, 0])] = np.nan  # no departure: no judged variable was measured
         fusion = Fusion.fit(log_scores)
         fused = fusion(log_scores).astype(np.float32).astype(np.float64)
         usual = {entity: usual_score(fused[members]) for entity, members in training.known().items()}
