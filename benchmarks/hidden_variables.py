@@ -37,14 +37,17 @@ order in which the library cuts observations,
 The size of a step is the mean of its max(3, K/6) largest absolute residuals, K judged variables; a test observation has
 the mean absolute residual of both networks. A task with a history is scored with the statistics of that history, as by
 `Detector.adapt`; of a known entity, `history` holds the training part alone. For `tsb-dev` there is a file per series
-with the size of each row, `test_rows` and so on, and `row_labels`.
+with the size of each row, `test_rows` and so on, and `row_labels`. Standard output gets one line of JSON per run with
+what each score measures alone; `results/hidden-variables.jsonl` keeps such lines.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -332,6 +335,7 @@ def fit(part: Part, judged: Indices, seed: int, label: str, most_updates: int = 
         print(
             f"{label} fold {k}: {len(history.epochs)} epochs in {seconds:.0f} s, best {best.number} with validation "
             f"loss {best.validation:.4f}, from {history.epochs[0].validation:.4f}",
+            file=sys.stderr,
             flush=True,
         )
         networks.append(network)
@@ -425,7 +429,7 @@ def pool(found: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
                 if "row_labels" in found:
                     rows = len(found["row_labels"])
                     # The last rows may be in no observation; they get the size of the row before them.
-                    kept[f"{part}_rows{ending}"] = np.pad(sizes.ravel(), (0, rows), mode="edge")[:rows]
+                    kept[f"{part}_rows{ending}"] = np.nan_to_num(np.pad(sizes.ravel(), (0, rows), mode="edge")[:rows])
                     continue
                 kept[f"{part}_max{ending}"] = np.nanmax(sizes, axis=1)
                 kept[f"{part}_peak{ending}"] = np.nanquantile(sizes, 0.99, axis=1).astype(np.float32)
@@ -490,17 +494,26 @@ def read(path: Path) -> dict[str, NDArray[Any]]:
         return dict(stored)
 
 
-def summary(found: Mapping[str, NDArray[Any]]) -> str:
+def measure(found: Mapping[str, NDArray[Any]]) -> dict[str, float]:
     """Return the AUROC and AP of each score of the test part, or the VUS-PR of its rows."""
-    words = [f"{float(found['seconds']):.0f} s"]
+    measured = {"seconds": round(float(found["seconds"]), 1)}
     for key in (key for key in found if key.startswith("test_") and found[key].dtype.kind == "f"):
         name, scores = key.removeprefix("test_"), found[key].astype(np.float64)
         if "row_labels" in found:
-            words.append(f"{name} {volume_tsb(found['row_labels'], scores, int(found['window'])).pr:.3f}")
+            measured[f"{name}_vus_pr"] = volume_tsb(found["row_labels"], scores, int(found["window"])).pr
         else:
-            labels = found["test_labels"]
-            words.append(f"{name} {auroc(labels, scores):.3f}/{average_precision(labels, scores):.3f}")
-    return "  ".join(words)
+            measured[f"{name}_auroc"] = auroc(found["test_labels"], scores)
+            measured[f"{name}_ap"] = average_precision(found["test_labels"], scores)
+    return {name: round(value, 4) for name, value in measured.items()}
+
+
+def record(path: Path) -> str:
+    """Return what a file of scores measures, as one line of JSON."""
+    found = read(path)
+    validation = np.nanmin(found["validation_losses"], axis=1).astype(np.float64).round(4).tolist()
+    return json.dumps(
+        {"run": path.stem, "epochs": found["epochs"].tolist(), "validation": validation, **measure(found)}
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -523,7 +536,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore", RuntimeWarning)  # steps without a measured value
                         write(path, pool(read(options.out / "residuals" / path.name)))
-                print(stem, summary(read(path)), flush=True)
+                print(record(path), flush=True)
 
 
 def runs_of(name: str, seed: int, raw: Path, out: Path) -> Iterator[str]:
