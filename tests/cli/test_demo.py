@@ -12,7 +12,7 @@ from tsadc.detectors.store import load
 from tsadc.errors import OutputError
 from tsadc.io.read import read
 
-SMALL = Plant.Config(entities=2, variables=4, rows=900, length=60)
+SMALL = Plant.Config(entities=2, variables=4, rows=1800, length=60)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_the_model_can_be_used_on_the_files(shown: tuple[Path, str], tmp_path: P
 
 def test_the_verdict_compares_with_the_truth(shown: tuple[Path, str]) -> None:
     out, verdict = shown
-    assert "Compared with the simulator's labels (30 observations, 27% anomalous):" in verdict
+    assert "Compared with the simulator's labels (60 observations, 25% anomalous):" in verdict
     for name in ("The ensemble: ", "TSAD-C: ", "ensemble  ", "tsadc  ", "robust-z", "random", "flag everything"):
         assert name in verdict
     named = {str(out / name) for name in ("report.html", "report-tsadc.html", "model", "model-tsadc", "history", "new")}

@@ -36,8 +36,9 @@ GUIDE = (
     ("Score", "How far a row is from what the detector learned as normal. Higher is more anomalous."),
     (
         "Threshold",
-        "Rows with a higher score are anomalous. The threshold was set from the scores of the training history, "
-        "without labels.",
+        "Observations with a higher score are anomalous. The threshold was set from the scores of the training "
+        "history, without labels. Where recent scores of an entity lie above those of its history, it is raised; the "
+        "overview shows scores relative to it.",
     ),
     (
         "Interval",
@@ -53,7 +54,7 @@ GUIDE = (
     ),
     (
         "Contribution",
-        "Each variable's share of the squared deviations in the interval. Squaring gives one variable that is far "
+        "Each variable's share of the squared contributions in the interval. Squaring gives one variable that is far "
         "off more weight than many that are slightly off. Shares below 5 % are not listed.",
     ),
 )
