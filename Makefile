@@ -4,7 +4,7 @@ READY := $(VENV)/.ready
 # Real data for the tests that need some; they skip where it is absent.
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: demo test check format clean bench-quality bench-general bench-choices bench-studies bench-speed bench-detectors results
+.PHONY: demo test check format clean bench-quality bench-general bench-choices bench-network bench-studies bench-speed bench-detectors results
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -31,13 +31,17 @@ bench-quality: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/quality.toml --out benchmarks/results/quality --processes 2
 	$(MAKE) results
 
-# About an hour on two cores; then the tables over families.
 # Resumes where it was interrupted.
 bench-choices: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/choices.py $(TSADC_DATA) --cache .bench-choices
 
+# About an hour on two cores. This and the runs below resume after an interruption and re-run stale records.
 bench-general: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/general.toml --out benchmarks/results/general --processes 2
+	$(MAKE) results
+
+bench-network: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/network.toml --out benchmarks/results/network --processes 2
 	$(MAKE) results
 
 bench-studies: $(READY)
@@ -58,7 +62,7 @@ results: $(READY)
 	$(VENV)/bin/tsadc bench families $(RECORDS)/general --plan plans/general.toml --choices $(RECORDS)/choices.json \
 		--out docs/tables/general.md
 	$(TABLE) $(RECORDS)/general --plan plans/general.toml --brief --out docs/tables/general-protocols.md
-	for name in ablation contamination; do \
+	for name in network ablation contamination; do \
 		$(TABLE) $(RECORDS)/$$name --plan plans/$$name.toml --brief --out docs/tables/$$name.md || exit 1; \
 	done
 	for name in $(PAPER); do \

@@ -5,7 +5,8 @@ import pytest
 
 from tsadc.bench.job import Job, identity
 from tsadc.bench.plan import BenchmarkPlan, combinations, differing, nested, read
-from tsadc.detectors import find
+from tsadc.data.catalogue import families
+from tsadc.detectors import PEERS, REGISTRY, find
 from tsadc.errors import ConfigError
 
 PLANS = Path(__file__).parents[2] / "plans"
@@ -218,14 +219,14 @@ def test_a_plan_is_a_file(tmp_path: Path) -> None:
         read(tmp_path / "none.toml")
 
 
-def test_the_study_is_of_all_detectors_without_a_network_and_tsadc() -> None:
-    from tsadc.detectors import REGISTRY
-
-    jobs = read(PLANS / "quality.toml").jobs()
-    names = {job.detector for job in jobs}
+def test_the_general_plan_has_all_detectors_without_a_network_and_all_peers_on_every_family() -> None:
+    jobs = read(PLANS / "general.toml").jobs()
     cheap = {name for name in REGISTRY if not replace(jobs[0], detector=name).network}
-    assert names == cheap | {"tsadc"}
-    assert all(not job.overrides and not job.split and job.preset == "default" for job in jobs)
+    assert {job.detector for job in jobs} == cheap | set(PEERS)
+    family = families()
+    for name in cheap | set(PEERS):
+        plain = [job for job in jobs if job.detector == name and not job.overrides and not job.split]
+        assert {family[job.dataset] for job in plain} == set(family.values()), name
 
 
 @pytest.mark.parametrize("file", sorted(PLANS.glob("*.toml")), ids=lambda file: file.stem)
