@@ -73,8 +73,8 @@ def test_steps_that_do_not_peak_together():
     fused = fusion.fuse(views, np.array([[True, True, True, False], [True, False, True, False]]))
     assert fused.view_scores == [4.0, 3.0, 1.0]
     assert fused.score == 8.0
-    # Together the steps add up to 1, 5 and 4; the worst is raised to what the highest of each view add up to.
-    np.testing.assert_allclose(fused.steps, [4.0, 8.0, 7.0, np.nan])
+    # The views that tell when add up to 0, 4 and 3, of 4 at most: 8 - 1.25 * 8 * (1 - share).
+    np.testing.assert_allclose(fused.steps, [-2.0, 8.0, 5.5, np.nan])
     np.testing.assert_array_equal(fused.causes[:3], [2, 0, 1])
 
 
@@ -83,7 +83,7 @@ def test_a_view_without_a_score_is_left_out():
     views = [Explained(np.array([np.nan, np.nan]), np.ones((1, 2))), Explained(np.array([1.0, 3.0]), np.ones((1, 2)))]
     fused = fusion.fuse(views, np.array([[True, True]]))
     assert fused.score == 3.0
-    np.testing.assert_allclose(fused.steps, [1.0, 3.0])
+    np.testing.assert_allclose(fused.steps, [0.5, 3.0], atol=1e-6)
     assert fused.view_scores == [0.0, 3.0]
     np.testing.assert_array_equal(fused.causes, [1, 1])
 

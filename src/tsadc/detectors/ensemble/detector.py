@@ -52,8 +52,8 @@ class Ensemble(Detector["Ensemble.Config"]):
     >>> new[210:230, 1] += 8  # rows 210 to 229 of the second variable are anomalous
     >>> detector = Ensemble(length=50, config=Ensemble.Config(kernels=32)).fit(history)
     >>> worst = detector.detect(new).worst(1).iloc[0]
-    >>> int(worst["start"]), int(worst["end"]), list(worst["variables"])
-    (200, 250, ['variable_1'])
+    >>> int(worst["start"]), int(worst["end"]), worst["evidence"], list(worst["variables"])
+    (205, 235, 'range', ['variable_1'])
     """
 
     name: ClassVar[str] = "ensemble"

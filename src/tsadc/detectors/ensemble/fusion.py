@@ -28,6 +28,7 @@ from tsadc.detectors.ensemble.views import Explained
 from tsadc.series import Booleans, Floats
 
 BELOW = 0.25  # how much a score below the middle counts
+DROP = 1.25  # a step without evidence lies this many times the score below it
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,9 @@ class Fused:
     view_scores : list of float
         What each view adds to the score.
     steps : (time,)
-        Score of each step; the largest is `score`.
+        Score of each step; the largest is `score`. It falls with the evidence of the views that tell when.
     causes : (time,)
-        Position of the view that adds most.
+        Position of the view that adds most, among those that tell when unless none of them has evidence.
     contributions : (variable, time)
         What each variable adds to the score: the positive part of what a view adds to a step is divided among the
         variables in proportion to the squares of the view's cells.
@@ -85,17 +86,22 @@ class Fusion:
         rows = np.stack([np.broadcast_to(np.asarray(view.score, dtype=np.float64), some.shape) for view in views])
         added = self._added(np.where(some, rows, np.nan).T).T
         highest = np.fmax.reduce(added, axis=1)
-        # Views need not peak at the same step. All steps are raised by the same amount, so that the worst step gets the
-        # sum of the peaks.
-        together = np.where(np.isnan(added), 0, added).sum(axis=0)
-        raised = together - together[some].max() + np.nan_to_num(highest).sum()
-        steps = np.where(some, raised, np.nan).astype(np.float32)
-        causes = np.where(np.isnan(added), -np.inf, added).argmax(axis=0)
+        score = np.nan_to_num(highest).sum()
+        # Most views tell when. A step with a fifth of their largest evidence gets 0, the usual score.
+        local = np.array([np.ndim(view.score) > 0 for view in views])
+        evidence = np.maximum(np.nan_to_num(added[local]), 0.0).sum(axis=0)
+        share = evidence / evidence[some].max() if evidence[some].any() else np.ones(len(some))
+        steps = np.where(some, score - DROP * np.abs(score) * (1 - share), np.nan).astype(np.float32)
+        # A view that tells when is the cause, if one has evidence.
+        told = local[:, None] & (np.nan_to_num(added) > 0)
+        causes = np.where(told, added + np.nan_to_num(added).max(), np.where(np.isnan(added), -np.inf, added)).argmax(
+            axis=0
+        )
         contributions = np.zeros(measured.shape)
-        for view, evidence in zip(views, np.maximum(np.nan_to_num(added), 0), strict=True):
-            contributions += evidence * _shares(view.cells, measured)
+        for view, positive in zip(views, np.maximum(np.nan_to_num(added), 0), strict=True):
+            contributions += positive * _shares(view.cells, measured)
         return Fused(
-            float(np.fmax.reduce(steps)),
+            float(np.float32(score)),
             np.nan_to_num(highest).tolist(),
             steps,
             causes.astype(np.float32),
