@@ -1,11 +1,11 @@
 """Compare detectors over families of data sets, and choose a candidate without the family that it is reported on.
 
-name        meaning
-figure      quality of a detector on a family: the mean AP (or AUROC) over its data sets; VUS-PR (or VUS-ROC) in
-            TSB-AD's definition for data sets that score rows only
-regret      how much a figure is below that of the best single detector on the family; 0 if it is not below
-rank        place among the detectors of the pool on a family, 1 is best, equal figures share theirs
-left out    the figure on a family of the candidate that is best on the other families
+    name        meaning
+    figure      quality of a detector on a family: the mean AP (or AUROC) over its data sets; VUS-PR (or VUS-ROC) in
+                TSB-AD's definition for data sets that score rows only
+    regret      how much a figure is below that of the best single detector on the family; 0 if it is not below
+    rank        place among the detectors of the pool on a family, 1 is best, equal figures share theirs
+    left out    the figure on a family of the candidate that is best on the other families
 
 The pool is every detector except the references, which know nothing. A detector that fuses others is not single.
 """

@@ -111,7 +111,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         Distribution of normal training scores: `normal_.above(score)` is the share of normal observations that score
         higher, `normal_.at(share)` the score that this share exceeds.
     threshold_ : float
-        Observations that score higher are anomalous.
+        Observations that score higher are anomalous. With fused scores it rises when scores drift; see `Result.drift`.
     labels_ : array of shape (n_observations,)
         1 for each training observation above the threshold, 0 for the others.
     provenance_ : dict
@@ -242,8 +242,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         y : ignored
             For compatibility with scikit-learn.
         validation : like `X`, optional
-            Unlabelled data for early stopping and the threshold. None: hold out a random share of the observations of
-            `X`, set by `config.validation`.
+            Unlabelled data for early stopping and the threshold; the ensemble also learns from it. None: hold out a
+            random share of the observations of `X`, set by `config.validation`.
         progress : callable, optional
             Called with a `tsadc.nn.train.TrainingProgress` after each update of a network, and with a
             `tsadc.detectors.base.ScoringProgress` after each scored observation.
@@ -647,7 +647,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     @final
     def predict(self, X: Any) -> NDArray[np.int64]:
-        """Return 1 for each observation above the threshold and 0 for the others.
+        """Return 1 for each observation above the threshold, which drift may raise as in `detect`; 0 for the others.
 
         Parameters
         ----------

@@ -1,9 +1,10 @@
 """Drift: how far the recent scores of an entity lie above those of its history.
 
     name     meaning
-    usual    quarter quantile of the training scores of the entity
+    usual    quarter quantile of the training scores of the entity's normal observations; unknown if it has fewer than 5
+             training observations
     drift    of an observation: quarter quantile of the 50 scores before it, minus `usual`; 0 if that is negative, or if
-             there are fewer than 5 scores before it
+             there are fewer than 5 scores before it, or `usual` is unknown
 
 Machines wear out, seasons change: a new period can lie beyond the history as a whole. The threshold then rises by the
 drift, so that what stands out from the recent past is flagged instead of everything. Up to three quarters of the recent

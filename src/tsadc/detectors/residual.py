@@ -99,7 +99,8 @@ class ResidualDetector(Detector[ResidualT], ABC):
         ensemble : FusedScorer.Config
             The ensemble, for `scoring="fused"` and for `selected`: `kernels`, random convolutions per dilation;
             `neighbours`, nearest training observations that a distance is averaged over; `history`, whether the
-            history may hold anomalies (auto, dirty or clean).
+            history may hold anomalies (auto, dirty or clean); `mode`, causal, or audit for a record that is complete
+            (no effect with `scoring="own"`).
         selected : float, default 1.0
             Share of the training observations that the network learns from, above 0 and at most 1: those that the
             ensemble, without a network, scores lowest.

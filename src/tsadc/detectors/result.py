@@ -54,7 +54,7 @@ class SeriesResult:
     series : Series
         The input.
     scores : array of shape (row,), float32
-        Score of each row; NaN where nothing was measured or no observation covers the row.
+        Score of each row, as in `Result.timeline`; NaN where nothing was measured or no observation covers the row.
     drift : array of shape (row,)
         How much the threshold was raised because recent scores lie above those of the history.
     anomalous : array of shape (row,), bool
@@ -93,12 +93,14 @@ class Result:
     ----------
     intervals : DataFrame
         One row per anomaly. `entity`; `start` and `end` (exclusive), times of the input; `score`, the highest of its
-        rows; `severity`, the share of normal observations that score lower, from 0 to 1; `evidence`, the view that
+        steps; `severity`, the share of normal observations that score lower, from 0 to 1; `evidence`, the view that
         contributes most at the highest row; `variables`, a dict from variables to their shares of the blame, largest
         first: at most 5, and without those below 5 % unless it is the largest, so that they need not add up to 1.
     timeline : DataFrame
         One row per row of the input. `entity`, `time`, `score` (NaN where nothing was measured or no observation covers
-        the row), `anomalous`.
+        the row), `anomalous`, whether it lies in an interval. The score of a row is that of its step within the
+        observation; for `Ensemble`, it is the mean score of the overlapping observations that cover the row, so it can
+        be above the threshold outside an interval, and below it inside.
     variables : DataFrame
         Contribution (0 or more) of each variable, one column each, to the score of each row. Index: `entity`, `time`.
     observations : DataFrame
@@ -110,7 +112,7 @@ class Result:
         The values that the detector expected, in the units of the input, in the layout of `variables`. None if the
         detector has no expectation.
     threshold : float
-        Observations that score higher are anomalous.
+        Observations that score higher are anomalous. `drift` is added to it.
     middle : float
         Median training score.
     length : int

@@ -21,11 +21,12 @@ class Ensemble(Detector["Ensemble.Config"]):
     There are thirteen views: values far from the middle of the observation (`departure`), values, levels and longer
     stretches that do not fit those of other variables (`combination`, `level`, `sustained`), broken correlations
     (`correlation`), unusual shapes (`shape`), unusual or changing spectra (`bands`, `quarters`), short windows that
-    vary more or less than usual (`energy`), that the other variables explain worse or better than usual
-    (`conditional`) or that are rougher or smoother (`roughness`), rare combinations of values (`density`), and
-    excursions that the history does not contain (`range`). With one variable, those that compare variables are left
-    out. Variables with at most 10 different values in the history, like commands and states, are not judged. There
-    is no network to train, and the same seed gives the same scores to the bit.
+    vary more or less than usual (`energy`), that the other variables explain worse or better than usual (`conditional`)
+    or that are rougher or smoother (`roughness`), rare combinations of values (`density`), and excursions that the
+    history does not contain (`range`). With one variable, those that compare variables are left out, and with
+    observations of fewer than 64 rows `quarters`. Variables with at most 10 different values in the history, like
+    commands and states, are not judged. There is no network to train, and the same seed gives the same scores to the
+    bit.
 
     Parameters
     ----------

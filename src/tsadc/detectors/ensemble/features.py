@@ -26,8 +26,8 @@ from tsadc.series import Booleans, Floats
 from tsadc.subsample import evenly_spaced
 
 # How much training data the ensemble looks at.
-MAX_OBSERVATIONS = 4000  # training observations, evenly spaced
-MAX_FEATURE_VALUES = 2**23  # feature values of all of them together: this bounds the memory
+MAX_OBSERVATIONS = 4000  # of a part (training or validation), evenly spaced
+MAX_FEATURE_VALUES = 2**23  # feature values of these together: this bounds the memory
 
 TOP_VARIABLES = 3  # a step of a window is as large as the mean of its 3 largest variables
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from tsadc.series import Floats
 
-LAGS = 3
+LAGS = 3  # of the detector `ridge`; the ensemble chooses its own
 PENALTY = 1e-3  # on the squared weights, per step
 EXPLAINED = 0.9
 COVARIANCE_CLIP = 30.0  # z is clipped here, so that wild values do not dominate what is learnt

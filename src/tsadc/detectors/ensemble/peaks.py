@@ -182,7 +182,9 @@ class Remainder(StepViews):
 
 
 class ModelResiduals(StepViews):
-    """Residuals of a detector's own model, one view each, under the model's names for them."""
+    """Residuals of a detector's own model, one view each, under the model's names for them.
+
+    Only their baselines are cross-fitted: the model has learnt from all training observations."""
 
     stored = "residuals"
 

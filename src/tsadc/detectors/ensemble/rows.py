@@ -14,8 +14,8 @@
     novelty     (window,) root of the sum, over variables, of the squared distance to the nearest range in the bank
     range       s = log(.2 + largest novelty)
 
-Both find combinations of values and excursions that the history does not contain. Neither judges a training
-observation by what comes from its own fold.
+Both find combinations of values and excursions that the history does not contain. A training observation is compared
+with rows and ranges of other folds only; the whitening, and the range of the whole history, come from all of them.
 """
 
 from __future__ import annotations

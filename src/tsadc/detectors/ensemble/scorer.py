@@ -1,8 +1,8 @@
 """The fused scorer: all views of an observation, with or without the residuals of a model, as one score.
 
-Fitting takes two rounds. In the first, all training observations count as normal, and the views that need no
-regression score them. In the second, those with the lowest scores count as normal, and all views are fitted. The
-validation part joins the training part: training scores are cross-fitted, so they stay honest, and with few
+Fitting takes two rounds. In the first, all training observations count as normal, and some of the views (`first_round`)
+score them. In the second, those with the lowest scores count as normal, or all of a clean history, and all views are
+fitted. The validation part joins the training part: training scores are cross-fitted, so they stay honest, and with few
 observations every one helps.
 
 Only variables with more than 10 different values in the history are judged, unless none has. Commands, states and
@@ -76,7 +76,8 @@ class FusedScorer:
         The residuals of the model, as views.
     fusion : Fusion
     usual : dict of str to float
-        Usual score of each entity with a history long enough to judge it by; see `tsadc.detectors.drift`.
+        Usual score of each entity with a history long enough to judge it by; see `tsadc.detectors.drift`. `adapt` does
+        not change it.
     training_scores : tuple of arrays, or None
         Cross-fitted scores of the observations of each part that the scorer was fitted to; None if it was loaded.
     training_log_scores : (observation, view), or None
@@ -99,7 +100,8 @@ class FusedScorer:
             least 1.
         history : {"auto", "dirty", "clean"}, default "auto"
             Whether the history may hold anomalies. "dirty": its most unusual fifth does not count as normal. "clean":
-            all of it counts as normal. "auto": dirty, unless at most 3 % of it stands out.
+            all of it counts as normal. "auto": dirty, unless at most 3 % of it stands out. A history of fewer than 40
+            observations always counts as normal.
         mode : {"causal", "audit"}, default "causal"
             "causal": a score depends neither on later data nor on other observations. "audit": for a record that is
             complete. If the scores of a series lie above those of its history as a whole, they are lowered by that, so

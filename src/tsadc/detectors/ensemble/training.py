@@ -3,7 +3,9 @@
 A view that has learnt from an observation finds it more usual than a new one. Training scores decide the weights and
 the threshold, so they must not be optimistic. They are cross-fitted: the history of each entity is divided into five
 contiguous blocks, its folds, and every training observation is scored by what was learnt without its own fold.
-Contiguous, because an observation resembles those just before and after it.
+Contiguous, because an observation resembles those just before and after it. Three things are not cross-fitted: what
+describes all entities together and hardly depends on one fold, such as scales; the baseline of an entity with fewer
+than 5 observations, which is that of all; and the residuals of a network, which has learnt from all folds.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Energy(ViewGroup):
 
 
 class RidgeResiduals(Energy):
-    """Windows that the other variables explain worse or better than usual, or roughly; needs two variables."""
+    """Windows in which the ridge residual is larger, smaller, rougher or smoother than usual; needs two variables."""
 
     stored = "ridge"
     first_round = False
