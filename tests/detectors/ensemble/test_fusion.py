@@ -73,7 +73,7 @@ def test_steps_that_do_not_peak_together():
     fused = fusion.fuse(views, np.array([[True, True, True, False], [True, False, True, False]]))
     assert fused.view_scores == [4.0, 3.0, 1.0]
     assert fused.score == 8.0
-    # The views that tell when add up to 0, 4 and 3, of 4 at most: 8 - 1.25 * 8 * (1 - share).
+    # The views that score steps add up to 0, 4 and 3, of 4 at most: 8 - 1.25 * 8 * (1 - share).
     np.testing.assert_allclose(fused.steps, [-2.0, 8.0, 5.5, np.nan])
     np.testing.assert_array_equal(fused.causes[:3], [2, 0, 1])
 

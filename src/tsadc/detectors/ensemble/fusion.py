@@ -41,9 +41,9 @@ class Fused:
     view_scores : list of float
         What each view adds to the score.
     steps : (time,)
-        Score of each step; the largest is `score`. It falls with the evidence of the views that tell when.
+        Score of each step; the largest is `score`. It falls with the evidence of the views that score steps.
     causes : (time,)
-        Position of the view that adds most, among those that tell when unless none of them has evidence.
+        Position of the view that adds most, among those that score steps unless none of them has evidence.
     contributions : (variable, time)
         What each variable adds to the score: the positive part of what a view adds to a step is divided among the
         variables in proportion to the squares of the view's cells.
@@ -87,12 +87,12 @@ class Fusion:
         added = self._added(np.where(some, rows, np.nan).T).T
         highest = np.fmax.reduce(added, axis=1)
         score = np.nan_to_num(highest).sum()
-        # Most views tell when. A step with a fifth of their largest evidence gets 0, the usual score.
+        # Most views score steps. A step with a fifth of their largest evidence gets 0, the usual score.
         local = np.array([np.ndim(view.score) > 0 for view in views])
         evidence = np.maximum(np.nan_to_num(added[local]), 0.0).sum(axis=0)
         share = evidence / evidence[some].max() if evidence[some].any() else np.ones(len(some))
         steps = np.where(some, score - DROP * np.abs(score) * (1 - share), np.nan).astype(np.float32)
-        # A view that tells when is the cause, if one has evidence.
+        # A view that scores steps is the cause, if one has evidence.
         told = local[:, None] & (np.nan_to_num(added) > 0)
         causes = np.where(told, added + np.nan_to_num(added).max(), np.where(np.isnan(added), -np.inf, added)).argmax(
             axis=0

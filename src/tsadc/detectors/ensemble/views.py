@@ -56,7 +56,7 @@ class Explained:
     score : float or (time,)
         Log score: of the observation, or of each step, of which the largest counts.
     cells : (variable, time) or (variable, 1)
-        How unusual each variable is, 0 or more, in any unit; the same at every step if the view does not tell.
+        How unusual each variable is, 0 or more, in any unit; (variable, 1) if it is the same at every step.
     """
 
     score: float | Floats
