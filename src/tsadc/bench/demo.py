@@ -55,19 +55,21 @@ def demonstrate(
     for detector in detectors:
         detector.fit(split.train, progress=progress)
         results.append(detector.detect(split.test.series, progress=progress))
-        lines.append(_line(detector.name, labels, results[-1].scores, detector.threshold_))
+        flagged = results[-1].observations["anomalous"].to_numpy(bool)
+        lines.append(_line(detector.name, labels, results[-1].scores, flagged))
     for name in ("ridge", "robust-z", "random"):
         other = find(name)(**settings).fit(split.train)
-        lines.append(_line(name, labels, other.decision_function(split.test.series), other.threshold_))
+        scores, flagged = other.decision_function(split.test.series), other.predict(split.test.series) == 1
+        lines.append(_line(name, labels, scores, flagged))
     everything = {"detector": "flag everything", "AUROC": 0.5, "AP": labels.mean(), "F1": all_positive_f1(labels)}
     comparison = pd.DataFrame([*lines, everything])
     return Demonstration(split, detectors[0], results[0], detectors[1], results[1], comparison)
 
 
-def _line(name: str, labels: np.ndarray[Any, Any], scores: np.ndarray[Any, Any], threshold: float) -> dict[str, Any]:
+def _line(name: str, labels: Booleans, scores: Floats, flagged: Booleans) -> dict[str, Any]:
     return {
         "detector": name,
         "AUROC": auroc(labels, scores),
         "AP": average_precision(labels, scores),
-        "F1": cut(labels, scores > threshold).f1,
+        "F1": cut(labels, flagged).f1,
     }

@@ -93,10 +93,9 @@ class Fusion:
         share = evidence / evidence[some].max() if evidence[some].any() else np.ones(len(some))
         steps = np.where(some, score - DROP * np.abs(score) * (1 - share), np.nan).astype(np.float32)
         # A view that scores steps is the cause, if one has evidence.
-        told = local[:, None] & (np.nan_to_num(added) > 0)
-        causes = np.where(told, added + np.nan_to_num(added).max(), np.where(np.isnan(added), -np.inf, added)).argmax(
-            axis=0
-        )
+        known = np.where(np.isnan(added), -np.inf, added)
+        of_steps = np.where(local[:, None] & (known > 0), known, -np.inf)
+        causes = np.where(np.isfinite(of_steps).any(axis=0), of_steps.argmax(axis=0), known.argmax(axis=0))
         contributions = np.zeros(measured.shape)
         for view, positive in zip(views, np.maximum(np.nan_to_num(added), 0), strict=True):
             contributions += positive * _shares(view.cells, measured)

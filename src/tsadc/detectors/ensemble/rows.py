@@ -68,12 +68,11 @@ class Density(ViewGroup):
         self.most = max(NEAREST, min(BANK_ROWS, MAX_BANK_VALUES // (self.variables * (1 + len(known)))))
         self.pooled = self._bank(features[training.kept])
         self.entities = {entity: self._bank(features[normal]) for entity, normal in known.items()}
-        scores = np.empty(len(training))
+        scores = np.full(len(training), np.nan)
         for _, own, others in training.splits():
             scores[own] = self._scores(features[own], self._bank(features[others]))
-        unknown = np.array([entity not in known for entity in training.entities], dtype=bool)
         for fold in range(FOLDS):
-            own = np.flatnonzero(unknown & (training.folds == fold))
+            own = np.flatnonzero(np.isnan(scores) & (training.folds == fold))
             others = np.flatnonzero(training.kept & (training.folds != fold))
             if len(own):
                 scores[own] = self._scores(features[own], self._bank(features[others]) if len(others) else self.pooled)

@@ -103,9 +103,9 @@ class FusedScorer:
             all of it counts as normal. "auto": dirty, unless at most 3 % of it stands out. A history of fewer than 40
             observations always counts as normal.
         mode : {"causal", "audit"}, default "causal"
-            "causal": a score depends neither on later data nor on other observations. "audit": for a record that is
-            complete. If the scores of a series lie above those of its history as a whole, they are lowered by that, so
-            that entities which have drifted do not rank before those which have not.
+            "causal": the score of an observation depends on nothing but the model and the observation. "audit": for a
+            record that is complete. If the scores of a series lie above those of its history as a whole, they are
+            lowered by that, so that entities which have drifted do not rank before those which have not.
         """
 
         renamed_settings: ClassVar[Mapping[str, str]] = {"keep": "is now `history` (auto, dirty or clean)"}
@@ -161,9 +161,9 @@ class FusedScorer:
             others = [name for name, is_judged in zip(parts[0].names, judged, strict=True) if not is_judged]
             have = "they have" if len(others) > 1 else "it has"
             notice(f"Not judged, as {have} at most {MAX_STATES} different values in the history: {listed(others)}.")
-        sampled = [part.take(indices) for part, indices in zip(parts, sample, strict=True)]
-        every = [(part, i) for part in sampled for i in range(len(part))]
-        training = Training.of(sampled)
+        chosen = [part.take(indices) for part, indices in zip(parts, sample, strict=True)]
+        every = [(part, i) for part in chosen for i in range(len(part))]
+        training = Training.of(chosen)
 
         def read(i: int) -> Floats:
             part, index = every[i]
@@ -172,8 +172,8 @@ class FusedScorer:
         variables = int(judged.sum())
         convolutions = Convolutions.fit(read, len(every), config.kernels, seed)
         groups = _groups(parts[0].length, config, convolutions, Correlations.choose(variables, seed))
-        features = [group.measure_all(read, training) for group in groups if group.first_round]
         first = [group for group in groups if group.first_round]
+        features = [group.measure_all(read, training) for group in first]
         scores = [group.fit(values, training) for group, values in zip(first, features, strict=True)]
         kept = _normal(_consensus(np.concatenate(scores, axis=1)), config.history, seed)
         training = training.keeping(kept)

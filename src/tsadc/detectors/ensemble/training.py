@@ -44,7 +44,10 @@ class Training:
     def of(cls, parts: Sequence[Observations]) -> Self:
         """Divide the observations of all parts, one part after the other, into folds; all count as normal."""
         entities = tuple(part.entity(i) for part in parts for i in range(len(part)))
-        starts = np.array([(place.series, place.start) for part in parts for place in part.places])
+        # Parts of one history interleave; validation data of its own follows it.
+        own = [number if part.series is not parts[0].series else 0 for number, part in enumerate(parts)]
+        pairs = zip(own, parts, strict=True)
+        starts = np.array([(number, place.series, place.start) for number, part in pairs for place in part.places])
         folds: NDArray[np.int64] = np.zeros(len(entities), dtype=np.int64)
         for number, members in enumerate(_members(entities).values()):
             order = members[np.lexsort(starts[members].T[::-1])]
