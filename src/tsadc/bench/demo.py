@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from tsadc.data.plant import Plant
@@ -15,7 +14,7 @@ from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.result import Result
 from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision, cut
-from tsadc.series import Split
+from tsadc.series import Booleans, Floats, Split
 from tsadc.windows import cut as cut_series
 
 EPOCHS = 8

@@ -72,3 +72,42 @@ def test_the_docstring_names_every_fitted_attribute_and_its_example_runs():
     fitted = Ensemble(length=16, config=Ensemble.Config(kernels=4)).fit(np.random.default_rng(0).normal(size=(160, 2)))
     for name in (name for name in vars(fitted) if name.endswith("_")):
         assert f"\n{name} : " in Ensemble.__doc__, name
+
+
+def test_row_scores_of_separate_observations_do_not_mix():
+    rng = np.random.default_rng(3)
+    detector = Ensemble(length=40, config=Ensemble.Config(kernels=8)).fit(rng.normal(size=(20, 40, 2)))
+    new = rng.normal(size=(3, 40, 2))
+    other = new.copy()
+    other[1] += 50
+    before, after = (detector.detect(data).timeline["score"].to_numpy() for data in (new, other))
+    np.testing.assert_array_equal(np.delete(before, slice(40, 80)), np.delete(after, slice(40, 80)))
+    assert len(set(before[:40])) == 1
+
+
+def test_rows_of_a_series_score_as_the_mean_of_the_observations_that_cover_them():
+    rng = np.random.default_rng(4)
+    detector = Ensemble(length=40, config=Ensemble.Config(kernels=8)).fit(rng.normal(size=(800, 2)))
+    new = rng.normal(size=(120, 2))
+    rows = detector.detect(new).timeline["score"].to_numpy()
+    whole, shifted = detector.decision_function(new), detector.decision_function(new[20:100])
+    np.testing.assert_allclose(rows[20:40], (whole[0] + shifted[0]) / 2, rtol=1e-5)
+    np.testing.assert_allclose(rows[60:80], (whole[1] + shifted[1]) / 2, rtol=1e-5)
+
+
+def test_the_scores_of_a_series_that_drifted_as_a_whole_are_lowered_in_audit_mode():
+    rng = np.random.default_rng(5)
+    history, new = rng.normal(size=(1200, 3)), 2 * rng.normal(size=(4000, 3))
+    settings = {"length": 40, "kernels": 8}
+    causal, audit = (
+        Ensemble(config=Ensemble.Config(**settings, mode=mode)).fit(history) for mode in ("causal", "audit")
+    )
+    lowered = causal.decision_function(new) - audit.decision_function(new)
+    usual = np.quantile(causal.decision_scores_, 0.25)
+    np.testing.assert_allclose(lowered, np.quantile(causal.decision_function(new), 0.25) - usual, rtol=1e-6)
+    with pytest.warns(match="drifted"):
+        assert (
+            causal.detect(new).observations["anomalous"].mean()
+            < 0.6
+            < (causal.decision_function(new) > causal.threshold_).mean()
+        )

@@ -22,7 +22,8 @@ def part(places: list[tuple[int, int]], entities: tuple[str, ...] = ("a",)) -> O
 def test_folds_are_contiguous_fifths_by_time_even_if_parts_interleave(count, data):
     order = data.draw(st.permutations([(0, LENGTH * i) for i in range(count)]))
     held = data.draw(st.integers(0, count))
-    training = Training.of([part(order[held:]), part(order[:held])])
+    whole = part(order)
+    training = Training.of([whole.take(range(held, count)), whole.take(range(held))])
     folds = training.folds[np.argsort([start for _, start in order[held:] + order[:held]])]
     if count >= FOLDS:
         assert (np.diff(folds) >= 0).all()
@@ -38,6 +39,12 @@ def test_the_series_of_an_entity_follow_each_other():
     folds = Training.of([part(places, ("a", "a"))]).folds
     assert folds[0::2].tolist() == [0, 0, 1, 1, 2]
     assert folds[1::2].tolist() == [2, 3, 3, 4, 4]
+
+
+def test_validation_data_of_its_own_follows_the_history():
+    history, own = (Series(np.zeros((20, 1)), ("a",), entity="pump") for _ in range(2))
+    parts = [Observations((series,), tuple(Place(0, i) for i in range(0, 20, 2)), 2) for series in (history, own)]
+    np.testing.assert_array_equal(Training.of(parts).folds, np.arange(20) // 4)
 
 
 def test_entities_with_few_observations_take_turns():
