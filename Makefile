@@ -4,7 +4,7 @@ READY := $(VENV)/.ready
 # Real data for the tests that need some; they skip where it is absent.
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: demo test check format clean bench-quality bench-general bench-choices bench-network bench-studies bench-speed bench-detectors results
+.PHONY: demo test check format clean bench-general bench-choices bench-network bench-studies bench-speed bench-detectors results
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -25,11 +25,6 @@ format: $(READY)
 bench-speed: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/speed.py
 	$(VENV)/bin/python benchmarks/speed_report.py
-
-# Resumes after an interruption; re-runs stale records.
-bench-quality: $(READY)
-	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/quality.toml --out benchmarks/results/quality --processes 2
-	$(MAKE) results
 
 # Resumes where it was interrupted.
 bench-choices: $(READY)
@@ -58,7 +53,6 @@ RECORDS := benchmarks/results
 
 # The tables in docs/tables, from plans and records alone.
 results: $(READY)
-	$(TABLE) $(RECORDS)/quality --plan plans/quality.toml --out docs/tables/quality.md
 	$(VENV)/bin/tsadc bench families $(RECORDS)/general --plan plans/general.toml --choices $(RECORDS)/choices.json \
 		--out docs/tables/general.md
 	$(TABLE) $(RECORDS)/general --plan plans/general.toml --brief --out docs/tables/general-protocols.md

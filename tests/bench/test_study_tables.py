@@ -13,13 +13,13 @@ from tsadc.data.catalogue import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
 PLANS, RECORDS, TABLES = ROOT / "plans", ROOT / "benchmarks" / "results", ROOT / "docs" / "tables"
-STUDIES = ("quality", "network", "ablation", "contamination")
+STUDIES = ("network", "ablation", "contamination")
 PAPER = ("main", "eta", "kappa", "ablation", "loss", "masking", "cost", "scorings")
 
 
 def study(name: str, out: Path) -> None:
     options = ShowOptions(RECORDS / name, PLANS / f"{name}.toml")
-    table(options, "markdown", out=out, brief=name != "quality")
+    table(options, "markdown", out=out, brief=True)
 
 
 def general(out: Path, protocols: bool = False) -> None:
