@@ -53,7 +53,8 @@ MAKERS: dict[str, Callable[[Path], object]] = {
 
 def test_there_is_a_maker_of_every_table() -> None:
     elsewhere = {"detectors", "speed"}  # checked in test_figures
-    assert {file.stem for file in TABLES.glob("*.md")} == set(MAKERS) | elsewhere
+    unrecorded = {"choices", "hidden-variables"}  # made from scores that are too large to be committed
+    assert {file.stem for file in TABLES.glob("*.md")} - unrecorded == set(MAKERS) | elsewhere
 
 
 @pytest.mark.parametrize("name", MAKERS)
