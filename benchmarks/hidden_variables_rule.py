@@ -2,9 +2,11 @@
 
     python benchmarks/hidden_variables_rule.py SCORES CACHE
 
-`SCORES` is what `hidden_variables.py` wrote, `CACHE` the log scores that `choices.py` keeps. The rule was fixed before:
-the network's view stays in the default only if it raises the mean AP by at least .005, and lowers no family by more
-than .01, with at least three seeds. Each pooled form of the residuals is added to the views as a further one: the log
+`SCORES` is what `hidden_variables.py` wrote, `CACHE` the log scores that `choices.py` keeps for the present code, a
+subfolder of its cache. The rule was fixed before:
+the network's view stays in the default only if, with at least three seeds on every family, it raises the mean AP by at
+least .005 with a 90 % interval above 0, and lowers no family by more than .01. The table shows means only: they decide
+if they are below. Each pooled form of the residuals is added to the views as a further one: the log
 of its size, relative to the median of the log peaks of the entity.
 """
 
