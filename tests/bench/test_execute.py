@@ -105,6 +105,7 @@ def test_one_training_serves_both_scorings_as_if_each_were_alone(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("tiny")
+@pytest.mark.filterwarnings("ignore:Most observations")  # the data is tiny
 def test_a_damaged_training_is_begun_anew(tmp_path: Path) -> None:
     file = tmp_path / "training.safetensors"
     file.write_bytes(b"no training")

@@ -11,7 +11,8 @@ def test_parts_and_kinds_are_measured_on_their_own() -> None:
     kinds = ((), ("x",), (), ("y",), ("x", "y"), ())
     answers = Answers(kinds, tuple("aaabbb"), {"b alone": np.array([False] * 3 + [True] * 3)})
     table = pd.DataFrame({"score": [0.0, 3.0, 2.0, 1.0, 4.0, 1.5], "left_score": [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]})
-    found = measure(table, answers, 1.8)
+    table["anomalous"] = table["score"] > 1.8
+    found = measure(table, answers)
     assert found["auroc"] == pytest.approx(7 / 9, abs=1e-5)
     assert (found["precision"], found["recall"]) == (pytest.approx(2 / 3, abs=1e-5), pytest.approx(2 / 3, abs=1e-5))
     assert found["flagged"] == 0.5
@@ -19,7 +20,7 @@ def test_parts_and_kinds_are_measured_on_their_own() -> None:
     assert found["parts"]["b alone"]["auroc"] == 0.5
     assert set(found["parts"]["b alone"]) == {"auroc", "ap"}
     one_kind = Answers(((), ("x",)), ("a", "a"))
-    assert measure(table[:2], one_kind, 1.8)["kinds"] == {}
+    assert measure(table[:2], one_kind)["kinds"] == {}
 
 
 def test_scores_must_be_of_the_observations_there_are_answers_to() -> None:

@@ -43,7 +43,9 @@ def judge(observations: Observations, seed: int, quiet: float = 0.6) -> list[Evi
 
 
 def gather(observations: Observations, evidence: list[Evidence], merge: int = 3) -> Result:
-    return assemble(observations, evidence, THRESHOLD, merge=merge, expected=None, left_out=0)
+    return assemble(
+        observations, evidence, THRESHOLD, merge=merge, expected=None, left_out=0, drift=np.zeros(len(evidence))
+    )
 
 
 def slow_rows(observations: Observations, arrays: list[np.ndarray], number: int) -> list:
@@ -174,7 +176,9 @@ def test_timeline_variables_and_expected_say_the_same_as_the_evidence(clock):
     observations = observe(20, clock, entities=2)
     evidence = judge(observations, 1)
     expected = [8 * e.contributions for e in evidence]
-    result = assemble(observations, evidence, THRESHOLD, merge=2, expected=expected, left_out=3)
+    result = assemble(
+        observations, evidence, THRESHOLD, merge=2, expected=expected, left_out=3, drift=np.zeros(len(evidence))
+    )
     times = clock.at(np.arange(20))
     for number, series in enumerate(observations.series):
         timeline = result.timeline[result.timeline["entity"] == series.entity]
@@ -209,7 +213,9 @@ def test_observations_say_where_they_lie_and_how_they_scored():
 @pytest.mark.parametrize("expected", [None, []])
 def test_nothing_scored_gives_tables_with_nothing_in_them(expected):
     series = (Series(np.zeros((5, 2)), ("a", "b"), DATED, "x"), Series(np.zeros((4, 2)), ("a", "b"), DATED, "y"))
-    result = assemble(Observations(series, (), 50), [], THRESHOLD, merge=2, expected=expected, left_out=2)
+    result = assemble(
+        Observations(series, (), 50), [], THRESHOLD, merge=2, expected=expected, left_out=2, drift=np.zeros(0)
+    )
     assert len(result.intervals) == len(result.observations) == len(result.worst()) == 0
     assert list(result.intervals.columns) == ["entity", "start", "end", "score", "severity", "evidence", "variables"]
     assert result.timeline["score"].isna().all()

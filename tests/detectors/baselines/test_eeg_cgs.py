@@ -74,8 +74,8 @@ def test_the_first_that_differ_make_the_subgraph():
 
 
 def test_a_subgraph_keeps_the_edges_of_its_members():
-    adjacency = torch.tensor([[1.0, 0.5, 0.0], [0.5, 1.0, 0.25], [0.0, 0.25, 1.0]]).sample(1, 1, 3, 3)
-    inside = torch.tensor([[1, -1, 0], [2, 0, 1], [1, -1, 2]]).sample(1, 1, 1, 3, 3)
+    adjacency = torch.tensor([[1.0, 0.5, 0.0], [0.5, 1.0, 0.25], [0.0, 0.25, 1.0]]).view(1, 1, 3, 3)
+    inside = torch.tensor([[1, -1, 0], [2, 0, 1], [1, -1, 2]]).view(1, 1, 1, 3, 3)
     induced, present = induced_subgraphs(adjacency, inside)
     assert present[0, 0, 0].tolist() == [[True, False, True], [True] * 3, [True, False, True]]
     expected = [[2 / 3, 0, 1 / 3], [0, 0, 0], [1 / 3, 0, 2 / 3]]

@@ -88,14 +88,14 @@ def test_detectors_fit_score_and_adapt_within(monkeypatch, count) -> None:
             return inner(self, *given)
 
         monkeypatch.setattr(Ensemble, name, noting)
-    score = Ensemble._score
+    score = Ensemble._score_values
 
     def scoring(self, observations):
         for found in score(self, observations):
             seen.append(products())
             yield found
 
-    monkeypatch.setattr(Ensemble, "_score", scoring)
+    monkeypatch.setattr(Ensemble, "_score_values", scoring)
     data = np.random.default_rng(0).normal(size=(10, 16, 3))
     with cores(count), threadpool_limits(2, user_api="blas"):
         detector = Ensemble(length=16).fit(data)
