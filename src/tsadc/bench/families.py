@@ -60,7 +60,7 @@ class Entrant:
 
 @dataclass(frozen=True)
 class Choices:
-    """The figures of candidates, of which one is the default: candidate -> data set -> metric -> value."""
+    """The figures of all candidates (candidate -> data set -> metric -> value), and the name of the default one."""
 
     candidates: Mapping[str, Mapping[str, Mapping[str, float]]]
     default: str
@@ -105,8 +105,8 @@ def family_of(dataset: str) -> str:
 
 
 def _figures(summaries: Sequence[Summary], label: str, metric: str) -> Figures:
-    """Return the figures on families of which the label has a value on all data. Splits of one data set are averaged
-    first."""
+    """Return the figures on the families for which the label has a value on every data set. Splits of one data set are
+    averaged first."""
     values = {summary.data: _value(summary, metric) for summary in summaries if summary.label == label}
     split = {summary.data: summary.dataset for summary in summaries}
     datasets: dict[str, dict[str, list[float | None]]] = {}

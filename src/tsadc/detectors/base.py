@@ -785,7 +785,7 @@ def _lower(evidence: Evidence, by: float) -> Evidence:
 
 
 def _drifted(result: Result) -> list[str]:
-    """Return the entities of which most observations score above the unraised threshold, though it was raised."""
+    """Return the entities whose threshold was raised and that score above the original one most of the time."""
     above = result.scores > result.threshold
     drifted = []
     for series, own in zip(result.scored.series, result.scored.by_series(), strict=True):

@@ -61,7 +61,7 @@ class Training:
         return len(self.entities)
 
     def keeping(self, kept: Booleans) -> Self:
-        """Return the same observations, of which those in `kept` count as normal."""
+        """Return the same observations with `kept` as those that count as normal."""
         return replace(self, kept=kept)
 
     def members(self) -> dict[str, NDArray[np.int64]]:
@@ -103,7 +103,7 @@ def lowest_share(scores: Floats, share: float) -> Booleans:
 
 
 def fit_standardiser(features: Floats, training: Training) -> Standardiser:
-    """Fit to features (observation, row, feature) of training observations, each of which may have several rows."""
+    """Fit to features (observation, row, feature); a training observation may have several rows of features."""
     rows = features.shape[1]
     owners = np.repeat(np.array(training.entities, dtype=object), rows).tolist()
     return Standardiser.fit(_flat(features), owners, np.repeat(training.kept, rows), MIN_HISTORY * rows)

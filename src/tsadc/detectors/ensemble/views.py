@@ -54,7 +54,7 @@ class Explained:
     Attributes
     ----------
     score : float or (time,)
-        Log score: of the observation, or of each step, of which the largest counts.
+        Log score of the observation, or of each step; then the largest counts.
     cells : (variable, time) or (variable, 1)
         How unusual each variable is, 0 or more, in any unit; (variable, 1) if it is the same at every step.
     """
