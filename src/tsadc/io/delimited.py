@@ -15,6 +15,7 @@ import pandas as pd
 from tsadc.errors import DataError
 from tsadc.io.columns import MAX_VARIABLES, check_width
 from tsadc.io.files import COMPRESSED, ending
+from tsadc.io.limits import check_text_size
 from tsadc.io.reading import reason
 
 # Since 3.1 pandas reads floats exactly by default, and deprecates the option.
@@ -26,6 +27,7 @@ MAX_HEADER = 200 * MAX_VARIABLES  # characters
 
 def read_delimited(path: Path, text_column: str | None = None) -> pd.DataFrame:
     """Read the file as a frame; the column `text_column`, if there is one, stays text even if it looks like numbers."""
+    check_text_size(path)
     try:
         separator, header = _header(path)
         literal = {name: _marked for name in header if name.strip() == text_column}
