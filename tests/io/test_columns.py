@@ -86,8 +86,8 @@ def test_what_is_missing_is_nan(column):
 
 def test_text_among_numbers_is_named_with_its_row():
     assert refusal(frame(x=["1.5", "n/k", "2.5", "?"])) == (
-        "The data: column 'x' should hold numbers, but row 1 (counted from 0, below the header) holds 'n/k'; leave the "
-        "cell empty where nothing was measured."
+        "The data: column 'x' should hold numbers, but row 1 (counted from 0, below the header) holds 'n/k'; if it "
+        "means not measured, add --missing n/k (in Python: Reading(missing=['n/k']))."
     )
 
 

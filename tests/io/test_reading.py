@@ -41,8 +41,8 @@ def test_steps_are_spelt_in_their_largest_unit():
         ({"columns": "a"}, "`columns` must be a list of names, but got 'a'"),
         ({"columns": []}, "`columns` must be"),
         ({"time": "ts", "entity": "ts"}, "`entity` must be another column than `time`"),
-        ({"stream": True, "every": "1min"}, "cannot be combined with `every`, `entity` or `rate`"),
-        ({"stream": True, "entity": "host"}, "cannot be combined with `every`, `entity` or `rate`"),
+        ({"stream": True, "every": "1min"}, "cannot be combined with `every`; drop one"),
+        ({"stream": True, "entity": "host"}, "cannot be combined with `entity`; drop one"),
     ],
 )
 def test_settings_that_do_not_fit(settings, expected):

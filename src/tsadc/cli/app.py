@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import inspect
 import os
@@ -18,6 +19,7 @@ from tsadc.errors import OutputError, TsadcError, TsadcNotice
 from tsadc.nn.runtime.allocator import keep_freed_memory
 
 if TYPE_CHECKING:
+    from tsadc.io.reading import Reading
     from tsadc.series import Series
 
 app = typer.Typer(
@@ -62,6 +64,25 @@ class Options:
     columns: Annotated[
         str | None, typer.Option("--columns", help="Variables to use, separated by commas. (default: all)")
     ] = None
+    exclude: Annotated[
+        str | None, typer.Option("--exclude", help="Columns to leave out, separated by commas, such as labels.")
+    ] = None
+    difference: Annotated[
+        str | None, typer.Option("--difference", help="Counters to replace by their increments, separated by commas.")
+    ] = None
+    missing: Annotated[
+        str | None,
+        typer.Option("--missing", help="Numbers and texts that mean not measured, such as -200,Bad,No Data."),
+    ] = None
+    entity_name: Annotated[
+        str | None, typer.Option("--entity-name", help="Join all files into one entity with this name.")
+    ] = None
+    entity_from: Annotated[
+        str | None,
+        typer.Option(
+            "--entity-from", help=r"Pattern for file names, such as 'pump-(\d+)_.*', whose group is the entity."
+        ),
+    ] = None
     rate: Annotated[
         float | None, typer.Option("--rate", help="Resample recordings (WFDB, EDF, HDF5) to this many Hz.")
     ] = None
@@ -69,6 +90,9 @@ class Options:
     stream: Annotated[
         bool, typer.Option("--stream", help="Read .npy and .parquet files piece by piece: for data larger than memory.")
     ] = False
+
+
+LISTS = {"columns", "exclude", "difference", "missing"}  # options that are lists separated by commas
 
 
 def reads(command: Callable[..., None]) -> Callable[..., None]:
@@ -372,12 +396,26 @@ def _raw(given: Path | None) -> Path:
 
 def _read(data: list[Path], options: Options) -> tuple[Series, ...]:
     from tsadc.io.read import read
-    from tsadc.io.reading import Reading
 
     if not options.stream:  # streaming is for data larger than memory: then freed memory is given back
         keep_freed_memory()
-    columns = tuple(name.strip() for name in options.columns.split(",")) if options.columns else None
-    return read(data, Reading(**{**vars(options), "columns": columns}))
+    return read(data, _reading(options))
+
+
+def _reading(options: Options) -> Reading:
+    from tsadc.io.reading import Reading, parse_missing
+
+    given = {name: value for name, value in vars(options).items() if value is not None}
+    for name in LISTS & set(given):
+        given[name] = _listed(given[name])
+    if "missing" in given:
+        given["missing"] = parse_missing(given["missing"])
+    return Reading(**given)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """Return the names in a list separated by commas; a name with a comma stands in double quotes."""
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip())
 
 
 def main() -> None:

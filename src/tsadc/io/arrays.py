@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tsadc.errors import DataError, notice
 from tsadc.io.columns import check_width, find_infinite
 from tsadc.io.entities import Part
-from tsadc.io.reading import DEFAULT, Reading, choose, reason
+from tsadc.io.reading import DEFAULT, Reading, choose, reason, without_missing
 from tsadc.series import Clock, Floats, Series
 from tsadc.variables import unnamed
 
@@ -86,10 +86,11 @@ def from_array(
     names = tuple(names) if names and len(names) == values.shape[1] else unnamed(values.shape[1])
     if reading.time or reading.entity or reading.every:
         raise DataError(f"{source} is an array without times and column names; leave out time, entity and every.")
-    if reading.columns or reading.rename:
+    if reading.columns or reading.rename or reading.exclude or reading.difference:
         order, names = choose(names, reading, source)
         values = values[:, order]
-    return Series(values, names, Clock(), entity, given.shape[1] if given.ndim == 3 else None)
+    observation = given.shape[1] if given.ndim == 3 else None
+    return Series(without_missing(values, reading), names, Clock(), entity, observation)
 
 
 def names_beside(path: Path) -> list[str] | None:

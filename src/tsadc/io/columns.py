@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tsadc.errors import DataError, notice
-from tsadc.io.reading import DEFAULT, Reading, choose, no_column
+from tsadc.io.reading import DEFAULT, Reading, choose, no_column, without_missing
 from tsadc.io.times import TIME_NAMES, date_order, is_epoch, is_time, read_times
 from tsadc.series import Floats
 
@@ -48,19 +49,22 @@ def split_columns(frame: pd.DataFrame, source: str, reading: Reading = DEFAULT) 
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"{source} has two columns named {twice!r}; give every variable its own name.")
-    data = {name: frame.iloc[:, i] for i, name in enumerate(names)}
+    for name in reading.exclude:
+        if name not in names and name not in reading.may_lack:
+            raise no_column(name, names, source)
+    data = {name: frame.iloc[:, i] for i, name in enumerate(names) if name not in reading.exclude}
     entities = None if reading.entity is None else _entities(data, reading.entity, source)
     times, order = _times(frame.index, data, reading.time, entities, source)
-    wanted = set(reading.columns or ())
+    wanted = {*(reading.columns or ()), *reading.difference}
     for i, name in enumerate(names):
         if name in data and name not in wanted and is_counter(name, i, data[name], entities, source):
             del data[name]
     rest = list(data)
-    positions, new_names = choose_variables(rest, reading, source)
+    positions, new_names = choose_variables(rest, replace(reading, exclude=()), source)
     values = {
         new_name: numbers
         for new_name, position in zip(new_names, positions, strict=True)
-        if (numbers := _numbers(data[rest[position]], rest[position], source)) is not None
+        if (numbers := _numbers(data[rest[position]], rest[position], source, reading)) is not None
     }
     check_variables(tuple(values), source)
     return Columns(times, np.column_stack(list(values.values())), tuple(values), entities, order)
@@ -189,7 +193,7 @@ def no_clock(name: str, source: str) -> DataError:
     )
 
 
-def _numbers(column: pd.Series, name: str, source: str) -> Floats | None:
+def _numbers(column: pd.Series, name: str, source: str, reading: Reading) -> Floats | None:
     """Return the column as float64, or None with a notice if all of it is text."""
     if pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_timedelta64_dtype(column):
         raise DataError(f"{source} has a second column of times, {name!r}; remove all but one.")
@@ -200,6 +204,7 @@ def _numbers(column: pd.Series, name: str, source: str) -> Floats | None:
     if pd.api.types.is_numeric_dtype(column):
         number = column
     else:
+        column = _without_missing_texts(column, reading)
         try:
             number = pd.to_numeric(column, errors="coerce")
         except OverflowError:  # a whole number beyond any float
@@ -208,13 +213,21 @@ def _numbers(column: pd.Series, name: str, source: str) -> Floats | None:
         if number.isna().all() and column.notna().any():
             notice(f"{source}: column {name!r} holds only text and was left out.")
             return None
-    values = number.to_numpy(dtype=np.float64, na_value=np.nan)
+    values = without_missing(number.to_numpy(dtype=np.float64, na_value=np.nan), reading)
     if np.isinf(values).any():
         row = int(np.flatnonzero(np.isinf(values))[0])
         raise DataError(
             f"{source}: column {name!r} is infinite at row {row}; leave the cell empty where nothing was measured."
         )
     return values
+
+
+def _without_missing_texts(column: pd.Series, reading: Reading) -> pd.Series:
+    """Return the column with None for the texts that `reading.missing` lists, in any case."""
+    texts = {text.casefold() for text in reading.missing if isinstance(text, str)}
+    if not texts:
+        return column
+    return column.mask(column.astype(str).str.strip().str.casefold().isin(texts))
 
 
 def _refuse_text(column: pd.Series, wrong: pd.Series, name: str, source: str) -> None:
@@ -226,7 +239,10 @@ def _refuse_text(column: pd.Series, wrong: pd.Series, name: str, source: str) ->
     if DECIMAL_COMMA.fullmatch(str(cell).strip()):
         fix = "write numbers with a decimal point and without thousands separators"
     elif wrong.sum() < column.notna().sum():
-        fix = "leave the cell empty where nothing was measured"
+        fix = (
+            f"if it means not measured, add --missing {shlex.quote(str(cell).strip())} (in Python: "
+            f"Reading(missing=[{str(cell).strip()!r}]))"
+        )
     else:
         return
     raise DataError(

@@ -13,8 +13,10 @@ import pandas as pd
 from tsadc.errors import DataError
 from tsadc.io.clock import onto_grid, regular
 from tsadc.io.columns import Columns, split_columns
-from tsadc.io.reading import DEFAULT, Reading
+from tsadc.io.reading import DEFAULT, Reading, increments
 from tsadc.series import Clock, Series
+
+MAX_SOURCES = 3  # in a message
 
 
 @dataclass(frozen=True)
@@ -65,13 +67,22 @@ def by_entity(parts: Iterable[Part]) -> list[list[Part]]:
     return list(groups.values())
 
 
+def renamed(part: Part, entity: str) -> Part:
+    """Return the part under another entity's name."""
+    content = replace(part.content, entity=entity) if isinstance(part.content, Series) else part.content
+    return Part(entity, part.source, content)
+
+
 def to_series(parts: list[Part], reading: Reading = DEFAULT) -> Series:
     """Put the parts of one entity on one clock."""
     entity = parts[0].entity
-    if len(parts) == 1 and isinstance(parts[0].content, Series):
-        return parts[0].content
-    columns = _join(parts, may_overlap=reading.every is not None)
-    source = " and ".join(dict.fromkeys(part.source for part in parts))
+    only = parts[0].content if len(parts) == 1 else None
+    if isinstance(only, Series):
+        values = only.values if reading.stream else increments(only.values, only.names, reading, only.observation)
+        return replace(only, values=values)
+    columns = _join(parts, reading)
+    sources = list(dict.fromkeys(part.source for part in parts))
+    source = " and ".join(sources) if len(sources) <= MAX_SOURCES else f"{sources[0]} and {len(sources) - 1} more files"
     if len(parts) > 1 or (reading.entity is not None and entity != source):
         source = f"Entity {entity!r} of {source[0].lower() + source[1:] if source.startswith('The data') else source}"
     if columns.times is None:
@@ -80,41 +91,57 @@ def to_series(parts: list[Part], reading: Reading = DEFAULT) -> Series:
                 f"{source} has no time column, so `every` cannot be used; name the column with --time (in Python: "
                 "Reading(time=...)), or leave out `every`."
             )
-        return Series(columns.values, columns.names, Clock(), entity)
+        return Series(increments(columns.values, columns.names, reading), columns.names, Clock(), entity)
     if reading.interval is not None:
         values, clock = onto_grid(columns.times, columns.values, reading.interval, source)
     else:
         values, clock = regular(columns.times, columns.values, source)
-    return Series(values, columns.names, clock, entity)
+    return Series(increments(values, columns.names, reading), columns.names, clock, entity)
 
 
-def _join(parts: list[Part], *, may_overlap: bool) -> Columns:
+def _join(parts: list[Part], reading: Reading) -> Columns:
     """Join the rows of all parts, the earliest part first."""
     timed = []
     for number, part in enumerate(parts):
-        if len(parts) == 1 and isinstance(part.content, Columns):
-            return part.content
-        if not isinstance(part.content, Columns) or part.content.times is None:
-            pair = parts[:2] if number == 0 else [parts[0], part]
-            raise DataError(
-                f"{_in_both(*pair)}, and without a time column their order is unknown; give each its own entity name."
-            )
-        timed.append((part, part.content, part.content.times))
+        content = _dated_rows(part.content, reading)
+        if len(parts) == 1 and content is not None:
+            return content
+        if content is None or content.times is None:
+            raise _unordered(parts[0], parts[max(number, 1)], reading)
+        timed.append((part, content, content.times))
     timed.sort(key=lambda item: item[2].as_unit("ns").asi8.min())
     for (first, _, before), (second, _, after) in itertools.pairwise(timed):
         if (before.tz is None) != (after.tz is None):
             raise DataError(
                 f"{_in_both(first, second)}, but only one of them has times with a time zone; write both with one."
             )
-        if before.max() >= after.min() and not may_overlap:
+        if before.max() >= after.min() and reading.every is None:
+            several = "" if reading.entity is not None else "give each its own entity if they are two, "
             raise DataError(
-                f"{_in_both(first, second)}, and their times overlap at {after.min()}; remove the overlap from one "
-                "of them, or average both with --every (in Python: Reading(every=...))."
+                f"{_in_both(first, second)}, and their times overlap at {after.min()}; {several}remove the overlap "
+                "from one of them, or average both with --every (in Python: Reading(every=...))."
             )
     names, zone = parts[0].names, timed[0][2].tz
     values = [content.values[:, [content.names.index(name) for name in names]] for _, content, _ in timed]
     stamps = [times.as_unit("ns") if zone is None else times.as_unit("ns").tz_convert(zone) for *_, times in timed]
     return Columns(pd.DatetimeIndex(stamps[0].append(stamps[1:])), np.concatenate(values), names)
+
+
+def _dated_rows(content: Columns | Series, reading: Reading) -> Columns | None:
+    """Return columns as they are, and a finished Series with dates, such as a recording, as columns again."""
+    if isinstance(content, Columns):
+        return content
+    if not content.clock.dated or reading.stream:
+        return None
+    return Columns(pd.DatetimeIndex(content.clock.at(range(len(content)))), content.values, content.names)
+
+
+def _unordered(first: Part, second: Part, reading: Reading) -> DataError:
+    if reading.stream:
+        return DataError(f"{_in_both(first, second)}, which cannot be joined with --stream; read them without it.")
+    return DataError(
+        f"{_in_both(first, second)}, and without a time column their order is unknown; give each its own entity name."
+    )
 
 
 def _in_both(first: Part, second: Part) -> str:

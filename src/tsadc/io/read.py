@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -14,7 +16,7 @@ from tsadc.io.arrays import read_npy, read_npz
 from tsadc.io.columnar import read_arrow, read_parquet
 from tsadc.io.columns import Columns
 from tsadc.io.delimited import read_delimited
-from tsadc.io.entities import Part, by_entity, from_frame, to_series
+from tsadc.io.entities import Part, by_entity, from_frame, renamed, to_series
 from tsadc.io.files import RECORDINGS, ending, entity_names, expand
 from tsadc.io.reading import DEFAULT, Reading, how_to_resample, spell
 from tsadc.io.stream import open_rows
@@ -34,7 +36,7 @@ ARRAYS: dict[str, Callable[[Path, str, Reading], list[Part]]] = {".npy": read_np
 ENDINGS = (*TABLES, *ARRAYS, *RECORDINGS)
 
 
-def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT) -> tuple[Series, ...]:
+def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT, **options: Any) -> tuple[Series, ...]:
     """Read files into series, one per entity.
 
     Parameters
@@ -45,6 +47,8 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT) -
     reading : Reading, optional
         Options, such as the names of the time and entity columns. By default each file is one entity, named after the
         file, and its time column is found automatically. See `help(tsadc.Reading)`.
+    options : keyword arguments
+        Options of `Reading`, such as ``missing=[-200]``; they override those of `reading`.
 
     Returns
     -------
@@ -57,6 +61,8 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT) -
     DataError
         If a file cannot be read, its rows are not regularly sampled, or the files have different variables. The
         message says how to fix it.
+    ConfigError
+        If an option is unknown or out of range.
 
     Examples
     --------
@@ -68,16 +74,17 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT) -
     >>> [pump] = tsadc.read("pump.csv")
     >>> pump.entity, pump.names, pump.values.shape
     ('pump', ('flow', 'pressure'), (4, 2))
-    >>> [coarse] = tsadc.read("pump.csv", tsadc.Reading(every="2min", columns=["pressure", "flow"]))
+    >>> [coarse] = tsadc.read("pump.csv", every="2min", columns=["pressure", "flow"])
     >>> coarse.values.tolist()
     [[7.5, 1.1], [8.0, 1.2000000000000002]]
     """
+    reading = Reading(**{**vars(reading), **options}) if options else reading
     files = expand(paths, ENDINGS)
     skipped = Skipped(reading.skip_bad)
     parts: list[Part] = []
     for file, name in zip(files, entity_names(files), strict=True):
         with skipped.errors():
-            parts += read_parts(file, name, reading)
+            parts += _named(read_parts(file, name, reading), file, reading)
     parts = _same_date_order(_same_variables(parts, skipped), skipped)
     series: list[Series] = []
     for parts_of_entity in by_entity(parts):
@@ -89,6 +96,20 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT) -
     skipped.report(len(files), anything=bool(series))
     names = series[0].names
     return tuple(match([item], names)[0] if set(item.names) == set(names) else item for item in series)
+
+
+def _named(parts: list[Part], file: Path, reading: Reading) -> list[Part]:
+    """Give the parts of a file the entity that `entity_name` or `entity_from` name; by default they keep their own."""
+    entity = reading.entity_name
+    if reading.entity_from is not None:
+        found = re.search(reading.entity_from, file.name)
+        if found is None or not found[1]:
+            raise DataError(
+                f"{file} has a name without {reading.entity_from!r}, in which its entity was expected; correct the "
+                "pattern of --entity-from (in Python: Reading(entity_from=...)), or rename the file."
+            )
+        entity = found[1]
+    return parts if entity is None else [renamed(part, entity) for part in parts]
 
 
 def read_parts(path: Path, entity: str, reading: Reading = DEFAULT) -> list[Part]:

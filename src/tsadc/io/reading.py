@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from tsadc.config import nearest, require
+from tsadc.config import nearest, refuse_unknown_settings, require
 from tsadc.errors import ConfigError, DataError
+from tsadc.series import Floats
 
 MINUTE = 60 * 10**9  # nanoseconds
 UNITS = {"D": 1440 * MINUTE, "h": 60 * MINUTE, "min": MINUTE, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
@@ -38,8 +42,21 @@ class Reading:
         any value is NaN: nothing is interpolated.
     columns : sequence of str, optional
         Names of the variables to keep, in this order. Default: all.
+    exclude : sequence of str, optional
+        Names of columns to leave out, such as labels. All others are kept.
+    difference : sequence of str, optional
+        Names of counters, such as operating hours or energy meters, which become their increments from row to row. The
+        first row, and a row in which the counter went back, are NaN.
+    missing : sequence of float or str, optional
+        Numbers and texts that mean "not measured" in a variable, for example ``[-200, "Bad"]``; they become NaN. Empty
+        cells and the usual texts (NaN, NA, null) always do. Upper and lower case are the same.
     rename : mapping of str to str, optional
-        New names for some of the variables: ``{old: new}``.
+        New names for some of the variables: ``{old: new}``. All other options use the old names.
+    entity_name : str, optional
+        Name of the one entity to which all files belong. Their rows are joined in the order of time.
+    entity_from : str, optional
+        Regular expression that is searched in each file's name; its first group is the name of the entity. The rows of
+        files with the same entity are joined in the order of time.
     rate : float, optional
         Sampling rate in Hz to which recordings (WFDB, EDF, HDF5, MAT) are resampled. Default: the highest rate among
         the channels.
@@ -50,7 +67,10 @@ class Reading:
         Leave out files and entities that cannot be used, with a notice, instead of raising an error.
     stream : bool, default False
         Leave the values in their files (.npy, .parquet) and read rows when they are needed, for data larger than
-        memory. Cannot be combined with `every`, `entity` or `rate`.
+        memory. Cannot be combined with options that change values or join rows.
+    may_lack : sequence of str, optional
+        Names that `columns`, `exclude` and `difference` may contain although the data does not have them: those that a
+        model remembers.
 
     Raises
     ------
@@ -71,25 +91,67 @@ class Reading:
     entity: str | None = None
     every: str | None = None
     columns: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    difference: tuple[str, ...] = ()
+    missing: tuple[float | str, ...] = ()
     rename: Mapping[str, str] | None = None
+    entity_name: str | None = None
+    entity_from: str | None = None
     rate: float | None = None
     coverage: float | None = None
     skip_bad: bool = False
     stream: bool = False
+    may_lack: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        columns: Any = self.columns
-        if columns is not None:
-            listed = not isinstance(columns, str) and len(columns) > 0
-            require(listed, "columns", "a list of names", columns)
-            object.__setattr__(self, "columns", tuple(columns))
+        for name in ("columns", "exclude", "difference", "may_lack"):
+            names: Any = getattr(self, name)
+            if names is not None:
+                require(_is_list_of_names(names), name, "a list of names", names)
+                object.__setattr__(self, name, tuple(names))
+        require(self.columns is None or len(self.columns) > 0, "columns", "a list of names", self.columns)
+        object.__setattr__(self, "missing", _missing(self.missing))
         require(self.rate is None or 0 < self.rate < float("inf"), "rate", "a positive number of Hz", self.rate)
         require(self.entity is None or self.entity != self.time, "entity", "another column than `time`", self.entity)
         _ = self.interval
-        if self.stream and (self.every or self.entity or self.rate):
+        self._check_names()
+        self._check_entities()
+        if self.stream:
+            self._check_stream()
+
+    def _check_names(self) -> None:
+        both = sorted(set(self.exclude) & {self.time, self.entity, *self.difference, *(self.columns or ())} - {None})
+        if both:
             raise ConfigError(
-                "`stream` leaves the rows in their file, so it cannot be combined with `every`, `entity` or `rate`; "
-                "drop one of them."
+                f"`exclude` leaves out {both[0]!r}, which another option uses; remove it from one of them."
+            )
+        others = sorted(set(self.difference) - set(self.columns or self.difference))
+        if others:
+            raise ConfigError(f"`difference` contains {others[0]!r}, which is not among `columns`; add it there.")
+
+    def _check_entities(self) -> None:
+        given = [name for name in ("entity", "entity_name", "entity_from") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ConfigError(
+                f"`{given[0]}` and `{given[1]}` both say which entity a row belongs to; give one of them."
+            )
+        require(self.entity_name is None or self.entity_name.strip() != "", "entity_name", "a name", self.entity_name)
+        if self.entity_from is not None:
+            try:
+                groups = re.compile(self.entity_from).groups
+            except re.error as error:
+                raise ConfigError(
+                    f"`entity_from` must be a regular expression such as 'pump-(\\d+)_.*', but {self.entity_from!r} is "
+                    f"none: {error}."
+                ) from None
+            require(groups > 0, "entity_from", "a pattern with a group, as in 'pump-(\\d+)_.*'", self.entity_from)
+
+    def _check_stream(self) -> None:
+        changing = ("every", "entity", "rate", "missing", "difference")
+        given = next((name for name in changing if getattr(self, name)), None)
+        if given:
+            raise ConfigError(
+                f"`stream` leaves the rows in their file, so it cannot be combined with `{given}`; drop one of them."
             )
 
     @property
@@ -107,17 +169,73 @@ class Reading:
         return int(length)
 
 
+def _is_list_of_names(names: Any) -> bool:
+    return isinstance(names, Sequence) and not isinstance(names, str) and all(isinstance(name, str) for name in names)
+
+
+def _missing(given: Any) -> tuple[float | str, ...]:
+    """Return the values of `missing`, of which one alone need not be in a list."""
+    values = [given] if isinstance(given, (int, float, str)) else list(given)
+    for value in values:
+        known = isinstance(value, (int, float, np.integer, np.floating, str)) and not isinstance(value, bool)
+        require(known, "missing", "a list of numbers and texts", given)
+    return tuple(value.strip() if isinstance(value, str) else float(value) for value in values)
+
+
+refuse_unknown_settings(Reading)
 DEFAULT = Reading()
+
+
+def parse_missing(texts: Sequence[str]) -> tuple[float | str, ...]:
+    """Return the numbers among `texts` as numbers, as `missing` takes them."""
+
+    def parse(text: str) -> float | str:
+        try:
+            number = float(text)
+        except ValueError:
+            return text
+        return number if math.isfinite(number) else text
+
+    return tuple(map(parse, texts))
+
+
+def without_missing(values: Floats, reading: Reading) -> Floats:
+    """Return the values with NaN for the numbers that `reading.missing` lists."""
+    numbers = [value for value in reading.missing if isinstance(value, float)]
+    if not numbers:
+        return values
+    # In the type of the values: 0.1 as float32 is not the float64 0.1.
+    marked = np.isin(values, np.array(numbers).astype(values.dtype))
+    return np.where(marked, np.nan, values) if marked.any() else values
+
+
+def increments(values: Floats, names: Sequence[str], reading: Reading, observation: int | None = None) -> Floats:
+    """Return the values with each counter in `reading.difference` replaced by its increments from row to row.
+
+    The first row (of each of several observations of `observation` rows) and a row in which a counter went back are
+    NaN."""
+    renamed = reading.rename or {}
+    counters = [k for k, name in enumerate(names) if name in {renamed.get(n, n) for n in reading.difference}]
+    if not counters:
+        return values
+    out = np.array(values)
+    steps = np.diff(out[:, counters], axis=0, prepend=np.nan)
+    steps[steps < 0] = np.nan
+    if observation is not None:
+        steps[::observation] = np.nan
+    out[:, counters] = steps
+    return out
 
 
 def choose(names: Sequence[str], reading: Reading, source: str) -> tuple[list[int], tuple[str, ...]]:
     """Return the positions of the variables that `reading` keeps, and their new names."""
     position = {name: i for i, name in enumerate(names)}
-    picked = list(names) if reading.columns is None else list(reading.columns)
+    picked = [name for name in names if name not in reading.exclude] if reading.columns is None else reading.columns
     renamed = reading.rename or {}
-    for name in (*picked, *renamed):
-        if name not in position:
+    for name in (*picked, *reading.exclude, *reading.difference, *renamed):
+        if name not in position and name not in reading.may_lack:
             raise no_column(name, names, source)
+    picked = [name for name in picked if name in position]
     out = tuple(renamed.get(name, name) for name in picked)
     if len(set(out)) < len(out):
         twice = next(name for name in out if out.count(name) > 1)

@@ -7,7 +7,7 @@ import difflib
 import importlib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tsadc.errors import DataError, notice
 from tsadc.io.columns import check_width, find_infinite
 from tsadc.io.files import RECORDINGS
-from tsadc.io.reading import Reading
+from tsadc.io.reading import Reading, choose, without_missing
 from tsadc.io.resample import resample
 from tsadc.series import Clock, Series
 
@@ -200,7 +200,16 @@ def recording_to_series(recording: Recording, entity: str, reading: Reading) -> 
     """Convert a recording to a Series with the options of `reading`."""
     if reading.time or reading.entity or reading.every:
         raise DataError(f"{recording.source} is a recording with its own clock; leave out time, entity and every.")
-    return recording.to_series(entity, reading.rate, reading.columns, reading.rename)
+    # Before channels are resampled, which would blur a number that means not measured.
+    channels = tuple(
+        replace(own, values=np.asarray(without_missing(own.values, reading), dtype=np.float64))
+        for own in recording.channels
+    )
+    columns = reading.columns
+    if reading.exclude or reading.difference or reading.may_lack:
+        order, _ = choose(recording.names, replace(reading, rename=None), recording.source)
+        columns = tuple(recording.names[i] for i in order)
+    return replace(recording, channels=channels).to_series(entity, reading.rate, columns, reading.rename)
 
 
 def check_readable(path: Path) -> None:

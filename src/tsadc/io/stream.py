@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -74,7 +74,8 @@ def _open_parquet(path: Path, entity: str, reading: Reading) -> Series:
         check_width(file.metadata.num_columns, str(path))
         _check_rows(file.metadata.num_rows, path)
         layout = _layout(file, path, reading)
-        order, names = choose_variables([name.strip() for name in layout.variables], reading, str(path))
+        known = [name.strip() for name in layout.variables]
+        order, names = choose_variables(known, replace(reading, exclude=()), str(path))
         check_variables(names, str(path))
         clock, runs = Clock(), Runs.whole(file.metadata.num_rows)
         if layout.time is not None:
@@ -101,14 +102,18 @@ def _layout(file: Any, path: Path, reading: Reading) -> _Layout:
     if len({name.strip() for name in schema.names}) < len(schema.names):
         raise DataError(f"{path} has two columns of the same name; give every variable its own name.")
     head = next(file.iter_batches(SAMPLE, use_threads=False)).to_pandas(ignore_metadata=True)
-    time = _time_column(head, schema, path, reading.time)
+    excluded = {name for name in schema.names if name.strip() in reading.exclude}
+    for name in reading.exclude:
+        if name not in [known.strip() for known in schema.names] and name not in reading.may_lack:
+            raise no_column(name, schema.names, str(path))
+    time = _time_column(head.drop(columns=list(excluded)), schema, path, reading.time)
     index = {name for name in (schema.pandas_metadata or {}).get("index_columns", ()) if isinstance(name, str)}
     wanted = set(reading.columns or ())
 
     def is_variable(place: int, name: str) -> bool:
         if name == time or name.strip() in wanted:
             return name != time
-        if name in index:
+        if name in index or name in excluded:
             return False
         return not (
             is_counter(name.strip(), place, head[name], None, str(path)) and _counts_on(file, name, place, path)
