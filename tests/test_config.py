@@ -15,6 +15,7 @@ from tsadc.config import (
     merge,
     nearest,
     parse_assignments,
+    parse_json,
     read_toml,
     refuse_unknown_settings,
     require,
@@ -51,15 +52,16 @@ class Tree:
     several: Literal["all"] | tuple[int, ...] = "all"
 
 
+integers = st.integers(1 - 2**63, 2**63 - 1)
 finite = st.floats(allow_nan=False, allow_infinity=False)
 leaves = st.builds(
     Leaf,
     st.floats(min_value=0, exclude_min=True, allow_infinity=False),
     st.sampled_from(["fast", "slow"]),
-    st.none() | st.integers(),
+    st.none() | integers,
 )
-branches = st.builds(Branch, leaves, st.lists(st.integers()).map(tuple), st.tuples(st.integers(), finite))
-trees = st.builds(Tree, branches, st.integers(), st.booleans(), st.text(), st.integers() | st.text())
+branches = st.builds(Branch, leaves, st.lists(integers).map(tuple), st.tuples(integers, finite))
+trees = st.builds(Tree, branches, integers, st.booleans(), st.text(), integers | st.text())
 
 
 def refusal(mapping: dict) -> str:
@@ -144,7 +146,8 @@ def test_a_wrong_value_is_refused_in_one_sentence(mapping, expected):
 
 def test_a_whole_number_beyond_any_float_is_refused():
     assert "must be a finite number" in refusal({"branch": {"leaf": {"rate": 10**400}}})
-    assert build(Tree, {"length": 10**400}).length == 10**400
+    assert "must be a whole number" in refusal({"length": 10**400})
+    assert build(Tree, {"length": 2**63 - 1}).length == 2**63 - 1
 
 
 def test_numbers_of_numpy_are_numbers():
@@ -322,3 +325,44 @@ def test_a_constructor_refuses_an_unknown_setting_with_the_nearest_name():
 
 def test_a_single_name_is_the_only_one():
     assert nearest("zzz", ["plant"]) == "; there is only `plant`."
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ("9" * 5000, "limit"),
+        (str(10**400), "more than 64 bits"),
+        ("-" + str(2**64), "more than 64 bits"),
+        ("1e400", "'1e400' is not a finite number"),
+        ("NaN", "'NaN' is not a finite number"),
+        ("[-Infinity]", "'-Infinity' is not a finite number"),
+        (r'{"a": ["\ud800"]}', "surrogates not allowed"),
+        ('{"a": 1, "a": 2}', "a name occurs twice"),
+        (b'"\xff"', "invalid start byte"),
+        ("{", "Expecting"),
+    ],
+)
+def test_json_that_tsadc_never_writes_is_refused(text, why):
+    with pytest.raises(ValueError, match=why):
+        parse_json(text)
+
+
+def test_json_that_tsadc_writes_is_parsed():
+    content = {"a": [1, -2.5, None, True], "b": {"c": "µ😀", "d": 2**63 - 1}}
+    for ascii_only in (True, False):
+        assert parse_json(json.dumps(content, ensure_ascii=ascii_only).encode()) == content
+
+
+@pytest.mark.parametrize("digits", [19, 400, 5000])
+def test_a_number_that_no_array_can_hold_is_refused_briefly(digits):
+    with pytest.raises(ConfigError, match=r"must be a whole number, but got ") as caught:
+        build(Tree, {"length": 10**digits})
+    assert len(str(caught.value)) < 250
+
+
+def test_deeply_nested_settings_are_refused(tmp_path):
+    file = tmp_path / "settings.toml"
+    file.write_text("a = " + "[" * 100_000)
+    with pytest.raises(ConfigError, match=r"settings\.toml is not valid TOML: it is nested too deeply"):
+        read_toml(file)

@@ -1,4 +1,4 @@
-"""Convert mappings, TOML files and `--set a.b=c` to trees of frozen dataclasses, and back.
+"""Convert mappings, TOML files and `--set a.b=c` to trees of frozen dataclasses, and back; parse JSON strictly.
 
 A dataclass declares the names and types of its settings and, in `__post_init__`, checks their ranges. An error message
 gives the full dotted path of the wrong setting and the nearest right name."""
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import json
 import math
 import numbers
 import tomllib
@@ -22,6 +23,8 @@ from tsadc.errors import ConfigError
 
 T = TypeVar("T")
 MOST_NAMES = 12  # listed in a message
+MOST_SHOWN = 100  # characters of a wrong value in a message
+LARGEST = 2**63  # whole numbers must be smaller, as arrays, times and seeds cannot hold others
 
 
 def build(cls: type[T], mapping: Mapping[str, Any], where: str = "") -> T:
@@ -95,7 +98,7 @@ def _refuse_renamed(cls: type, name: str, path: str) -> None:
 def _section(current: T, value: Any, path: str) -> T:
     if not isinstance(value, Mapping):
         raise ConfigError(
-            f"`{path}` is a section with settings of its own, but got {value!r}; set one of its settings, such as "
+            f"`{path}` is a section with settings of its own, but got {shown(value)}; set one of its settings, such as "
             f"{path}.{next(iter(to_mapping(current)))}."
         )
     return update(current, value, path)
@@ -110,7 +113,7 @@ def _hints(kind: type) -> dict[str, Any]:
 def require(condition: bool, name: str, expected: str, value: Any) -> None:
     """Raise a `ConfigError` unless `condition` holds; for range checks in `__post_init__`."""
     if not condition:
-        raise ConfigError(f"`{name}` must be {expected}, but got {value!r}.")
+        raise ConfigError(f"`{name}` must be {expected}, but got {shown(value)}.")
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
@@ -132,8 +135,62 @@ def read_toml(path: str | Path, what: str = "settings file") -> dict[str, Any]:
         raise ConfigError(f"There is no {what} {path}, but a TOML file was expected; check the name.") from None
     except ValueError as error:  # invalid TOML or invalid UTF-8
         raise ConfigError(f"The {what} {path} is not valid TOML: {error}.") from None
+    except RecursionError:
+        raise ConfigError(f"The {what} {path} is not valid TOML: it is nested too deeply.") from None
     except OSError as error:
         raise ConfigError(f"The {what} {path} cannot be read: {error.strerror}.") from None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON that tsadc may have written; raise a ValueError for anything else.
+
+    Refused are, besides what is no JSON: text that is not valid Unicode, a name given twice in an object, NaN and
+    infinity, numbers beyond 64 bits, and deep nesting."""
+    try:
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+        content = json.loads(
+            text,
+            object_pairs_hook=_distinct_names,
+            parse_int=_whole_number,
+            parse_float=_finite_number,
+            parse_constant=_finite_number,
+        )
+        if "\\ud" in text.lower():  # an escape of half a character; written out it is not valid UTF-8
+            json.dumps(content, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return content
+
+
+def _distinct_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError("a name occurs twice in one object")
+    return content
+
+
+def _whole_number(digits: str) -> int:
+    number = int(digits)  # raises a ValueError for thousands of digits
+    if abs(number) >= 2 * LARGEST:
+        raise ValueError("a number has more than 64 bits")
+    return number
+
+
+def _finite_number(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"{shown(digits)} is not a finite number")
+    return number
+
+
+def shown(value: Any) -> str:
+    """Write a value that a user gave, for a message; a long one is shortened."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or a list in a list in a list ...
+        return f"a {type(value).__name__}"
+    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "..."
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
@@ -190,7 +247,7 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
     if origin is Literal:
         if value in arguments:
             return value
-        raise ConfigError(f"`{path}` must be one of {', '.join(map(repr, arguments))}, but got {value!r}.")
+        raise ConfigError(f"`{path}` must be one of {', '.join(map(repr, arguments))}, but got {shown(value)}.")
     if origin in (Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
@@ -200,26 +257,26 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
         for option in options:
             with contextlib.suppress(ConfigError):
                 return _convert(value, option, path)
-        raise ConfigError(f"`{path}` must be {' or '.join(map(_expected, options))}, but got {value!r}.")
+        raise ConfigError(f"`{path}` must be {' or '.join(map(_expected, options))}, but got {shown(value)}.")
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"`{path}` must be a list, but got {value!r}.")
+            raise ConfigError(f"`{path}` must be a list, but got {shown(value)}.")
         kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
         if len(value) != len(kinds):
-            raise ConfigError(f"`{path}` must be a list of {len(kinds)}, but got {value!r}.")
+            raise ConfigError(f"`{path}` must be a list of {len(kinds)}, but got {shown(value)}.")
         return tuple(_convert(v, kind, path) for v, kind in zip(value, kinds, strict=True))
     return _scalar(value, hint, path)
 
 
 def _scalar(value: Any, hint: Any, path: str) -> Any:
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if hint is int and number and (isinstance(value, numbers.Integral) or float(value).is_integer()):
+    if hint is int and number and _finite(value) and abs(value) < LARGEST and float(value).is_integer():
         return int(value)
     if hint is float and number and _finite(value):
         return float(value)
     if hint in (bool, str) and isinstance(value, hint):
         return value
-    raise ConfigError(f"`{path}` must be {_expected(hint)}, but got {value!r}.")
+    raise ConfigError(f"`{path}` must be {_expected(hint)}, but got {shown(value)}.")
 
 
 def _expected(hint: Any) -> str:

@@ -1,5 +1,6 @@
 import contextlib
 import io
+import re
 import zipfile
 
 import numpy as np
@@ -33,10 +34,36 @@ def test_a_matrix_is_one_series(tmp_path, kind):
     assert (found.entity, found.names, found.clock) == ("pump", ("variable_0", "variable_1"), Clock())
 
 
-def test_floats_stay_in_the_file(tmp_path):
-    np.save(tmp_path / "pump.npy", VALUES)
-    values = read(tmp_path / "pump.npy")[0].values
-    assert isinstance(values.base, np.memmap)
+def test_a_file_that_is_truncated_after_it_was_read_does_no_harm(tmp_path):
+    path = tmp_path / "pump.npy"
+    np.save(path, VALUES)
+    values = read(path)[0].values
+    with path.open("r+b") as file:
+        file.truncate(1)  # reading a map of the file would now end the process
+    np.testing.assert_array_equal(values, VALUES)
+
+
+def test_arrays_larger_than_memory_are_refused_before_they_are_read(tmp_path, monkeypatch):
+    np.save(tmp_path / "a.npy", np.zeros((1000, 10), np.float32))
+    np.savez_compressed(tmp_path / "b.npz", x=np.zeros((500, 10), np.int8), y=np.zeros((500, 10), np.int8))
+    (tmp_path / "c.npz").write_bytes(_zip_of("raw", b"text" * 2500))
+    for name, size in (("a.npy", "240.0 kB"), ("b.npz, unpacked,", "246.1 kB"), ("c.npz, unpacked,", "240.0 kB")):
+        path = tmp_path / name.split(",")[0]
+        monkeypatch.setattr("tsadc.io.limits.available_memory", lambda: 239_999)
+        with pytest.raises(DataError, match=rf"{re.escape(name)} needs {size} of memory or more, but 240\.0 kB are"):
+            read(path)
+        monkeypatch.setattr("tsadc.io.limits.available_memory", lambda: 250_000)
+        if name != "c.npz, unpacked,":
+            read(path)
+    with pytest.raises(DataError, match="should be a data frame or an array of numbers"):
+        read(tmp_path / "c.npz")
+
+
+def _zip_of(name, content):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(name, content)
+    return out.getvalue()
 
 
 def test_observations_follow_each_other(tmp_path):

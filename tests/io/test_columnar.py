@@ -1,4 +1,5 @@
 import contextlib
+import re
 import sys
 
 import numpy as np
@@ -94,3 +95,23 @@ def test_without_pyarrow_the_package_to_install_is_named(tmp_path, monkeypatch, 
     for module in [module for module in sys.modules if module.split(".")[0] == "pyarrow"]:
         monkeypatch.setitem(sys.modules, module, None)
     assert refusal(tmp_path / name) == f"PATH is {form}, which needs one more package: pip install 'tsadc[parquet]'."
+
+
+@pytest.mark.parametrize("name", ["packed.parquet", "packed.arrow", "packed.feather"])
+def test_a_table_larger_than_memory_is_refused_before_it_is_read(tmp_path, monkeypatch, name):
+    frame = pd.DataFrame({"a": np.zeros(2**20), "b": np.zeros(2**20)})
+    WRITERS["parquet.parquet" if name.endswith("parquet") else "file.arrow"](frame, tmp_path / name)
+    assert (tmp_path / name).stat().st_size < 2**17
+    monkeypatch.setattr("tsadc.io.limits.available_memory", lambda: 48 * 2**20 - 1)
+    assert re.search(r"needs 50\.3 MB of memory or more, but 50\.3 MB are available", refusal(tmp_path / name))
+    monkeypatch.setattr("tsadc.io.limits.available_memory", lambda: 48 * 2**20)
+    assert len(read(tmp_path / name)[0]) == 2**20
+
+
+def test_a_long_text_that_a_dictionary_repeats_is_counted_as_often(tmp_path, monkeypatch):
+    path = tmp_path / "texts.parquet"
+    pd.DataFrame({"a": np.arange(1000.0), "site": ["x" * 100_000] * 1000}).to_parquet(path)
+    assert path.stat().st_size < 2**17
+    for module in ("limits", "columnar"):
+        monkeypatch.setattr(f"tsadc.io.{module}.available_memory", lambda: 200_000_000)
+    assert re.search(r"needs 2\d\d\.\d MB of memory or more, but 200\.0 MB are available", refusal(path))

@@ -220,3 +220,18 @@ def test_montages_of_real_files(shared_data: Path, name: str, channels: int, rat
     assert {channel.rate for channel in recording.channels} == {rate}
     for i, expected in enumerate(decode(path).values()):
         np.testing.assert_allclose(recording.channels[i].values, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("duration", "rate"), [("1e300", "5e-299"), ("1e-300", r"5e\+301"), ("1e-320", "inf|.*")])
+def test_an_impossible_duration_is_refused(tmp_path: Path, duration: str, rate: str) -> None:
+    path = write(tmp_path / "a.edf", [(EEG, ROWS)], duration=duration)
+    with pytest.raises(DataError, match=rf"a\.edf (states a sampling rate of {rate} Hz|is not a readable EDF file)"):
+        read_recording(path).to_series("a")
+
+
+def test_rates_that_differ_beyond_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.edf", [(EEG, ROWS), (TEMPERATURE, SLOW)])
+    recording = read_recording(path)
+    monkeypatch.setattr("tsadc.io.limits.available_memory", lambda: 9599)
+    with pytest.raises(DataError, match=r"a\.edf, resampled, needs 9\.6 kB of memory or more"):
+        recording.to_series("a")

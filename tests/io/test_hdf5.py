@@ -105,3 +105,48 @@ def test_real_files(shared_data: Path, name: str, length: int) -> None:
     # Einthoven: lead II is the sum of I and III, as far as half precision tells.
     np.testing.assert_allclose(series.values[:, 1], series.values[:, 0] + series.values[:, 2], atol=5e-3)
     assert recording.to_series(name, rate=100).values.shape == (length // 5, 12)
+
+
+def test_data_outside_of_the_file_is_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.bin"
+    secret.write_bytes(bytes(800))
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = EEG
+    path = tmp_path / "a.h5"
+
+    def refuses(reason: str, groups: list[str] | None = None) -> None:
+        with pytest.raises(DataError, match=rf"a\.h5 refers to data outside of itself \({reason}\), which is not read"):
+            read_hdf5(path, groups)
+
+    with h5py.File(path, "w") as file:
+        file.create_dataset("raw", (100,), "f8", external=[(str(secret), 0, 800)])
+    refuses("'raw' is stored in '.*secret.bin'")
+    with h5py.File(path, "w") as file:
+        file["own"] = EEG
+        file["linked"] = h5py.ExternalLink("other.h5", "/")
+    refuses("'linked' is a link to 'other.h5'")
+    refuses("'linked' is a link to 'other.h5'", ["linked/x"])
+    with h5py.File(path, "w") as file:
+        layout = h5py.VirtualLayout((500,), "f8")
+        layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "x", (500,))
+        file.create_virtual_dataset("virtual", layout)
+    refuses("'virtual' is a virtual dataset")
+
+
+def test_a_dataset_that_was_declared_but_never_written_is_no_signal(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["written"] = EEG
+        file.create_dataset("declared", (800_000_000,), "f8", chunks=True)
+    assert path.stat().st_size < 10_000
+    assert read_hdf5(path).names == ("written",)
+
+
+def test_chunks_that_unpack_beyond_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", (2**30,), "f8", chunks=(1000,))[:1000] = 1
+    assert path.stat().st_size < 20_000
+    monkeypatch.setattr("tsadc.io.limits.available_memory", lambda: 10**10)
+    with pytest.raises(DataError, match=r"a\.h5, unpacked, needs 25\.8 GB of memory or more, but 10\.0 GB are"):
+        read_hdf5(path)

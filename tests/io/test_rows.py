@@ -192,3 +192,10 @@ def test_a_file_that_changes_or_vanishes_under_way(tmp_path):
     lost = ParquetRows(tmp_path / "x.parquet", NAMES, Runs.whole(10), np.dtype(np.float64))
     with pytest.raises(DataError, match=r"x\.parquet can no longer be read"):
         lost[:]
+
+
+def test_a_parquet_file_that_lost_rows_is_refused_with_a_reason(tmp_path):
+    """pyarrow then has no more batches, an error without a message."""
+    rows = ParquetRows(tmp_path / "x.parquet", NAMES, Runs.whole(10), np.dtype(np.float64))
+    with pytest.raises(DataError, match=r"x\.parquet can no longer be read: it is empty, cut off or damaged\.$"):
+        rows._try(lambda: next(iter(())))

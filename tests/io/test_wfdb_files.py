@@ -1,6 +1,7 @@
 import shutil
 import warnings
 import zlib
+from collections.abc import Iterator
 from datetime import date, datetime, time
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from tsadc.errors import DataError
+from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.read import read
+from tsadc.io.reading import Reading
 from tsadc.io.recording import read_recording
 from tsadc.io.wfdb_files import LEADS, read_mat, read_wfdb
 
@@ -214,3 +217,54 @@ def test_real_structs_decompressed_by_hand(shared_data: Path, name: str, length:
     expected = np.frombuffer(content[-8 * 12 * length :], "<f8").reshape(length, 12)
     np.testing.assert_array_equal(recording.to_series("x").values, expected)
     assert recording.fields == {"age": age, "sex": "Male"}
+
+
+def mutants(path: Path) -> Iterator[bytes]:
+    content = path.read_bytes()
+    yield content[:256] + b"\xff\xff" + content[258:]  # scipy ends the process on this one
+    generator = np.random.default_rng(0)
+    for _ in range(1500):
+        damaged = bytearray(content)
+        for _ in range(generator.integers(1, 4)):
+            damaged[generator.integers(128, min(420, len(content)))] = generator.choice(
+                [0, 1, 255, generator.integers(256)]
+            )
+        yield bytes(damaged[: generator.integers(100, len(damaged))] if generator.random() < 0.2 else damaged)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_damaged_mat_files_are_refused_or_read(tmp_path: Path, packed: bool) -> None:
+    path = tmp_path / "A1.mat"
+    savemat(path, {"ECG": {"sex": "Female", "age": 49, "data": np.ones((12, 50))}}, do_compression=packed)
+    refusals = []
+    for content in list(mutants(path)):
+        path.write_bytes(content)
+        try:
+            assert len(read_mat(path).channels) == 12
+        except DataError as error:
+            refusals.append(str(error))
+    assert 500 < len(refusals) < 1501
+    assert all(refusal.startswith(f"{path}") and refusal.endswith(".") for refusal in refusals)
+
+
+def test_skip_bad_survives_a_damaged_mat_file(tmp_path: Path) -> None:
+    for name in ("good", "bad"):
+        savemat(tmp_path / f"{name}.mat", {"ECG": {"sex": "Male", "age": 7, "data": np.ones((12, 50))}})
+    (tmp_path / "bad.mat").write_bytes(next(mutants(tmp_path / "bad.mat")))
+    with pytest.warns(TsadcNotice, match=r"1 left out: .*bad\.mat is not a readable MAT file: .+\.$"):
+        (series,) = read(tmp_path, Reading(skip_bad=True))
+    assert series.entity == "good"
+
+
+def test_a_mat_file_that_unpacks_beyond_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    savemat(tmp_path / "A1.mat", {"ECG": {"data": np.ones((12, 10_000))}}, do_compression=True)
+    monkeypatch.setattr("tsadc.io.limits.available_memory", lambda: 1_000_000)
+    with pytest.raises(DataError, match=r"A1\.mat, unpacked, needs 1\.9 MB of memory or more"):
+        read_mat(tmp_path / "A1.mat")
+
+
+def test_a_header_that_promises_more_than_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one.hea").write_text("one 1 500 4000000000\n~ 0 1000/mV 16 0 0 0 0 I\n")
+    monkeypatch.setattr("tsadc.io.limits.available_memory", lambda: 10**10)
+    with pytest.raises(DataError, match=r"one\.hea needs 96\.0 GB of memory or more"):
+        read_wfdb(tmp_path / "one.hea")

@@ -12,7 +12,6 @@ The pool is every detector except the references, which know nothing. A detector
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from scipy import stats
 
 from tsadc.bench.records import job_of
 from tsadc.bench.summary import Summary
-from tsadc.config import nearest
+from tsadc.config import nearest, parse_json
 from tsadc.data.catalogue import families
 from tsadc.errors import DataError
 from tsadc.evaluate.bootstrap import Interval
@@ -179,7 +178,7 @@ def read_choices(file: Path) -> Choices | None:
     if not file.exists():
         return None
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_bytes())
         candidates, default = content["candidates"], content["default"]
         datasets = set(candidates[default])
         known = all(_known(values) for figures in candidates.values() for values in figures.values())

@@ -3,11 +3,11 @@ train and which are scored. The manifest holds hashes of its observations, so it
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from tsadc.config import parse_json
 from tsadc.data.manifest import rebuild
 from tsadc.data.prepared import load
 from tsadc.data.protocols import Protocol
@@ -29,7 +29,7 @@ class Own:
     def digest(self) -> str:
         """The hash in the manifest. Whether the data agrees with it is checked when the parts are drawn."""
         try:
-            return str(json.loads(self.manifest.read_text(encoding="utf-8"))["hash"])
+            return str(parse_json(self.manifest.read_bytes())["hash"])
         except FileNotFoundError:
             raise DataError(
                 f"There is no manifest {self.manifest}, which says what trains and what is scored; write it by "

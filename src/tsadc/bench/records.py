@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from tsadc.atomic import write_file
 from tsadc.bench.job import Job, Record, code_hash, digest, identity, settings_hash
 from tsadc.bench.measure import Arrays
+from tsadc.config import parse_json
 from tsadc.errors import DataError, OutputError
 
 SCORES, TRAINING, PLAN, LOCK = "scores", ".training", "plan.toml", ".lock"
@@ -80,7 +81,7 @@ def _read(file: Path) -> list[Record]:
     records = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines() if file.exists() else (), start=1):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
         except ValueError:
             record = None
         if not complete(record):

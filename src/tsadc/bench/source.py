@@ -28,6 +28,8 @@ WITHOUT_EFFECT = (
     "tsadc.io.edf",
     "tsadc.io.files",
     "tsadc.io.hdf5",
+    "tsadc.io.limits",
+    "tsadc.io.mat",
     "tsadc.io.read",
     "tsadc.io.stream",
     "tsadc.io.wfdb_files",

@@ -6,7 +6,6 @@ built from the stagings of the scorers (`scorers/dodh/SCORER/RECORD.json`)."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tsadc.config import parse_json
 from tsadc.data import sleep
 from tsadc.data.dataset import Card, DataSet, Extract, PaperCounts, Record, Share, files_under
 from tsadc.errors import DataError
@@ -130,7 +130,7 @@ def _hypnogram(night: Path) -> NDArray[np.int64]:
 
 def _staging(file: Path) -> NDArray[np.int64]:
     try:
-        numbers = np.asarray(json.loads(file.read_text(encoding="utf-8")), dtype=float)
+        numbers = np.asarray(parse_json(file.read_bytes()), dtype=float)
     except (OSError, TypeError, ValueError):
         raise DataError(f"{file} should be a list of stages, one for each epoch.") from None
     return _checked(numbers, str(file))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tsadc.atomic import write_file
-from tsadc.config import build, to_mapping
+from tsadc.config import build, parse_json, to_mapping
 from tsadc.data.contaminate import PARTS, ContaminationSpec, Draw
 from tsadc.data.prepared import Prepared
 from tsadc.errors import ConfigError, DataError
@@ -92,7 +92,7 @@ def _part(draw: Draw, part: str) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_bytes())
     except FileNotFoundError:
         raise DataError(f"There is no manifest {path}.") from None
     except (OSError, ValueError):

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from tsadc.config import parse_json
 from tsadc.data.dataset import Piece, Span
 from tsadc.errors import DataError
 from tsadc.series import Booleans, Clock, Labelled, Observations, Place, Series, Truth
@@ -318,7 +319,7 @@ def _labels_json(labels: Sequence[Label], truth: Sequence[Truth]) -> str:
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_bytes())
     except (OSError, ValueError):
         raise DataError(f"{file} is missing, truncated or not JSON; prepare the data set again.") from None
     if not isinstance(content, dict):

@@ -18,7 +18,7 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from tsadc.atomic import new_folder
-from tsadc.config import build, to_mapping
+from tsadc.config import build, parse_json, to_mapping
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector, hold_out
 from tsadc.detectors.threshold import Contamination, Normal
@@ -118,12 +118,12 @@ def read_settings(folder: Path) -> dict[str, Any]:
         came = f"{folder} is a file" if folder.exists() else f"There is no folder {folder}"
         raise ModelFileError(f"{came}, but a model folder was expected; name one that `tsadc fit` wrote.")
     try:
-        settings = json.loads((folder / SETTINGS).read_text())
+        settings = parse_json((folder / SETTINGS).read_bytes())
     except FileNotFoundError:
         raise ModelFileError(
             f"{folder} is not a model: it has no {SETTINGS}; name a folder that `tsadc fit` wrote."
         ) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
+    except (OSError, ValueError):
         raise ModelFileError(f"{folder / SETTINGS} is truncated or not JSON; {RESTORE}.") from None
     if not isinstance(settings, dict) or not isinstance(settings.get("format"), int) or "detector" not in settings:
         raise ModelFileError(f"{folder / SETTINGS} was not written by tsadc.")

@@ -1,34 +1,44 @@
-"""Arrays and NumPy files -> Series. A .npy file is mapped into memory; a .npz file holds one array per entity. Nothing
-pickled is ever loaded."""
+"""Arrays and NumPy files -> Series. A .npy file holds one array, a .npz file one array per entity. Nothing pickled is
+ever loaded."""
 
 from __future__ import annotations
 
-import json
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tsadc.config import parse_json
 from tsadc.errors import DataError, notice
 from tsadc.io.columns import check_width, find_infinite
 from tsadc.io.entities import Part
+from tsadc.io.limits import STREAM, check_numbers
 from tsadc.io.reading import DEFAULT, Reading, choose, reason, without_missing
 from tsadc.series import Clock, Floats, Series
 from tsadc.variables import unnamed
 
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
 
 def read_npy(path: Path, entity: str, reading: Reading) -> list[Part]:
     """Read an array of shape (time, variable) or (observation, time, variable)."""
-    series = from_array(open_npy(path), entity, str(path), reading=reading, names=names_beside(path))
+    # Only the map's shape is used. A file that is truncated while its map is in use ends the process (SIGBUS).
+    check_numbers(open_npy(path).size, str(path), STREAM)
+    series = from_array(_load_npy(path), entity, str(path), reading=reading, names=names_beside(path))
     return [Part(entity, str(path), series)]
 
 
 def open_npy(path: Path) -> NDArray[Any]:
-    """Map the array in the file into memory."""
+    """Map the array in the file into memory, without reading it."""
+    return _load_npy(path, "r")
+
+
+def _load_npy(path: Path, mode: Literal["r"] | None = None) -> NDArray[Any]:
     try:
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
+        values = np.load(path, mmap_mode=mode, allow_pickle=False)
     except PermissionError:
         raise
     except Exception as error:  # a damaged file can fail anywhere
@@ -45,10 +55,13 @@ def read_npz(path: Path, entity: str, reading: Reading) -> list[Part]:
     try:
         # Opened here, because NumPy leaves a file open that it cannot read.
         with open(path, "rb") as file:
+            _check_npz(file, path)
             content = np.load(file, allow_pickle=False)
             keys = getattr(content, "files", None)
-            arrays: dict[str, NDArray[Any]] = {"": content} if keys is None else {key: content[key] for key in keys}
-    except PermissionError:
+            arrays: dict[str, NDArray[Any]] = (
+                {"": content} if keys is None else {key: np.asarray(content[key]) for key in keys}
+            )
+    except (PermissionError, DataError):
         raise
     except Exception as error:  # a damaged file can fail anywhere
         raise _damaged(path, "NPZ", error) from None
@@ -69,6 +82,27 @@ def read_npz(path: Path, entity: str, reading: Reading) -> list[Part]:
         Part(name, str(path), from_array(array, name, f"{path}, array {name!r}", reading=reading))
         for name, array in kept.items()
     ]
+
+
+def _check_npz(file: IO[bytes], path: Path) -> None:
+    """Raise unless the arrays fit into memory together."""
+    count = 0
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            for entry in archive.infolist():
+                with archive.open(entry) as content:
+                    count += entry.file_size // _item_size(content)
+        check_numbers(count, f"{path}, unpacked,")
+    file.seek(0)
+
+
+def _item_size(content: IO[bytes]) -> int:
+    """Return the bytes per number that the header of an array declares; 1 if NumPy will not read it as numbers."""
+    try:
+        version = np.lib.format.read_magic(content)
+        return max(1, int(HEADERS[version](content)[2].itemsize))
+    except (KeyError, ValueError):
+        return 1
 
 
 def from_array(
@@ -99,7 +133,7 @@ def names_beside(path: Path) -> list[str] | None:
     if path.parent.name != "observations" or not about.is_file():
         return None
     try:
-        names = json.loads(about.read_text(encoding="utf-8"))["variables"]
+        names = parse_json(about.read_bytes())["variables"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     listed = isinstance(names, list) and all(isinstance(name, str) for name in names)

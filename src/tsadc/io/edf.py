@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.errors import DataError, notice
+from tsadc.io.limits import check_numbers
 from tsadc.io.reading import reason
 from tsadc.io.recording import Annotation, Channel, Recording, check_readable, distinct, package
 
@@ -50,6 +51,7 @@ def read_edf(path: str | Path) -> Recording:
     check_readable(path)
     edfio = package("edfio", path, "EDF")
     layout = _complete(_layout(path), path)
+    check_numbers(layout.records * sum(layout.samples), str(path))
     try:
         # The checks here cover what edfio warns about, except its own repairs of a header.
         with warnings.catch_warnings():
@@ -128,7 +130,8 @@ def _onsets(layout: _Layout, path: Path) -> NDArray[np.float64]:
         )
     signal = layout.labels.index(ANNOTATIONS)
     first = 2 * sum(layout.samples[:signal])
-    content = np.memmap(path, np.uint8, "r", layout.header, (layout.records, layout.record))
+    content = np.fromfile(path, np.uint8, layout.records * layout.record, offset=layout.header)
+    content = content.reshape(layout.records, layout.record)
     matches = [ONSET.match(bytes(record)) for record in content[:, first : first + 2 * layout.samples[signal]]]
     onsets = np.array([float(match.group()) if match else np.nan for match in matches])
     steps = np.diff(onsets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.errors import DataError
+from tsadc.io.limits import check_numbers
 from tsadc.io.reading import reason
 from tsadc.io.recording import Channel, Recording, check_readable, distinct, package, suggestion
 
@@ -30,7 +31,9 @@ def read_hdf5(path: str | Path, groups: Sequence[str] | None = None, rate: float
     try:
         with h5py.File(path, "r") as file:
             datasets = {dataset.name.strip("/"): dataset for dataset in _datasets(h5py, file, groups, path)}
-            signals = [_channels(dataset, rate) for dataset in datasets.values() if _is_signal(dataset)]
+            numeric = [dataset for dataset in datasets.values() if _is_signal(dataset)]
+            _check_storage(numeric, path)
+            signals = [_channels(dataset, rate) for dataset in numeric]
     except DataError:
         raise
     except Exception as error:  # a damaged file can fail anywhere in h5py
@@ -46,6 +49,7 @@ def read_hdf5(path: str | Path, groups: Sequence[str] | None = None, rate: float
 
 def _datasets(h5py: Any, file: Any, groups: Sequence[str] | None, path: Path) -> Iterator[Any]:
     for group in groups if groups is not None else ("/",):
+        _refuse_links_out(h5py, file, group, path)
         if group not in file:
             existing: list[str] = []
             file.visit(existing.append)
@@ -54,13 +58,49 @@ def _datasets(h5py: Any, file: Any, groups: Sequence[str] | None, path: Path) ->
         if isinstance(node, h5py.Dataset):
             yield node
             continue
-        names: list[str] = []
-        node.visit(names.append)
-        yield from (node[name] for name in names if isinstance(node[name], h5py.Dataset))
+        links: list[tuple[str, Any]] = []
+        node.visititems_links(lambda name, link, found=links: found.append((name, link)))
+        for name, link in links:
+            if isinstance(link, h5py.ExternalLink):
+                raise _outside(path, f"{name!r} is a link to {link.filename!r}")
+            if isinstance(link, h5py.HardLink) and isinstance(node[name], h5py.Dataset):
+                yield node[name]
+
+
+def _refuse_links_out(h5py: Any, file: Any, group: str, path: Path) -> None:
+    """Raise if the group is a link to another file, or lies behind one."""
+    place = ""
+    for part in group.strip("/").split("/"):
+        place = f"{place}/{part}"
+        link = file.get(place, getlink=True) if part else None
+        if isinstance(link, h5py.ExternalLink):
+            raise _outside(path, f"{place.strip('/')!r} is a link to {link.filename!r}")
+
+
+def _outside(path: Path, how: str) -> DataError:
+    return DataError(f"{path} refers to data outside of itself ({how}), which is not read; copy the data into it.")
+
+
+def _check_storage(datasets: Iterable[Any], path: Path) -> None:
+    """Raise if a dataset is stored in other files, or if all together do not fit into memory."""
+    count = 0
+    for dataset in datasets:
+        name = dataset.name.strip("/")
+        if dataset.external:
+            raise _outside(path, f"{name!r} is stored in {dataset.external[0][0]!r}")
+        if dataset.is_virtual:
+            raise _outside(path, f"{name!r} is a virtual dataset")
+        count += dataset.size
+    check_numbers(count, f"{path}, unpacked,")
 
 
 def _is_signal(dataset: Any) -> bool:
-    return dataset.dtype.kind in "iuf" and dataset.ndim in (1, 2) and dataset.size > 0
+    return dataset.dtype.kind in "iuf" and dataset.ndim in (1, 2) and dataset.size > 0 and _is_stored(dataset)
+
+
+def _is_stored(dataset: Any) -> bool:
+    """Return whether any value was ever written: a dataset declares its size before that, and fills it with zeros."""
+    return bool(dataset.external or dataset.is_virtual or dataset.id.get_storage_size())
 
 
 def _channels(dataset: Any, rate: float | None) -> list[Channel]:

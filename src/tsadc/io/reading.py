@@ -19,6 +19,7 @@ from tsadc.series import Floats
 MINUTE = 60 * 10**9  # nanoseconds
 UNITS = {"D": 1440 * MINUTE, "h": 60 * MINUTE, "min": MINUTE, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 INTERNAL = ("cannot reshape", "index out of range", "mmap length", "unpack requires", "buffer is smaller")
+DAMAGED = "it is empty, cut off or damaged"
 MAX_UNITS = 100_000  # in a message: beyond, a larger unit with a decimal point is easier to read
 
 
@@ -271,5 +272,5 @@ def reason(error: BaseException) -> str:
     """Return the first sentence of another library's message, or a plain one if it speaks of that library's inside."""
     message = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
     if any(words in message for words in INTERNAL):
-        return "it is empty, cut off or damaged"
-    return message.split(". ")[0].rstrip(".") or type(error).__name__
+        return DAMAGED
+    return message.split(". ")[0].rstrip(".") or DAMAGED

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tsadc.errors import DataError, notice
 from tsadc.io.columns import check_width, find_infinite
 from tsadc.io.files import RECORDINGS
+from tsadc.io.limits import check_numbers
 from tsadc.io.reading import Reading, choose, without_missing
 from tsadc.io.resample import resample
 from tsadc.series import Clock, Series
@@ -26,6 +27,7 @@ from tsadc.series import Clock, Series
 MAX_UPSAMPLING = 100  # beyond this factor, the requested rate is a mistake
 MAX_NAMES = 40  # in a message
 SECOND = 10**9  # nanoseconds
+SLOWEST = 1e-8  # Hz: one sample in three years
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +100,7 @@ class Recording:
         names = self._renamed(picked, rename or {})
         check_width(len(names), self.source)
         rate = self._common_rate(picked, rate)
+        self._check_size(picked, rate)
         columns = [c.values if c.rate is None or rate is None else resample(c.values, c.rate, rate) for c in picked]
         values = np.full((max(map(len, columns)), len(columns)), np.nan)
         for i, column in enumerate(columns):
@@ -161,6 +164,21 @@ class Recording:
                     "pick channels of the same length with --columns (in Python: Reading(columns=[...]))."
                 )
         return wanted if wanted is not None else max(known, default=None)
+
+    def _check_size(self, picked: tuple[Channel, ...], rate: float | None) -> None:
+        """Raise if a stated sampling rate is impossible, or if the resampled channels do not fit into memory."""
+        longest = 0.0
+        for channel in picked:
+            factor = 1.0
+            if channel.rate is not None and rate is not None:
+                if not SLOWEST <= channel.rate <= SECOND:
+                    raise DataError(
+                        f"{self.source} states a sampling rate of {channel.rate:g} Hz for channel {channel.name!r}, "
+                        "which cannot be; correct its header, or leave out that channel."
+                    )
+                factor = rate / channel.rate
+            longest = max(longest, len(channel.values) * factor)
+        check_numbers(int(longest) * len(picked), f"{self.source}, resampled,", "resample it to a lower --rate")
 
     def _clock(self, rate: float | None) -> Clock:
         if rate is None:

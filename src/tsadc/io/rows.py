@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.errors import DataError
+from tsadc.io.reading import DAMAGED, reason
 from tsadc.series import Floats
 
 CACHE = 32 * 2**20  # bytes of decoded values kept in memory, for all files together
@@ -127,7 +128,7 @@ class NpyRows(Rows):
         try:
             values = np.fromfile(self.path, kind, count, offset=self._matrix.offset + first * kind.itemsize)
         except OSError as error:
-            raise DataError(f"{self.path} can no longer be read: {error.strerror}.") from None
+            raise DataError(f"{self.path} can no longer be read: {error.strerror or DAMAGED}.") from None
         if len(values) < count:
             raise DataError(f"{self.path} became shorter while it was being read; do not change a file that is in use.")
         return values
@@ -262,4 +263,4 @@ class ParquetRows(Rows):
         try:
             return action()
         except Exception as error:  # a damaged file can fail anywhere in pyarrow
-            raise DataError(f"{self.path} can no longer be read: {' '.join(str(error).split()).rstrip('.')}.") from None
+            raise DataError(f"{self.path} can no longer be read: {reason(error)}.") from None

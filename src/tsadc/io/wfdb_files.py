@@ -3,6 +3,7 @@ CPSC2018 as recordings."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from datetime import datetime, time
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.io import loadmat, whosmat
 
 from tsadc.errors import DataError
+from tsadc.io.limits import check_numbers
+from tsadc.io.mat import Variable, read_variables
 from tsadc.io.reading import reason
 from tsadc.io.recording import Channel, Recording, check_readable, distinct, package
 
@@ -37,6 +39,7 @@ def read_wfdb(path: str | Path) -> Recording:
         raise DataError(f"{path} lists no signals.")
     files = _signal_files(path, header)
     _check_signal_files(path, files)
+    check_numbers((header.sig_len or 0) * sum(getattr(header, "samps_per_frame", None) or [header.n_sig]), str(path))
     try:
         record = wfdb.rdrecord(name, smooth_frames=False)
     except FileNotFoundError as error:
@@ -64,17 +67,18 @@ def read_mat(path: str | Path) -> Recording:
     if header.is_file():
         return read_wfdb(header)
     try:
-        names = [name for name, _, _ in whosmat(str(path))]
-        content = loadmat(str(path), variable_names=["ECG"]) if "ECG" in names else {}
+        variables = read_variables(path)
     except NotImplementedError:
         raise DataError(
             f"{path} is a MATLAB 7.3 file, which is HDF5; rename it to end in .h5, or save it with -v7."
         ) from None
-    except Exception as error:  # a damaged file can fail anywhere in scipy
+    except (ValueError, struct.error) as error:
+        if isinstance(error, DataError):
+            raise
         raise DataError(f"{path} is not a readable MAT file: {reason(error)}.") from None
-    if "val" in names:
+    if "val" in variables:
         raise DataError(f"{path} holds the signals of a WFDB record, but its header {header.name} is not beside it.")
-    return _from_struct(content.get("ECG"), path)
+    return _from_struct(variables.get("ECG"), path)
 
 
 def _signal_files(path: Path, header: Any) -> list[Path]:
@@ -114,17 +118,19 @@ def _start(record: Any) -> datetime | None:
     return datetime.combine(record.base_date, record.base_time or time())
 
 
-def _from_struct(struct: Any, path: Path) -> Recording:
-    try:
-        entry = struct[0, 0]
-        data: NDArray[np.float64] = np.asarray(entry["data"], dtype=np.float64)
-        keys = [key for key in ("age", "sex") if key in entry.dtype.names]
-        comments = tuple(f"{key.capitalize()}: {np.ravel(entry[key])[0]}" for key in keys)
-    except (TypeError, ValueError, IndexError, KeyError):
+def _from_struct(fields: Variable, path: Path) -> Recording:
+    data = fields.get("data") if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or not isinstance(data, np.ndarray):
         raise DataError(
             f"{path} should hold a struct `ECG` with the field `data`, as in CPSC2018, or have a WFDB header beside it."
-        ) from None
+        )
     if data.ndim != 2 or len(data) != len(LEADS):
         raise DataError(f"{path} should hold {len(LEADS)} leads by time in `ECG.data`, but its shape is {data.shape}.")
-    channels = tuple(Channel(lead, "mV", CPSC2018_RATE, row) for lead, row in zip(LEADS, data, strict=True))
+    comments = tuple(f"{key.capitalize()}: {_plain(fields[key])}" for key in ("age", "sex") if key in fields)
+    leads = data.astype(np.float64)
+    channels = tuple(Channel(lead, "mV", CPSC2018_RATE, row) for lead, row in zip(LEADS, leads, strict=True))
     return Recording(channels=channels, start=None, annotations=(), comments=comments, source=str(path))
+
+
+def _plain(value: NDArray[Any] | str | None) -> Any:
+    return next(iter(np.ravel(value)), "") if isinstance(value, np.ndarray) else value or ""

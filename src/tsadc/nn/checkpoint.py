@@ -15,6 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tsadc.atomic import explain, write_file
+from tsadc.config import parse_json
 from tsadc.errors import ConfigError, ModelFileError
 
 FORMAT = "tsadc training 1"
@@ -68,7 +69,11 @@ def read(path: Path) -> tuple[Tensors, dict[str, Any]]:
     for key, tensor in flat.items():
         kind, _, name = key.partition("/")
         tensors.setdefault(kind, {})[name] = tensor
-    return tensors, json.loads(metadata["record"])
+    try:
+        record = parse_json(metadata["record"])
+    except (KeyError, ValueError):
+        raise ModelFileError(f"{path} is damaged; delete it and train from the beginning.") from None
+    return tensors, record
 
 
 def require_same(was: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
