@@ -22,7 +22,8 @@ COMMANDS = """
 demo    --out=demo
 fit     DATA... --out --length=None --contamination=None --detector=ensemble --preset=default --config=None
         --set=None... --epochs=None --seed=None --resume=False READING
-detect  DATA... --model --out=None --report=None --set=None... READING
+detect  DATA... --model --out=None --report=None --set=None... --update=False --force=False --json=False
+        --exit-code=False READING
 adapt   DATA... --model --out READING
 info    WHAT... --length=None --detector=ensemble --preset=default READING
 data list

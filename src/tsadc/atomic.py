@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +47,39 @@ def new_folder(path: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         _sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def replaced_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that takes the place of `path` when the block ends, or is removed if it fails.
+
+    A reader finds the old folder or the new one, even if the process is killed; see `exchange`."""
+    with _output_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _temporary_name(path)
+        temporary.mkdir()
+        try:
+            yield temporary
+            if path.exists():
+                exchange(temporary, path)
+            else:
+                os.rename(temporary, path)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        _sync_folder(path.parent)
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Let two folders swap their names, in one step where the system can (Linux), otherwise in three renames."""
+    if sys.platform == "linux":
+        renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+        here, swap = -100, 2  # AT_FDCWD and RENAME_EXCHANGE
+        if renameat2 is not None and renameat2(here, os.fsencode(one), here, os.fsencode(other), swap) == 0:
+            return
+    aside = _temporary_name(other)
+    os.rename(other, aside)
+    os.rename(one, other)
+    os.rename(aside, one)
 
 
 def _temporary_name(path: Path) -> Path:

@@ -18,6 +18,10 @@ class DataError(TsadcError, ValueError):
     """The input data cannot be used."""
 
 
+class TooShortError(DataError):
+    """The data is in order but has too few rows for one observation, so there is nothing to judge yet."""
+
+
 class ConfigError(TsadcError, ValueError):
     """A setting is unknown or out of range."""
 
@@ -32,6 +36,10 @@ class ModelFileError(TsadcError, OSError):
 
 class OutputError(TsadcError, OSError):
     """A file or folder cannot be written, or exists already."""
+
+
+class RefitError(TsadcError):
+    """A refitted model is not fit to replace the old one, which stays in place."""
 
 
 class TsadcNotice(UserWarning):

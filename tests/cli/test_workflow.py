@@ -204,7 +204,7 @@ def test_a_report_needs_no_folder_of_tables(model: Path, tmp_path: Path) -> None
     assert report.read_text().startswith("<!doctype html>")
     assert {file.name for file in tmp_path.iterdir()} == {"left.csv", "report.html"}
     assert tsadc("detect", tmp_path / "left.csv", "--model", model).refusal == (
-        "Nothing would be written: give --out FOLDER for tables, --report FILE for a page, or both."
+        "Nothing would be written: give --out FOLDER for tables, --report FILE for a page, or --json to print them."
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
 import typer
 
 from tsadc.detectors import DEFAULT
-from tsadc.errors import OutputError, TsadcError, TsadcNotice
+from tsadc.errors import DataError, OutputError, TooShortError, TsadcError, TsadcNotice
 from tsadc.nn.runtime.allocator import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -202,21 +202,46 @@ def detect(
         list[str] | None,
         typer.Option("--set", help="Another threshold for this run, such as threshold.method=alarms."),
     ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Add to the results in --out; what overlaps is judged again.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the results in --out.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary and all intervals as JSON.")] = False,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with code 3 if something is unusual, for scripts.")
+    ] = False,
     *,
     options: Options,
 ) -> None:
     """Find when something is unusual, which variables are involved, and how unusual it is."""
     from tsadc.cli.console import echo, progress_bar
+    from tsadc.cli.nightly import Existing, as_json, nothing_to_judge
     from tsadc.cli.workflow import detect_to, rethreshold
     from tsadc.detectors.store import load
 
-    if out is None and report is None:
-        raise OutputError("Nothing would be written: give --out FOLDER for tables, --report FILE for a page, or both.")
+    if out is None and report is None and not json:
+        raise OutputError(
+            "Nothing would be written: give --out FOLDER for tables, --report FILE for a page, or --json to print them."
+        )
+    if out is None and (update or force):
+        raise OutputError(f"--{'update' if update else 'force'} needs a folder of results; add --out FOLDER.")
+    if update and force:
+        raise OutputError("--update keeps the results in --out and --force replaces them; give one of the two.")
     title = ", ".join(file.stem for file in data[:3])
-    with progress_bar() as progress:
+    existing: Existing = "update" if update else "replace" if force else "refuse"
+    with progress_bar(quiet=json) as progress:
         detector = rethreshold(load(model), set_ or [])
-        summary = detect_to(detector, _read(data, options), out, report, title=title, progress=progress)
-    echo(summary)
+        try:
+            series = _read_day(data, options)
+            detected = detect_to(detector, series, out, report, title=title, existing=existing, progress=progress)
+        except TooShortError as error:
+            detected = nothing_to_judge(error)
+    if json:
+        print(as_json(detected, detector.threshold_, out, report))
+    else:
+        echo(detected.summary)
+    if exit_code and len(detected.intervals):
+        raise typer.Exit(3)
 
 
 @app.command()
@@ -416,6 +441,16 @@ def _reading(options: Options) -> Reading:
 def _listed(text: str) -> tuple[str, ...]:
     """Return the names in a list separated by commas; a name with a comma stands in double quotes."""
     return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip())
+
+
+def _read_day(data: list[Path], options: Options) -> tuple[Series, ...]:
+    """Read new data. One file with too few rows is a day that has just begun; one among several is a mistake."""
+    try:
+        return _read(data, options)
+    except TooShortError as error:
+        if len(data) == 1 and data[0].is_file():
+            raise
+        raise DataError(str(error)) from None
 
 
 def main() -> None:

@@ -44,12 +44,13 @@ def show(rows: Sequence[tuple[str, str]]) -> None:
 
 
 @contextlib.contextmanager
-def progress_bar() -> Iterator[ProgressCallback]:
-    """Yield a callback that draws progress as a bar, or prints one line per epoch if stdout is no terminal."""
+def progress_bar(*, quiet: bool = False) -> Iterator[ProgressCallback]:
+    """Yield a callback that draws progress as a bar, or prints one line per epoch if stdout is no terminal; if `quiet`,
+    it does neither."""
     from tsadc.detectors.base import ScoringProgress
 
     columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn()]
-    with RichProgress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with RichProgress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task("working", total=None, note="")
 
         def report(now: TrainingProgress | ScoringProgress) -> None:
@@ -62,7 +63,7 @@ def progress_bar() -> Iterator[ProgressCallback]:
                 note += f"  validation {now.validation:.4f}"
             note += f"  {left} left"
             bar.update(task, description="training", completed=now.update, total=now.updates, note=note)
-            if now.epoch_ended and not console.is_terminal:
+            if now.epoch_ended and not console.is_terminal and not quiet:
                 echo(note)
 
         yield report

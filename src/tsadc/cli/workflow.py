@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from tsadc.atomic import new_folder
 from tsadc.cli.console import IS_MAIN_PROCESS
+from tsadc.cli.nightly import Detected, Existing, results_folder
 from tsadc.config import merge, parse_assignments, read_toml, update
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector, ProgressCallback
@@ -114,22 +114,25 @@ def detect_to(
     report: Path | None,
     *,
     title: str,
+    existing: Existing = "refuse",
     progress: ProgressCallback | None = None,
-) -> str:
-    """Write tables to the folder `out` and a page to `report`, either or both, all or nothing; return a summary.
+) -> Detected:
+    """Write tables to the folder `out` and a page to `report`, both, either or none, all or nothing.
 
-    Without a report, memory does not grow with the data.
+    `existing` says what becomes of earlier results in `out`. Without a report, memory does not grow with the data.
     """
     if report is not None and report == out:
         raise OutputError(f"{out} cannot be both the folder for tables and the report; give the report its own name.")
     if report is not None:
         _check_report(report)
     if out is None:
-        assert report is not None
         result = detector.detect(series, progress=progress)
-        write_report(result, report, title=title, about=facts(detector))
-        return f"{verdict(result.intervals, len(series), detector.threshold_)}\nThe report is {report}."
-    with new_folder(out) as folder:
+        said = verdict(result.intervals, len(series), detector.threshold_)
+        if report is not None:
+            write_report(result, report, title=title, about=facts(detector))
+            said += f"\nThe report is {report}."
+        return Detected(said, result.intervals)
+    with results_folder(out, series, existing) as folder:
         whole = detector.detect(series, progress=progress) if report is not None else None
         parts = [whole] if whole is not None else detector.detect_parts(series, progress=progress)
         intervals: list[pd.DataFrame] = []
@@ -139,9 +142,10 @@ def detect_to(
             inside = report.absolute().is_relative_to(out.absolute())
             place = folder / report.absolute().relative_to(out.absolute()) if inside else report
             write_report(whole, place, title=title, about=facts(detector))
-    written = f"Wrote {', '.join(names)} to {out}." + (f"\nThe report is {report}." if report else "")
-    found = pd.concat([table for table in intervals if len(table)] or intervals[:1])
-    return f"{verdict(found, len(series), detector.threshold_)}\n{written}"
+    done = f"Updated {', '.join(names)} in" if existing == "update" else f"Wrote {', '.join(names)} to"
+    found = pd.concat([table for table in intervals if len(table)] or intervals[:1], ignore_index=True)
+    written = f"{done} {out}." + (f"\nThe report is {report}." if report else "")
+    return Detected(f"{verdict(found, len(series), detector.threshold_)}\n{written}", found)
 
 
 def _check_report(report: Path) -> None:

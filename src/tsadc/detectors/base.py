@@ -33,7 +33,7 @@ from tsadc.detectors.threshold import (
     refuse_unused,
     unused_setting,
 )
-from tsadc.errors import ConfigError, DataError, NotFittedError, notice
+from tsadc.errors import ConfigError, DataError, NotFittedError, TooShortError, notice
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading, how_to_resample, spell
 from tsadc.nn.runtime.blas import each_within, single_threaded_blas
@@ -759,7 +759,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         pieces = cut(series, length, coverage)
         share = "half" if coverage == 0.5 else f"{coverage:.0%}"
         if not len(pieces.observations):
-            raise DataError(
+            raise TooShortError(
                 f"An observation is scored if at least {share} of its {length} rows have values, but "
                 f"{series[0].entity!r} has {len(series[0])} rows and no such observation; "
                 f"{2 * math.ceil(coverage * length) - 1} consecutive rows with values are always enough."

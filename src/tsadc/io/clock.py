@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tsadc.errors import DataError, notice
+from tsadc.errors import DataError, TooShortError, notice
 from tsadc.io.reading import how_to_resample, spell
 from tsadc.series import Clock, Floats
 
@@ -32,7 +32,7 @@ def regular(times: pd.DatetimeIndex, values: Floats, source: str) -> tuple[Float
     """Return the values on the regular clock that `times` imply, and that clock."""
     ticks = ticks_of(times, source)
     if len(times) < 2:
-        raise DataError(f"{source} has a single row, but at least two are needed to find its time step.")
+        raise TooShortError(f"{source} has a single row, but at least two are needed to find its time step.")
     steps = np.diff(ticks)
     _check_order(times, steps, source)
     interval, exact = interval_of(ticks, steps)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from tsadc.errors import DataError
+from tsadc.errors import DataError, TooShortError
 from tsadc.io.clock import onto_grid, regular
 from tsadc.io.columns import Columns, split_columns
 from tsadc.io.reading import DEFAULT, Reading, increments
@@ -37,7 +37,7 @@ def from_frame(frame: pd.DataFrame, entity: str, source: str, reading: Reading =
 
     All rows belong to `entity`, unless `reading` names a column with entities."""
     if len(frame) == 0:
-        raise DataError(f"{source} has a header but no rows; add rows of measurements.")
+        raise TooShortError(f"{source} has a header but no rows; add rows of measurements.")
     columns = split_columns(frame, source, reading)
     if columns.entities is None:
         return [Part(entity, source, columns)]

@@ -1,0 +1,139 @@
+"""Detection night after night: a folder of results that grows, and answers for scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from filelock import FileLock, Timeout
+
+from tsadc.atomic import explain, new_folder, replaced_folder
+from tsadc.errors import DataError, OutputError, TooShortError, listed
+from tsadc.series import Series
+from tsadc.show.result_files import TABLES
+from tsadc.show.result_update import is_results, merge_tables
+
+Existing = Literal["refuse", "replace", "update"]  # what becomes of results that are there already
+
+
+@contextlib.contextmanager
+def results_folder(out: Path, series: Sequence[Series], existing: Existing) -> Iterator[Path]:
+    """Yield a temporary folder for new tables, which become the folder `out`, or part of it, when the block ends."""
+    if existing == "refuse":
+        with new_folder(out) as folder:
+            yield folder
+        return
+    _check(out, existing)
+    if existing == "replace":
+        with replaced_folder(out) as folder:
+            yield folder
+        return
+    undated = next((item.entity for item in series if not item.clock.dated), None)
+    if undated is not None:
+        raise DataError(
+            f"--update orders results by time, but {undated!r} has no dates; name its column with --time, or write "
+            "each result to a folder of its own."
+        )
+    with _locked(out), replaced_folder(out) as merged:
+        new = merged / ".new"
+        new.mkdir()
+        yield new
+        merge_tables(out, new, merged, parquet=out.suffix == ".parquet")
+        for folder in (new, out):  # a new report goes over an old one
+            _link_other_files(folder, merged)
+        shutil.rmtree(new)
+
+
+def _check(out: Path, existing: Existing) -> None:
+    """Raise if `out` is there but is something other than results of the same format."""
+    if not out.exists():
+        return
+    if not is_results(out):
+        does = "--force replaces" if existing == "replace" else "--update adds to"
+        raise OutputError(f"{out} exists and is no folder of results, but {does} only those; choose another name.")
+    if existing == "replace":
+        other = sorted(file.name for file in out.iterdir() if file.stem not in TABLES and file.suffix != ".html")
+        if other:
+            raise OutputError(f"{out} also holds {listed(other)}, which --force would remove; move it elsewhere first.")
+    ending = "parquet" if out.suffix == ".parquet" else "csv"
+    if existing == "update" and not (out / f"{TABLES[0]}.{ending}").is_file():
+        raise OutputError(f"{out} holds tables of another format than .{ending}; choose another folder.")
+
+
+@contextlib.contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Let one process at a time update a folder: of two at once, one would undo what the other has added."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(out.with_name(f".{out.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise OutputError(f"Another command is updating {out}; wait until it has finished.") from None
+    except OSError as error:
+        raise OutputError(f"{out} cannot be written: {explain(out, error)}; choose another place.") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _link_other_files(folder: Path, merged: Path) -> None:
+    """Take over what else lies in a folder of results, such as reports, without copying it."""
+    for file in folder.iterdir() if folder.exists() else ():
+        place = merged / file.name
+        if place.exists() or file == folder / ".new":
+            continue
+        if file.is_dir() and not file.is_symlink():
+            shutil.copytree(file, place, symlinks=True, copy_function=os.link)
+        else:
+            os.link(file, place, follow_symlinks=False)
+
+
+@dataclass(frozen=True)
+class Detected:
+    """What a detection found and wrote: the summary for the terminal, the intervals, and whether there was enough."""
+
+    summary: str
+    intervals: pd.DataFrame
+    judged: bool = True
+
+
+def nothing_to_judge(error: TooShortError) -> Detected:
+    """Return the answer to data with too few rows, such as a day that has just begun: there is nothing to write."""
+    return Detected(f"Nothing to judge yet, and nothing was written: {error}", pd.DataFrame(), judged=False)
+
+
+def as_json(detected: Detected, threshold: float, out: Path | None, report: Path | None) -> str:
+    """Return the answer as one JSON object, with times in ISO 8601 and null for what is not known."""
+    rows = [{str(name): _plain(value) for name, value in row.items()} for row in detected.intervals.to_dict("records")]
+    written = {"out": out, "report": report} if detected.judged else {"out": None, "report": None}
+    answer = {
+        "summary": detected.summary,
+        "judged": detected.judged,
+        "found": len(rows),
+        "threshold": threshold,
+        **{name: None if path is None else str(path) for name, path in written.items()},
+        "intervals": rows,
+    }
+    return json.dumps(answer, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, pd.Timestamp):
+        return value.isoformat()
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,187 @@
+"""Merge the tables of a new detection into those of earlier ones, so that a folder of results grows night after night.
+
+    the same observation   those of one entity that overlap: with dates, the same rows always fall into the same one
+    the winner             the observation that spans more of its rows; of equals, the new one
+
+The observation at the end of a file is often incomplete. The next file has the rest of it, or all of it if the files
+overlap. Rows and intervals within the span of a new winner come from the new tables, all others stay as they were, so
+merging the same tables twice changes nothing. Text of earlier CSV files is kept as it is, to the last digit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from tsadc.errors import OutputError
+from tsadc.show.result_files import TABLES
+
+Ticks = NDArray[np.int64]  # nanoseconds since 1970, UTC
+KEYS = {"intervals": ["start", "end"], "timeline": ["time"], "observations": ["start", "end"]}
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The spans of time of one entity that its new observations decide: sorted, without overlap."""
+
+    starts: Ticks
+    ends: Ticks
+
+    def contain(self, times: Ticks) -> NDArray[np.bool_]:
+        """Return for each time whether it lies in a span."""
+        before = np.searchsorted(self.starts, times, side="right") - 1
+        return (before >= 0) & (times < self.ends[np.maximum(before, 0)])
+
+    def inside(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the parts of [start, end) that lie in a span."""
+        cut = zip(np.maximum(self.starts, start).tolist(), np.minimum(self.ends, end).tolist(), strict=True)
+        return [(first, last) for first, last in cut if first < last]
+
+    def outside(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the parts of [start, end) that lie in no span."""
+        edges = [start, *(edge for part in self.inside(start, end) for edge in part), end]
+        return [(first, last) for first, last in zip(edges[::2], edges[1::2], strict=True) if first < last]
+
+
+def is_results(folder: Path) -> bool:
+    """Return whether the folder holds the tables of a detection, in either format."""
+    return any(all((folder / f"{table}.{ending}").is_file() for table in TABLES) for ending in ("csv", "parquet"))
+
+
+def merge_tables(old: Path, new: Path, into: Path, *, parquet: bool) -> None:
+    """Write the three tables of `new`, merged with those of `old` if there are any, into the folder `into`."""
+    ending = "parquet" if parquet else "csv"
+    tables: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
+    for table in TABLES:
+        added = _read(new / f"{table}.{ending}", parquet)
+        earlier = _read(old / f"{table}.{ending}", parquet) if old.exists() else added.iloc[:0]
+        tables[table] = _with_ticks(earlier, KEYS[table], old), _with_ticks(added, KEYS[table], new)
+    observations, spans = _merge_observations(*tables["observations"])
+    merged = {
+        "observations": observations,
+        "timeline": _merge_timeline(*tables["timeline"], spans),
+        "intervals": _merge_intervals(*tables["intervals"], spans, tables["observations"][1]),
+    }
+    for table, frame in merged.items():
+        first = f"{KEYS[table][0]}_ticks"
+        frame = frame.sort_values([first, "entity"], kind="stable", ignore_index=True)
+        frame = frame.drop(columns=[name for name in frame if str(name).endswith("_ticks")])
+        file = into / f"{table}.{ending}"
+        if parquet:
+            frame.to_parquet(file, index=False)
+        else:
+            frame.to_csv(file, index=False)
+
+
+def _read(file: Path, parquet: bool) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(file) if parquet else pd.read_csv(file, dtype=str, keep_default_na=False)
+    except (OSError, ValueError):  # of a damaged file, too
+        raise OutputError(
+            f"{file} cannot be read as a table of results, so nothing can be added; choose another folder."
+        ) from None
+
+
+def _with_ticks(table: pd.DataFrame, keys: list[str], folder: Path) -> pd.DataFrame:
+    """Return the table with its times as numbers, in columns of their own."""
+    if not {"entity", *keys} <= set(table):
+        raise OutputError(f"{folder} does not hold tables of results, so nothing can be added; choose another folder.")
+    try:
+        return table.assign(**{f"{key}_ticks": _ticks(table[key]) for key in keys})
+    except ValueError:
+        raise OutputError(f"{folder} has results without dates, to which none can be added; choose another.") from None
+
+
+def _ticks(times: pd.Series) -> Ticks:
+    if pd.api.types.is_numeric_dtype(times) and len(times):
+        raise ValueError
+    parsed = pd.to_datetime(times.astype(object), utc=True, format=None if _are_stamps(times) else "ISO8601")
+    return pd.DatetimeIndex(parsed).as_unit("ns").asi8
+
+
+def _are_stamps(times: pd.Series) -> bool:
+    return pd.api.types.is_datetime64_any_dtype(times) or any(isinstance(time, pd.Timestamp) for time in times[:1])
+
+
+def _merge_observations(old: pd.DataFrame, new: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Spans]]:
+    """Return the merged observations, and by entity the spans that the new ones among them decide."""
+    kept, won, spans = [old[~old["entity"].isin(new["entity"].unique())]], [], {}
+    for entity, added in new.groupby("entity", sort=False):
+        earlier = old[old["entity"] == entity].sort_values("start_ticks")
+        duration = (added["end_ticks"] - added["start_ticks"]).to_numpy()
+        winners = added[_longest_overlapped(added, earlier) <= duration].sort_values("start_ticks")
+        spans[str(entity)] = _spans(winners)
+        kept.append(earlier[_longest_overlapped(earlier, winners) == 0])
+        won.append(winners)
+    return _stack(*kept, *won, columns=new.columns), spans
+
+
+def _longest_overlapped(some: pd.DataFrame, others: pd.DataFrame) -> Ticks:
+    """Return for each of `some` the duration of the longest of `others` that it overlaps, 0 if there is none."""
+    starts, ends = others["start_ticks"].to_numpy(), others["end_ticks"].to_numpy()  # sorted, without overlap
+    longest = np.zeros(len(some), dtype=np.int64)
+    for i, (start, end) in enumerate(zip(some["start_ticks"], some["end_ticks"], strict=True)):
+        first, last = np.searchsorted(ends, start, side="right"), np.searchsorted(starts, end, side="left")
+        longest[i] = (ends[first:last] - starts[first:last]).max(initial=0)
+    return longest
+
+
+def _spans(observations: pd.DataFrame) -> Spans:
+    """Return the spans of observations in the order of time; those that touch become one."""
+    starts, ends = observations["start_ticks"].to_numpy(), observations["end_ticks"].to_numpy()
+    apart = np.flatnonzero(starts[1:] > ends[:-1])
+    return Spans(np.append(starts[:1], starts[apart + 1]), np.append(ends[apart], ends[-1:]))
+
+
+def _merge_timeline(old: pd.DataFrame, new: pd.DataFrame, spans: dict[str, Spans]) -> pd.DataFrame:
+    """Return the old rows that no new observation covers, and the new rows of all other times."""
+    decided = np.zeros(len(old), dtype=bool)
+    for entity, own in spans.items():
+        rows = (old["entity"] == entity).to_numpy()
+        decided[rows] = own.contain(old.loc[rows, "time_ticks"].to_numpy())
+    kept = old[~decided]
+    known = pd.MultiIndex.from_frame(kept[["entity", "time_ticks"]])
+    added = new[~pd.MultiIndex.from_frame(new[["entity", "time_ticks"]]).isin(known)]
+    return _stack(kept, added, columns=new.columns)
+
+
+def _merge_intervals(
+    old: pd.DataFrame, new: pd.DataFrame, spans: dict[str, Spans], observations: pd.DataFrame
+) -> pd.DataFrame:
+    """Return the parts of old intervals outside the spans and of new ones inside them; parts that touch become one."""
+    edges = {
+        (entity, tick): time
+        for key in ("start", "end")
+        for entity, tick, time in zip(*(observations[name] for name in ("entity", f"{key}_ticks", key)), strict=True)
+    }
+    nowhere = _spans(new.iloc[:0])
+    parts: list[dict[str, Any]] = []
+    for table, pieces in ((old, Spans.outside), (new, Spans.inside)):
+        for row in table.to_dict("records"):
+            known = {str(name): value for name, value in row.items()}
+            for start, end in pieces(spans.get(row["entity"], nowhere), row["start_ticks"], row["end_ticks"]):
+                first = row["start"] if start == row["start_ticks"] else edges[row["entity"], start]
+                last = row["end"] if end == row["end_ticks"] else edges[row["entity"], end]
+                parts.append({**known, "start": first, "end": last, "start_ticks": start, "end_ticks": end})
+    parts.sort(key=lambda part: (part["entity"], part["start_ticks"]))
+    merged: list[dict[str, Any]] = []
+    for part in parts:
+        before = merged[-1] if merged else None
+        if before is None or before["entity"] != part["entity"] or before["end_ticks"] < part["start_ticks"]:
+            merged.append(part)
+            continue
+        higher = part if float(part["score"]) > float(before["score"]) else before
+        begin = {name: before[name] for name in ("start", "start_ticks")}
+        merged[-1] = {**higher, **begin, **{name: part[name] for name in ("end", "end_ticks")}}
+    return pd.DataFrame(merged, columns=list(dict.fromkeys([*new.columns, *old.columns])))
+
+
+def _stack(*tables: pd.DataFrame, columns: pd.Index) -> pd.DataFrame:
+    """Return the rows of all tables, with `columns` first; pandas warns of empty tables, so these are left out."""
+    filled = [table for table in tables if len(table)] or [tables[0]]
+    every = list(dict.fromkeys([*columns, *(name for table in filled for name in table.columns)]))
+    return pd.concat(filled, ignore_index=True).reindex(columns=every)

@@ -1,0 +1,353 @@
+"""Night after night: results that grow, answers for scripts, and days that have just begun."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from terminal import ALONE, frame, tsadc, untouched
+from tsadc.atomic import exchange
+
+TABLES = ("intervals", "timeline", "observations")
+
+
+def long_run() -> pd.DataFrame:
+    """Two days, minute by minute; `b` is far off for half an hour before noon and for an hour around midnight."""
+    data = frame(rows=2880, seed=5)
+    data.loc[600:629, "b"] += 6
+    data.loc[1410:1469, "b"] += 6
+    return data
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("nights")
+    frame(rows=2400).to_csv(folder / "pump.csv", index=False)
+    words = ("--detector", "robust-z", "--set", "threshold.method=tail", "--set", "threshold.share=0.00001")
+    assert tsadc("fit", folder / "pump.csv", "--out", folder / "model", "--length", "40", *words).code == 0
+    whole = long_run()
+    parts = {
+        "both": whole,
+        "first": whole[:1460],
+        "second": whole[1460:],
+        "overlapping": whole[1300:],
+        "late": whole[1459:],
+    }
+    for name, part in parts.items():
+        (folder / name).mkdir()
+        part.to_csv(folder / name / "pump.csv", index=False)
+    return folder
+
+
+def detect(folder: Path, name: str, out: Path, *words: object):
+    return tsadc("detect", folder / name / "pump.csv", "--model", folder / "model", "--out", out, *words)
+
+
+def content(out: Path) -> dict[str, str]:
+    return {name: (out / f"{name}.csv").read_text() for name in TABLES}
+
+
+def test_two_nights_give_what_both_days_give_at_once(folder: Path, tmp_path: Path) -> None:
+    """The second file begins before the first ends, so that no observation is left incomplete."""
+    assert detect(folder, "both", tmp_path / "at-once", "--update").code == 0
+    assert detect(folder, "first", tmp_path / "nights", "--update").code == 0
+    answer = detect(folder, "overlapping", tmp_path / "nights", "--update")
+    assert answer.code == 0
+    assert f"Updated intervals.csv, timeline.csv, observations.csv in {tmp_path / 'nights'}." in answer.out
+    at_once, nights = (
+        {name: pd.read_csv(tmp_path / out / f"{name}.csv") for name in TABLES} for out in ("at-once", "nights")
+    )
+    pd.testing.assert_frame_equal(nights["intervals"], at_once["intervals"])
+    drift = ["threshold", "anomalous"]  # depend on the observations before them in the same file
+    pd.testing.assert_frame_equal(
+        nights["observations"].drop(columns=drift), at_once["observations"].drop(columns=drift)
+    )
+    assert list(nights["timeline"]["time"]) == list(at_once["timeline"]["time"])
+    assert len(nights["intervals"]) == 2
+
+
+def test_the_same_command_again_and_earlier_days_change_nothing(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    detect(folder, "first", out, "--update")
+    before = content(out)
+    detect(folder, "first", out, "--update")
+    assert content(out) == before
+    detect(folder, "second", out, "--update")
+    before = content(out)
+    for name in ("second", "first", "second"):
+        detect(folder, name, out, "--update")
+        assert content(out) == before
+
+
+def test_an_event_that_goes_on_in_the_next_file_is_one_interval(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    detect(folder, "first", out, "--update")
+    assert pd.read_csv(out / "intervals.csv")["end"].iloc[-1] == "2026-01-02T00:20:00"
+    detect(folder, "second", out, "--update")
+    intervals = pd.read_csv(out / "intervals.csv")
+    assert len(intervals) == 2
+    assert intervals["start"].iloc[-1] <= "2026-01-01T23:30:00"
+    assert intervals["end"].iloc[-1] >= "2026-01-02T00:30:00"
+    assert intervals["variables"].str.startswith("b:").all()
+
+
+def test_an_incomplete_observation_does_not_replace_a_complete_one(folder: Path, tmp_path: Path) -> None:
+    """The late file begins in the middle of an observation, of which the results have all rows."""
+    out = tmp_path / "results"
+    detect(folder, "both", out, "--update")
+    before = pd.read_csv(out / "observations.csv").set_index("start")
+    detect(folder, "late", out, "--update")
+    after = pd.read_csv(out / "observations.csv").set_index("start")
+    assert list(after.index) == list(before.index)
+    assert after.loc["2026-01-02T00:00:00", "score"] == before.loc["2026-01-02T00:00:00", "score"]
+    assert after["coverage"].min() == 1
+
+
+def test_corrected_values_are_judged_again(folder: Path, tmp_path: Path) -> None:
+    out, corrected = tmp_path / "results", tmp_path / "pump.csv"
+    detect(folder, "both", out, "--update")
+    assert len(pd.read_csv(out / "intervals.csv")) == 2
+    data = long_run()
+    data.loc[600:629, "b"] -= 6
+    data[:1200].to_csv(corrected, index=False)
+    assert tsadc("detect", corrected, "--model", folder / "model", "--out", out, "--update").code == 0
+    intervals = pd.read_csv(out / "intervals.csv")
+    assert len(intervals) == 1
+    assert intervals["start"][0] > "2026-01-01T23"
+    timeline = pd.read_csv(out / "timeline.csv")
+    assert len(timeline) == 2880
+    assert not timeline["anomalous"][:1200].any()
+
+
+def test_parquet_is_updated_too(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results.parquet"
+    for name in ("first", "overlapping", "overlapping"):
+        assert detect(folder, name, out, "--update").code == 0
+    intervals = pd.read_parquet(out / "intervals.parquet")
+    assert str(intervals["start"].dtype).startswith("datetime64")
+    assert len(intervals) == 2
+    assert len(pd.read_parquet(out / "timeline.parquet")) == 2880
+
+
+def test_time_zones_and_further_entities(folder: Path, tmp_path: Path) -> None:
+    """The hour that the clock repeats in autumn is two hours of results."""
+    out = tmp_path / "results"
+    data = frame(rows=600)
+    data["time"] = pd.date_range("2026-10-24 22:00", periods=600, freq="1min", tz="UTC").tz_convert("Europe/Berlin")
+    data.to_csv(tmp_path / "pump.csv", index=False)
+    data[200:400].to_csv(tmp_path / "fan.csv", index=False)
+    for name in ("pump", "fan", "pump"):
+        assert (
+            tsadc("detect", tmp_path / f"{name}.csv", "--model", folder / "model", "--out", out, "--update").code == 0
+        )
+    timeline = pd.read_csv(out / "timeline.csv")
+    assert timeline["entity"].value_counts().to_dict() == {"pump": 600, "fan": 200}
+    assert len(timeline[["entity", "time"]].drop_duplicates()) == 800
+
+
+def test_reports_and_other_files_in_the_folder_stay(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    detect(folder, "first", out, "--update", "--report", out / "first.html")
+    (out / "notes").mkdir()
+    (out / "notes" / "valve.txt").write_text("changed on Monday")
+    answer = detect(folder, "second", out, "--update", "--report", out / "second.html")
+    assert answer.code == 0
+    assert {file.name for file in out.iterdir()} == {
+        "first.html",
+        "second.html",
+        "notes",
+        *(f"{t}.csv" for t in TABLES),
+    }
+    assert (out / "notes" / "valve.txt").read_text() == "changed on Monday"
+
+
+def test_force_replaces_results_and_nothing_else(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    assert detect(folder, "both", out).code == 0
+    assert "exists already" in detect(folder, "first", out).refusal
+    assert detect(folder, "first", out, "--force").code == 0
+    assert len(pd.read_csv(out / "timeline.csv")) == 1460
+    (out / "notes.txt").write_text("kept")
+    with untouched(tmp_path):
+        assert "also holds notes.txt, which --force would remove" in detect(folder, "first", out, "--force").refusal
+    (tmp_path / "photos").mkdir()
+    with untouched(tmp_path):
+        assert "is no folder of results" in detect(folder, "first", tmp_path / "photos", "--force").refusal
+        assert "is no folder of results" in detect(folder, "first", tmp_path / "photos", "--update").refusal
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda file: file.write_bytes(b"\xff\xfe\x00"), "cannot be read as a table of results"),
+        (lambda file: file.write_text("a,b\n1,2\n"), "does not hold tables of results"),
+        (lambda file: file.write_text("entity,start,end,score\npump,0,40,1.0\n"), "has results without dates"),
+    ],
+)
+def test_a_damaged_folder_is_refused_and_left_alone(folder: Path, tmp_path: Path, damage, complaint: str) -> None:
+    out = tmp_path / "results"
+    detect(folder, "first", out)
+    damage(out / "intervals.csv")
+    with untouched(out):
+        assert complaint in detect(folder, "second", out, "--update").refusal
+
+
+def test_results_without_dates_cannot_be_updated(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    frame().drop(columns="time").to_csv(file, index=False)
+    answer = tsadc("detect", file, "--model", folder / "model", "--out", tmp_path / "results", "--update")
+    assert "--update orders results by time, but 'rows' has no dates" in answer.refusal
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--update"], "--update needs a folder of results; add --out FOLDER."),
+        (["--force"], "--force needs a folder of results; add --out FOLDER."),
+        (["--update", "--force", "--out", "results"], "give one of the two"),
+        ([], "Nothing would be written"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(folder: Path, words: list[str], complaint: str) -> None:
+    json_too = ["--json"] if words and "--out" not in words else []
+    answer = tsadc("detect", folder / "first" / "pump.csv", "--model", folder / "model", *words, *json_too)
+    assert complaint in answer.refusal
+
+
+def test_json_is_all_there_is_on_stdout(folder: Path, tmp_path: Path) -> None:
+    answer = tsadc("detect", folder / "both" / "pump.csv", "--model", folder / "model", "--json")
+    found = json.loads(answer.out)
+    assert answer.out.count("\n") == 1
+    assert (found["judged"], found["found"], found["out"], found["report"]) == (True, 2, None, None)
+    assert found["summary"].startswith("2 unusual intervals:")
+    first = found["intervals"][0]
+    assert (first["entity"], first["start"]) == ("pump", "2026-01-01T10:00:00")
+    assert max(first["variables"], key=first["variables"].get) == "b"
+    out = tmp_path / "results"
+    assert json.loads(detect(folder, "both", out, "--json").out)["out"] == str(out)
+
+
+def test_json_of_a_refusal_is_nothing(folder: Path) -> None:
+    assert tsadc("detect", "absent.csv", "--model", folder / "model", "--json").refusal
+
+
+def test_the_exit_code_says_whether_something_was_found(folder: Path, tmp_path: Path) -> None:
+    assert detect(folder, "both", tmp_path / "one").code == 0
+    assert detect(folder, "both", tmp_path / "two", "--exit-code").code == 3
+    frame(rows=600).to_csv(tmp_path / "pump.csv", index=False)
+    calm = ("detect", tmp_path / "pump.csv", "--model", folder / "model", "--json", "--exit-code")
+    assert tsadc(*calm).code == 0
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 19])
+def test_a_day_that_has_just_begun_is_no_error(folder: Path, tmp_path: Path, rows: int) -> None:
+    frame()[:rows].to_csv(tmp_path / "pump.csv", index=False)
+    out, report = tmp_path / "results", tmp_path / "report.html"
+    words = ("--model", folder / "model", "--out", out, "--report", report, "--exit-code")
+    answer = tsadc("detect", tmp_path / "pump.csv", *words)
+    assert answer.code == 0
+    assert answer.out.startswith("Nothing to judge yet, and nothing was written: ")
+    found = json.loads(tsadc("detect", tmp_path / "pump.csv", *words, "--update", "--json").out)
+    assert (found["judged"], found["found"], found["out"], found["intervals"]) == (False, 0, None, [])
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["pump.csv"]
+
+
+def test_one_empty_file_among_several_is_a_mistake(folder: Path, tmp_path: Path) -> None:
+    frame()[:0].to_csv(tmp_path / "a.csv", index=False)
+    frame().to_csv(tmp_path / "b.csv", index=False)
+    words = ("--model", folder / "model", "--json")
+    assert "no rows" in tsadc("detect", tmp_path / "a.csv", tmp_path / "b.csv", *words).refusal
+
+
+KILLED = """
+import json, os, shutil, signal, sys
+from pathlib import Path
+from tsadc.cli.nightly import results_folder
+
+first, second, out = map(Path, sys.argv[1:])
+CHANGES = {"os.rename", "os.link", "os.mkdir", "os.remove", "os.rmdir", "open"}
+TABLES = ("intervals.csv", "timeline.csv", "observations.csv")
+
+def content(folder):
+    return {name: (folder / name).read_bytes() for name in TABLES}
+
+def update(source):
+    with results_folder(out, (), "update") as folder:
+        for name in TABLES:
+            shutil.copy(source / name, folder / name)
+
+def die_at(change):
+    left = change
+    def watch(event, arguments):
+        nonlocal left
+        if event in CHANGES and (event != "open" or "w" in str(arguments[1])):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(watch)
+
+update(first)
+before, found = content(out), []
+shutil.copytree(out, out.with_name("kept"))
+while True:
+    child = os.fork()
+    if not child:
+        die_at(len(found) + 1)
+        update(second)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    found.append(content(out))
+    if not os.WIFSIGNALED(status):
+        break
+    shutil.rmtree(out)
+    shutil.copytree(out.with_name("kept"), out)
+print(json.dumps(["before" if each == before else "after" if each == found[-1] else "broken" for each in found]))
+"""
+
+
+def test_a_kill_leaves_the_results_of_before_or_after(folder: Path, tmp_path: Path) -> None:
+    """The process is killed at each of its changes of files and folders, one after the other."""
+    for name in ("first", "second"):
+        detect(folder, name, tmp_path / name)
+    words = [tmp_path / "first", tmp_path / "second", tmp_path / "results"]
+    done = subprocess.run([sys.executable, "-c", KILLED, *words], capture_output=True, text=True, check=True, env=ALONE)
+    found = json.loads(done.stdout)
+    assert found.count("before") > 8
+    assert found.count("after") > 3
+    assert found == ["before"] * found.count("before") + ["after"] * found.count("after")
+    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == sorted(f"{name}.csv" for name in TABLES)
+
+
+def test_two_folders_swap_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    exchange(tmp_path / "one", tmp_path / "other")
+    assert [file.name for file in (tmp_path / "one").iterdir()] == ["other"]
+    monkeypatch.setattr(sys, "platform", "another")
+    exchange(tmp_path / "one", tmp_path / "other")
+    assert [file.name for file in (tmp_path / "one").iterdir()] == ["one"]
+    assert {file.name for file in tmp_path.iterdir()} == {"one", "other"}
+
+
+def test_one_command_at_a_time_updates_a_folder(folder: Path, tmp_path: Path) -> None:
+    from filelock import FileLock
+
+    out = tmp_path / "results"
+    detect(folder, "first", out, "--update")
+    with FileLock(tmp_path / ".results.lock"):
+        assert "Another command is updating" in detect(folder, "second", out, "--update").refusal
+
+
+def test_numbers_that_json_does_not_know_are_null() -> None:
+    from tsadc.cli.nightly import Detected, as_json
+
+    rows = pd.DataFrame({"score": [np.nan], "variables": [{"a": np.float32(0.5)}]})
+    assert json.loads(as_json(Detected("", rows), 1.0, None, None))["intervals"] == [
+        {"score": None, "variables": {"a": 0.5}}
+    ]
