@@ -22,8 +22,8 @@ LAYERS = (
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 ALLOWED_SIDEWAYS = {("atomic", "errors"), ("config", "errors"), ("io", "variables")}
 SHARED_BY_DETECTORS = {
-    "__init__", "base", "docstrings", "drift", "ensemble", "parameters", "pooling", "provenance", "residual", "result",
-    "settings", "store", "threshold",
+    "__init__", "base", "docstrings", "drift", "ensemble", "parameters", "pooling", "provenance", "refit", "residual",
+    "result", "settings", "store", "threshold",
 }  # fmt: skip
 SHARED_BY_CLASSICAL = {"base", "neighbours"}
 

@@ -24,6 +24,7 @@ fit     DATA... --out --length=None --contamination=None --detector=ensemble --p
         --set=None... --epochs=None --seed=None --resume=False READING
 detect  DATA... --model --out=None --report=None --set=None... --update=False --force=False --json=False
         --exit-code=False READING
+refit   MODEL DATA... --window=90d --out=None --report=None --rollback=False READING
 adapt   DATA... --model --out READING
 info    WHAT... --length=None --detector=ensemble --preset=default READING
 data list

@@ -110,6 +110,29 @@ def test_the_commands_of_the_guide_to_thresholds_run(tmp_path, monkeypatch, caps
     assert len(pd.read_csv("found/observations.csv")) == len(pd.read_csv("found-quantile/observations.csv"))
 
 
+def test_the_commands_of_the_guide_to_nightly_runs_run(tmp_path, monkeypatch):
+    """Those of the text, and those of cron and systemd with the date filled in by a shell."""
+    monkeypatch.chdir(tmp_path)
+    write_units(tmp_path / "history", ["unit-1", "unit-6"], 2400, seed=0)
+    write_units(tmp_path / "exports/monday", ["unit-1", "unit-6"], 1200, seed=1)
+    write_units(tmp_path / "exports/tuesday", ["unit-1", "unit-6"], 1200, seed=2)
+    for file in Path("exports/tuesday").iterdir():
+        day = pd.read_csv(file, parse_dates=["time"])
+        day.assign(time=day["time"] + pd.Timedelta(hours=20)).to_csv(file, index=False)
+    for block in blocks("docs/guides/nightly.md", "console"):
+        for command in block.splitlines():
+            run(command.replace(" --exit-code", ""), monkeypatch)
+    assert len(pd.read_csv("results/timeline.csv")) == 2 * 2400
+    assert Path("model.previous").is_dir()
+    cron = [line for line in blocks("docs/guides/nightly.md", "crontab")[0].splitlines() if "tsadc" in line]
+    (unit,) = re.findall(r"ExecStart=/bin/sh -c '(.*)'", blocks("docs/guides/nightly.md", "ini")[0])
+    scheduled = [line.partition("&& ")[2].replace("\\%", "%") for line in cron] + [unit.replace("%%", "%")]
+    assert len(scheduled) == 3
+    for command in scheduled:
+        words = command.partition(" >")[0].replace("exports/$(date -d yesterday +%F)", "exports/monday")
+        run(words.replace(" --exit-code", ""), monkeypatch)
+
+
 def test_the_guide_to_new_detectors_runs(capsys):
     scope: dict[str, object] = {}
     for code in blocks("docs/guides/add-a-detector.md", "python"):

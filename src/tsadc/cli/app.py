@@ -246,6 +246,38 @@ def detect(
 
 @app.command()
 @reads
+def refit(
+    model: Annotated[Path, typer.Argument(help="Model folder written by `tsadc fit`.", readable=False)],
+    data: Annotated[
+        list[Path] | None, typer.Argument(help="Recent data of all its entities, as for `tsadc fit`.", readable=False)
+    ] = None,
+    window: Annotated[str, typer.Option(help="Learn from the last part of the data, such as 90d or 12h.")] = "90d",
+    out: Annotated[Path | None, typer.Option(help="Model folder to write; MODEL then stays as it is.")] = None,
+    report: Annotated[Path | None, typer.Option(help="HTML page to write, which compares old and new.")] = None,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Swap MODEL and MODEL.previous, the model before the last refit.")
+    ] = False,
+    *,
+    options: Options,
+) -> None:
+    """Train a model again on recent data without what it flags, compare old and new, and replace the old one."""
+    from tsadc.cli.console import echo, progress_bar
+    from tsadc.cli.refit import refit_model, roll_back
+
+    if rollback:
+        if data:
+            raise OutputError("--rollback needs no data; it only brings MODEL.previous back.")
+        echo(roll_back(model))
+        return
+    if not data:
+        raise DataError("Recent data to learn from is missing: tsadc refit MODEL DATA.")
+    with progress_bar() as progress:
+        said = refit_model(model, lambda: _read(data, options), window, out, report, progress)
+    echo(said)
+
+
+@app.command()
+@reads
 def adapt(
     data: Data,
     model: ModelOption,

@@ -43,7 +43,7 @@ def results_folder(out: Path, series: Sequence[Series], existing: Existing) -> I
             f"--update orders results by time, but {undated!r} has no dates; name its column with --time, or write "
             "each result to a folder of its own."
         )
-    with _locked(out), replaced_folder(out) as merged:
+    with locked(out), replaced_folder(out) as merged:
         new = merged / ".new"
         new.mkdir()
         yield new
@@ -70,7 +70,7 @@ def _check(out: Path, existing: Existing) -> None:
 
 
 @contextlib.contextmanager
-def _locked(out: Path) -> Iterator[None]:
+def locked(out: Path) -> Iterator[None]:
     """Let one process at a time update a folder: of two at once, one would undo what the other has added."""
     out.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(out.with_name(f".{out.name}.lock"))
@@ -130,7 +130,7 @@ def as_json(detected: Detected, threshold: float, out: Path | None, report: Path
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, pd.Timestamp):
+    if isinstance(value, pd.Timestamp | pd.Timedelta):
         return value.isoformat()
     if isinstance(value, np.generic):
         value = value.item()

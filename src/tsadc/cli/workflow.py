@@ -124,7 +124,7 @@ def detect_to(
     if report is not None and report == out:
         raise OutputError(f"{out} cannot be both the folder for tables and the report; give the report its own name.")
     if report is not None:
-        _check_report(report)
+        check_report(report)
     if out is None:
         result = detector.detect(series, progress=progress)
         said = verdict(result.intervals, len(series), detector.threshold_)
@@ -148,7 +148,7 @@ def detect_to(
     return Detected(f"{verdict(found, len(series), detector.threshold_)}\n{written}", found)
 
 
-def _check_report(report: Path) -> None:
+def check_report(report: Path) -> None:
     """Raise if the report cannot be written, before time is spent on detection."""
     if report.is_dir():
         raise OutputError(f"{report} is a folder, but a file is to be written there; choose another name.")

@@ -1,0 +1,101 @@
+"""`tsadc refit`: train a model again on recent data, and replace the old one if the new one is sound."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from tsadc.atomic import exchange, replaced_folder
+from tsadc.cli.nightly import locked
+from tsadc.cli.workflow import check_report, explain_threshold
+from tsadc.detectors.base import Detector, ProgressCallback
+from tsadc.detectors.refit import Refit, duration, last_part, refit
+from tsadc.detectors.store import load, read_settings
+from tsadc.errors import ModelFileError, OutputError, RefitError, notice
+from tsadc.series import Series
+from tsadc.show.html import write_page
+from tsadc.show.refit_page import render, span
+from tsadc.show.words import number, percent
+
+
+def refit_model(
+    model: Path,
+    read: Callable[[], tuple[Series, ...]],
+    window: str,
+    out: Path | None,
+    report: Path | None,
+    progress: ProgressCallback | None = None,
+) -> str:
+    """Train the model again on the last `window` of the data and return a summary.
+
+    The new model takes the place of the old one, which is kept as MODEL.previous; with `out`, it is saved there.
+    A model that is not sound replaces nothing: the page is written, and an error says why."""
+    length = duration(window)
+    if out is not None and out.exists():
+        raise OutputError(f"{out} exists already; choose another name or remove it.")
+    if report is not None:
+        check_report(report)
+    done = refit(load(model), last_part(read(), length), progress=progress)
+    objections = "; ".join(done.objections())
+    if report is not None:
+        said = f"The new model is not sound: {objections}." if objections else "The new model may replace the old one."
+        about = {"window": span(done), "detector": done.detector.name}
+        write_page(render(done, title=f"Refit of {model.name}", verdict=said, about=about), report)
+    if objections and out is None:
+        raise RefitError(
+            f"The new model is not sound, so {model} stays as it is: {objections}; look at it with --report, or save "
+            "it elsewhere with --out."
+        )
+    if out is None:
+        replace_model(model, done.detector)
+        where = f"The model is in {model}, the one before in {previous(model)}."
+    else:
+        if objections:
+            notice(f"The new model is not sound: {objections}.")
+        done.detector.save(out)
+        where = f"The model is in {out}; {model} stays as it is."
+    page = f"\nThe page is {report}." if report else ""
+    return f"{_summary(done)}\n{where}{page}"
+
+
+def _summary(done: Refit) -> str:
+    (old, new), (often, now_often) = done.flagged, done.alarms_per_day
+    return (
+        f"Trained on {len(done.detector.decision_scores_)} observations from {span(done)}; {done.removed} rows that "
+        "the old model flags were left out.\n"
+        f"Threshold {done.detector.threshold_:.3f}, {explain_threshold(done.detector)}.\n"
+        f"On the last {done.days:.3g} days, old and new agree on {percent(done.agreement)} of {done.recent.sum()} "
+        f"observations (flagged: {old} before, {new} now; alarms per day and entity: {number(often)} before, "
+        f"{number(now_often)} now; rank correlation {number(done.correlation)})."
+    )
+
+
+def previous(model: Path) -> Path:
+    """Return where the model before the last refit is kept."""
+    return model.with_name(f"{model.name}.previous")
+
+
+def replace_model(model: Path, detector: Detector) -> None:
+    """Save the detector in place of `model`, which is kept as MODEL.previous. A kill leaves one of the two models."""
+    model = model.resolve()
+    with locked(model):
+        with replaced_folder(previous(model)) as folder:
+            shutil.copytree(model, folder, dirs_exist_ok=True)
+        with replaced_folder(model) as folder:
+            detector.save(folder / "new")
+            for file in (folder / "new").iterdir():
+                file.rename(folder / file.name)
+            (folder / "new").rmdir()
+
+
+def roll_back(model: Path) -> str:
+    """Swap MODEL and MODEL.previous and return what was done; the same again undoes it."""
+    before = previous(model.resolve())
+    read_settings(model)
+    if not before.exists():
+        raise ModelFileError(f"There is no {before}; only a model that `tsadc refit` has replaced can be brought back.")
+    load(before)
+    with locked(model.resolve()):
+        exchange(before, model.resolve())
+    return f"{model} is the model before the last refit again; the refitted one is in {before}."

@@ -1,0 +1,207 @@
+"""Train a model again on a sliding window, and judge whether the new model may replace the old one.
+
+The new model learns from the window without the rows that the old one flagged. Its threshold, however, is chosen from
+the scores of the whole window: chosen from what is left after each removal, it would sink with every refit, as each
+would remove the highest scores of what the one before had left."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import rankdata
+
+from tsadc.detectors.base import Detector, ProgressCallback, hold_out
+from tsadc.detectors.result import Result
+from tsadc.errors import DataError, RefitError, TsadcNotice, listed
+from tsadc.series import Booleans, Floats, Series
+
+MINUTE = 60 * 10**9
+DAY = 24 * 60 * MINUTE
+UNITS = {"min": MINUTE, "h": 60 * MINUTE, "d": DAY, "w": 7 * DAY}
+RECENT = 7 * DAY  # what old and new are compared on, at most
+MOST_FLAGGED = 0.5  # share of the window
+MOST_MORE = 10  # times as many observations flagged as by the old model
+LEAST_OBSERVATIONS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Refit:
+    """A model trained again, and what the old and the new one say about the window.
+
+    The properties compare them on the observations of the last days: seven, or a quarter of a shorter window. The new
+    model has learnt from these days, so it may flag a little less there than on days to come."""
+
+    detector: Detector
+    window: tuple[Series, ...]
+    old: Result
+    new: Result
+    removed: int  # rows that the old model flagged
+
+    @property
+    def start(self) -> int:
+        """Where the compared days begin, in nanoseconds since 1970."""
+        end = _end(self.window)
+        return end - min(RECENT, (end - min(series.clock.start for series in self.window)) // 4)
+
+    @property
+    def days(self) -> float:
+        """The number of compared days."""
+        return (_end(self.window) - self.start) / DAY
+
+    @property
+    def recent(self) -> Booleans:
+        """Whether each observation of the window is compared."""
+        series, places = self.old.scored.series, self.old.scored.places
+        clocks = [series[place.series].clock for place in places]
+        starts = [clock.start + place.start * clock.interval for clock, place in zip(clocks, places, strict=True)]
+        return np.array(starts) >= self.start
+
+    @property
+    def flagged(self) -> tuple[int, int]:
+        """Compared observations that the old and the new model flag."""
+        old, new = (result.observations["anomalous"].to_numpy(dtype=bool) for result in (self.old, self.new))
+        return int(old[self.recent].sum()), int(new[self.recent].sum())
+
+    @property
+    def alarms_per_day(self) -> tuple[float, float]:
+        """Intervals per day and entity of the old and the new model that begin in the compared days."""
+        entity_days = max(self.days * len(self.window), 1e-9)
+        counts = [
+            sum(
+                part.series.clock.start + found.start * part.series.clock.interval >= self.start
+                for part in result.parts
+                for found in part.intervals
+            )
+            for result in (self.old, self.new)
+        ]
+        return counts[0] / entity_days, counts[1] / entity_days
+
+    @property
+    def agreement(self) -> float:
+        """Share of the compared observations on which both give the same verdict."""
+        old, new = (result.observations["anomalous"].to_numpy(dtype=bool) for result in (self.old, self.new))
+        return float((old == new)[self.recent].mean())
+
+    @property
+    def correlation(self) -> float:
+        """Rank correlation of the scores of the compared observations; NaN if there are fewer than two."""
+        old, new = (rankdata(result.scores[self.recent]) for result in (self.old, self.new))
+        if len(old) < 2 or np.ptp(old) == 0 or np.ptp(new) == 0:
+            return float("nan")
+        return float(np.corrcoef(old, new)[0, 1])
+
+    def objections(self) -> list[str]:
+        """Return why the new model should not replace the old one; nothing if it may."""
+        found, (old, new) = [], self.flagged
+        if not np.isfinite(self.detector.threshold_) or not np.isfinite(self.new.scores).all():
+            found.append("its scores are not all finite")
+        if new > MOST_MORE * max(old, 1):
+            found.append(f"it flags {new} of the last {self.recent.sum()} observations, the old one {old}")
+        if self.correlation < 0:
+            found.append(f"it ranks the last observations in another order (rank correlation {self.correlation:.2f})")
+        return found
+
+
+def last_part(series: Sequence[Series], duration: int) -> tuple[Series, ...]:
+    """Return the rows of the last `duration` nanoseconds before the end of the latest series; needs dates."""
+    undated = next((item.entity for item in series if not item.clock.dated), None)
+    if undated is not None:
+        raise DataError(f"A window of time needs dates, but {undated!r} has none; name its column with --time.")
+    start, parts = _end(series) - duration, []
+    for item in series:
+        first = max(0, -((item.clock.start - start) // item.clock.interval))
+        if first >= len(item):
+            raise RefitError(f"{item.entity!r} has no rows in the window; choose a longer one, or leave out its file.")
+        clock = replace(item.clock, start=item.clock.start + first * item.clock.interval)
+        parts.append(replace(item, values=np.asarray(item.values[first:]), clock=clock))
+    return tuple(parts)
+
+
+def refit(detector: Detector, window: Sequence[Series], *, progress: ProgressCallback | None = None) -> Refit:
+    """Train the detector again, with its own settings, on what it does not flag in the window.
+
+    Parameters
+    ----------
+    detector : Detector
+        A fitted detector; it stays as it is.
+    window : sequence of Series
+        Recent history of all entities that it knows, with dates; `last_part` cuts it.
+    progress : callable, optional
+        As for `Detector.fit`.
+
+    Returns
+    -------
+    Refit
+        The new detector and the comparison with the old one.
+
+    Raises
+    ------
+    RefitError
+        If entities are missing or the old model flags most of the window.
+    DataError
+        If the window has too few observations.
+    """
+    window = tuple(window)
+    missing = [name for name in detector.scaler_.entities if name not in {series.entity for series in window}]
+    if missing:
+        raise RefitError(
+            f"The model knows {listed(missing)}, which the data lacks, and would forget what it knows of them; give "
+            "their data, too."
+        )
+    old = detector.detect(window, progress=progress)
+    flagged = [part.anomalous for part in old.parts]
+    removed, rows = sum(int(own.sum()) for own in flagged), sum(map(len, window))
+    if removed > MOST_FLAGGED * rows:
+        raise RefitError(
+            f"The old model flags {removed / rows:.0%} of the window, so too little is left to learn from; if this is "
+            "the new normal, train a new model with `tsadc fit`."
+        )
+    cleaned = [_without(series, own) for series, own in zip(window, flagged, strict=True)]
+    new = type(detector)(config=detector.settings).fit(cleaned, progress=progress)
+    least = min(LEAST_OBSERVATIONS, len(detector.decision_scores_))
+    if len(new.decision_scores_) < least:
+        raise RefitError(
+            f"The window gives only {len(new.decision_scores_)} observations to learn from, but at least {least} are "
+            "needed; choose a longer window."
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TsadcNotice)  # given by `fit` and by the old model
+        _recalibrate(new, cleaned, new.detect(window), flagged)
+        return Refit(new, window, old, new.detect(window, progress=progress), removed)
+
+
+def _without(series: Series, flagged: Booleans) -> Series:
+    values = np.array(series.values, dtype=np.float64)
+    values[flagged] = np.nan
+    return replace(series, values=values)
+
+
+def _recalibrate(detector: Detector, cleaned: Sequence[Series], whole: Result, flagged: Sequence[Booleans]) -> None:
+    """Choose the threshold again, from the scores of all observations: where rows were removed, those of all rows."""
+    history, _, _ = detector.prepare(cleaned)
+    learnt = dict(zip(history.places, detector.decision_scores_.tolist(), strict=True))
+    scores: Floats = whole.scores.copy()
+    for i, place in enumerate(whole.scored.places):
+        rows = slice(max(place.start, 0), place.start + whole.length)
+        if place in learnt and not flagged[place.series][rows].any():
+            scores[i] = learnt[place]
+    settings = detector.settings
+    detector.decision_scores_ = scores
+    detector.validation_scores_ = scores[hold_out(len(scores), settings.validation, settings.seed)]
+    detector._calibrate()
+
+
+def _end(series: Sequence[Series]) -> int:
+    return max(item.clock.start + len(item) * item.clock.interval for item in series)
+
+
+def duration(text: str) -> int:
+    """Return a duration such as 90d or 12h in nanoseconds."""
+    found = re.fullmatch(r"(\d{1,6}) *(min|h|d|w)", text.strip())
+    if found is None or not int(found[1]):
+        raise DataError(f"A window is a whole number of min, h, d or w, such as 90d, but got {text!r}.")
+    return int(found[1]) * UNITS[found[2]]

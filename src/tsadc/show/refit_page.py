@@ -1,0 +1,78 @@
+"""The page of `tsadc refit`: what the old and the new model say about the last days."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tsadc.detectors.refit import Refit
+from tsadc.series import Floats
+from tsadc.show.charts import area, drawing, edges, highest, level_line, place
+from tsadc.show.html import Html, Section, element, facts, join, name, outline, page, tiles
+from tsadc.show.words import count, number, percent
+
+COLUMNS = 400
+MOST_ENTITIES = 20
+EXPLANATION = (
+    "Both models score the same observations. Each strip shows the score of one entity over the window, maximum per "
+    "pixel column, with the threshold at half the height: the old model above, the new one below. Scores of different "
+    "models are comparable only through their thresholds and their ranks."
+)
+
+
+def render(refit: Refit, *, title: str, verdict: str, about: dict[str, str]) -> str:
+    """Return the page as text."""
+    (old, new), (often, now_often) = refit.flagged, refit.alarms_per_day
+    compared = int(refit.recent.sum())
+    boxes = [
+        ("Same verdict", percent(refit.agreement), f"of {compared:,} observations"),
+        ("Flagged", f"{new:,}", f"before: {old:,}"),
+        ("Alarms per day and entity", number(now_often), f"before: {number(often)}"),
+        ("Rank correlation", number(refit.correlation), "of the scores"),
+    ]
+    days = f"Compared on the last {count(max(1, round(refit.days)), 'day', 'days')}."
+    said = element("p", element("strong", verdict), class_="verdict")
+    top = join(said, element("p", days, class_="worst"), tiles(boxes))
+    learnt = f"{len(refit.detector.decision_scores_):,} observations, {refit.removed:,} flagged rows left out"
+    sections = [
+        Section("scores", "Scores", join(element("p", EXPLANATION, class_="lead"), _strips(refit))),
+        Section("about", "About this page", facts([("learnt from", learnt), *about.items()])),
+    ]
+    return page(title, outline(title, top, sections))
+
+
+def _strips(refit: Refit) -> Html:
+    rows = []
+    for i, series in enumerate(refit.window[:MOST_ENTITIES]):
+        for label, result in (("before", refit.old), ("now", refit.new)):
+            who = element("div", name(series.entity), f" {label}", class_="who")
+            drawn = _strip(result.parts[i].scores, result.threshold, result.middle)
+            rows.append(element("div", who, drawn, class_="strip"))
+    hidden = len(refit.window) - MOST_ENTITIES
+    more = f"{count(hidden, 'entity is', 'entities are')} not shown."
+    return join(element("div", rows, class_="strips"), element("p", more, class_="note") if hidden > 0 else None)
+
+
+def _strip(scores: Floats, threshold: float, middle: float) -> Html:
+    top = highest(scores.astype(np.float64), COLUMNS)
+    # The median training score is drawn at a quarter, the threshold at half, everything above compressed.
+    unit = max(threshold - middle, 1e-12)
+    excess = np.maximum(top - threshold, 0.0) / unit
+    below = np.clip(0.5 + 0.25 * (top - threshold) / unit, 0, 0.5)
+    height = np.where(top > threshold, 0.5 + 0.5 * excess / (1 + excess), below)
+    borders = edges(len(scores), COLUMNS)
+    drawn = drawing(
+        area(borders, np.where(np.isfinite(top), 1.0, np.nan), 0.0, "scored"),
+        area(borders, np.minimum(height, 0.5), 0.0, "below"),
+        area(borders, height, 0.5, "above"),
+        level_line(0.5, "threshold"),
+    )
+    plot = element("div", drawn, class_="score", style=place(0, 1))
+    return element("div", element("div", plot, class_="track"))
+
+
+def span(refit: Refit) -> str:
+    """Return the dates of the window."""
+    first = min(series.clock.start for series in refit.window)
+    last = max(series.clock.start + len(series) * series.clock.interval for series in refit.window)
+    return f"{pd.Timestamp(first):%Y-%m-%d %H:%M} to {pd.Timestamp(last):%Y-%m-%d %H:%M} UTC"
