@@ -1,35 +1,49 @@
-"""Write files and folders that appear whole or not at all, even if the process is killed."""
+"""Write files and folders that appear whole or not at all, even if the process is killed or the power fails.
+
+What is being written has a temporary name beside its place, `.NAME.PROCESS-TOKEN.partial`. It is removed after an
+error; after a kill, the next write to the same place removes it if it is older than a day and its process has ended."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
+import re
 import secrets
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from tsadc.errors import OutputError, TsadcError
+
+STALE = 24 * 3600  # seconds
 
 
 def write_file(path: Path, data: bytes) -> None:
     """Write the file, or replace it; a reader sees the old content or the new one, never a part. Create its folder."""
+    with new_file(path) as temporary, temporary.open("xb") as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary name; the file that the block writes there takes the place of `path` when the block ends."""
     with _output_errors(path):
         if path.is_dir():
             raise OutputError(f"{path} is a folder, but a file is to be written there; choose another name.")
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _temporary_name(path)
         try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            yield temporary
+            _sync(temporary)
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        _sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -43,10 +57,30 @@ def new_folder(path: Path) -> Iterator[Path]:
         temporary.mkdir()
         try:
             yield temporary
+            _sync_tree(temporary)
             os.rename(temporary, path)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        _sync_folder(path.parent)
+        _sync(path.parent)
+
+
+@contextlib.contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Hold the lock file `path` during the block and remove it afterwards; if another process holds it, raise an
+    OutputError with the sentence `busy`."""
+    with _output_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            raise OutputError(busy) from None
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # Windows keeps it
+            path.unlink()  # before it is released: nobody else holds it
+        lock.release()
 
 
 @contextlib.contextmanager
@@ -60,13 +94,14 @@ def replaced_folder(path: Path) -> Iterator[Path]:
         temporary.mkdir()
         try:
             yield temporary
+            _sync_tree(temporary)
             if path.exists():
                 exchange(temporary, path)
             else:
                 os.rename(temporary, path)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        _sync_folder(path.parent)
+        _sync(path.parent)
 
 
 def exchange(one: Path, other: Path) -> None:
@@ -84,15 +119,50 @@ def exchange(one: Path, other: Path) -> None:
 
 def _temporary_name(path: Path) -> Path:
     # In the same folder, because a file can only be renamed within its file system.
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    _sweep(path)
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.partial")
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a power failure, where the file system can."""
-    with contextlib.suppress(OSError):  # Windows cannot open a folder
-        handle = os.open(folder, os.O_RDONLY)
+def _sweep(path: Path) -> None:
+    """Remove what processes that were killed left behind while they wrote `path`."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.(?:(\d+)-)?[0-9a-f]{{8}}\.partial")
+    with contextlib.suppress(OSError):
+        for entry in list(os.scandir(path.parent)):
+            left = name.fullmatch(entry.name)
+            if left is None or time.time() - entry.stat(follow_symlinks=False).st_mtime < STALE or _runs(left[1]):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
+
+
+def _runs(process: str | None) -> bool:
+    if process is None:  # written by an earlier version, which did not say who writes
+        return False
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it belongs to somebody else
+        return True
+    return True
+
+
+def _sync_tree(folder: Path) -> None:
+    for root, _, files in os.walk(folder):
+        for name in files:
+            _sync(Path(root) / name)
+        _sync(Path(root))
+
+
+def _sync(path: Path) -> None:
+    """Make the content of a file, or the names in a folder, survive a power failure, where the file system can."""
+    with contextlib.suppress(PermissionError, IsADirectoryError):  # Windows cannot open a folder
+        handle = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(handle)
+            with contextlib.suppress(OSError):  # some file systems cannot
+                os.fsync(handle)
         finally:
             os.close(handle)
 

@@ -81,3 +81,16 @@ def test_only_the_first_of_several_processes_speaks(
         monkeypatch.delenv("RANK")
         importlib.reload(console)
     assert console.IS_MAIN_PROCESS
+
+
+def test_what_a_terminal_would_obey_is_shown(capsys):
+    name = "a\x1b[2Jb\x07\u202ec\udcffd\x9be"
+    shown = r"a\x1b[2Jb\x07\u202ec\udcffd\x9be"
+    console.print_error(f"{name} is damaged.")
+    console.echo(f"{name} is fine.\nµ 😀 second line")
+    console.show([(name, f"{name}\nmore")])
+    answer = capsys.readouterr()
+    assert answer.err == f"tsadc: {shown} is damaged.\n"
+    first, second, *table = answer.out.splitlines()
+    assert (first, second) == (f"{shown} is fine.", "µ 😀 second line")
+    assert [line.split() for line in table] == [[shown, shown], ["more"]]

@@ -92,7 +92,7 @@ def test_an_event_that_goes_on_in_the_next_file_is_one_interval(folder: Path, tm
     assert len(intervals) == 2
     assert intervals["start"].iloc[-1] <= "2026-01-01T23:30:00"
     assert intervals["end"].iloc[-1] >= "2026-01-02T00:30:00"
-    assert intervals["variables"].str.startswith("b:").all()
+    assert intervals["variables"].str.startswith('{"b":').all()
 
 
 def test_an_incomplete_observation_does_not_replace_a_complete_one(folder: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from terminal import ALONE, QUICK, faulty, frame, tsadc, untouched
+from tsadc.atomic import locked
 from tsadc.cli.workflow import (
     detect_to,
     explain_threshold,
@@ -104,7 +106,7 @@ def test_a_detector_can_be_chosen_by_name_and_the_ensemble_is_the_default(
     assert found.code == 0
     worst = pd.read_csv(tmp_path / "found" / "intervals.csv").sort_values("score").iloc[-1]
     assert worst["start"] < "2026-01-01T05:29" < "2026-01-01T05:30" <= worst["end"]
-    assert worst["variables"].startswith("b")
+    assert worst["variables"].startswith('{"b"')
 
 
 @pytest.mark.parametrize(
@@ -255,6 +257,8 @@ def test_a_stopped_run_resumed_gives_the_same_model(
         assert running.returncode == 130
         assert complaint.startswith("tsadc: interrupted; add --resume to the same command to continue")
         assert len(complaint.splitlines()) == 1
+    else:
+        (tmp_path / "model.partial" / "lock").unlink()  # which the next run would remove
     with untouched(tmp_path):
         assert "model.partial holds an unfinished run: continue it with --resume" in tsadc(*command).refusal
         assert "training.epochs was 12 and is now 13" in tsadc(*command[:-1], "13", "--resume").refusal
@@ -349,7 +353,7 @@ def test_an_existing_report_is_replaced_and_new_folders_are_made(
     history: tuple[Path, Path], model: Path, tmp_path: Path
 ) -> None:
     report = tmp_path / "report.html"
-    report.write_text("old")
+    report.write_text('<!doctype html>\n<meta name="generator" content="tsadc">old')
     out = tmp_path / "deep" / "down" / "found"
     assert tsadc("detect", history[0], "--model", model, "--out", out, "--report", report).code == 0
     assert report.read_text().startswith("<!doctype html>")
@@ -459,3 +463,74 @@ def test_an_interrupted_run_promises_to_go_on_only_after_an_epoch(
     (tmp_path / "model.partial" / "training.safetensors").touch()
     answer = tsadc("fit", *history, "--out", tmp_path / "model", *QUICK)
     assert answer.err.startswith("tsadc: interrupted; add --resume to the same command to continue")
+
+
+def test_a_report_replaces_nothing_but_a_report(model: Path, history: tuple[Path, Path], tmp_path: Path) -> None:
+    data = tmp_path / "day.csv"
+    shutil.copyfile(history[0], data)
+    shutil.copytree(model, tmp_path / "model")
+    other = tmp_path / "page.html"
+    other.write_text("<!doctype html>\n<title>thesis</title>")
+    for report in (data, tmp_path / "model" / "config.json", other):
+        with untouched(tmp_path):
+            refusal = tsadc("detect", data, "--model", tmp_path / "model", "--report", report).refusal
+        assert refusal == f"{report} exists and is not a report of tsadc, so it is not replaced; choose another name."
+    report = tmp_path / "report.html"
+    for _ in range(2):
+        assert tsadc("detect", data, "--model", model, "--report", report).code == 0
+    report.write_text(report.read_text().replace('<meta name="generator" content="tsadc">', ""))  # as 0.2.0 wrote it
+    assert tsadc("detect", data, "--model", model, "--report", report).code == 0
+    assert 'name="generator"' in report.read_text()
+
+
+def test_a_report_elsewhere_appears_only_with_its_folder(
+    model: Path, history: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.rename", fail)  # of the folder; a file takes its place by os.replace
+    options = ("--out", tmp_path / "found", "--report", tmp_path / "report.html")
+    assert "No space left" in tsadc("detect", history[0], "--model", model, *options).refusal
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_processes_cannot_fit_one_model(history: tuple[Path, Path], tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    with locked(tmp_path / "model.partial" / "lock", "busy"):
+        refusal = tsadc("fit", *history, "--out", out, "--length", 40).refusal
+    assert refusal == f"Another `tsadc fit` is writing {out}; wait until it is done, or choose another --out."
+    assert tsadc("fit", *history, "--out", out, "--length", 40).code == 0
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_sigterm_ends_a_command_with_a_sentence_and_nothing_half_written(
+    model: Path, history: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terminate(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("tsadc.cli.workflow.write_tables", terminate)
+    answer = tsadc("detect", history[0], "--model", model, "--out", tmp_path / "found")
+    assert (answer.code, answer.err) == (143, "tsadc: terminated before it was done; run the same command again.\n")
+    monkeypatch.setattr("tsadc.cli.workflow.fit_model", terminate)
+    answer = tsadc("fit", *history, "--out", tmp_path / "model", *QUICK)
+    expected = "tsadc: terminated; nothing was saved, so start again with the same command.\n"
+    assert (answer.code, answer.err) == (143, expected)
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_file_whose_name_is_not_utf_8_gets_a_report(model: Path, history: tuple[Path, Path], tmp_path: Path) -> None:
+    data = tmp_path / os.fsdecode(b"day\xff\x1b[31m.csv")
+    try:
+        shutil.copyfile(history[0], data)
+    except OSError:
+        pytest.skip("the file system knows UTF-8 only")
+    options = ("--out", tmp_path / "found", "--report", tmp_path / "report.html")
+    answer = tsadc("detect", data, "--model", model, *options)
+    assert answer.code == 0, answer.err
+    assert "\x1b" not in answer.out + answer.err
+    assert set(pd.read_csv(tmp_path / "found" / "observations.csv")["entity"]) == {"day\\xff\x1b[31m"}

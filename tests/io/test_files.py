@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,13 @@ def test_entities_are_named_by_what_comes_before_the_ending():
     assert [ending(file) for file in files] == [".csv", ".csv.gz", ".parquet", ".gz"]
     assert [stem(file) for file in files] == ["pump.1", "fan", "fan", "motor"]
     assert entity_names(files) == ["pump.1", "fan.csv.gz", "y/fan.parquet", "motor"]
+
+
+def test_a_name_that_is_not_utf_8_becomes_text_that_can_be_written(tmp_path):
+    try:
+        path = tmp_path / os.fsdecode(b"pump\xff.csv")
+        path.write_text("a\n1\n")
+    except OSError:
+        pytest.skip("the file system knows UTF-8 only")
+    assert stem(path) == "pump\\xff"
+    assert entity_names([path, tmp_path / "deep" / path.name])[1].endswith("deep/pump\\xff.csv")

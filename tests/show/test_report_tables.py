@@ -34,7 +34,7 @@ def test_the_file_contains_no_formulas(result):
         for part in result.parts
     ]
     rows = download(replace(result, parts=tuple(hostile)))
-    assert {row["variables"] for row in rows} == {"'=1+1:1"}
+    assert {row["variables"] for row in rows} == {'{"=1+1": 1.0}'}
     assert {row["evidence"] for row in rows} == {"'@x"}
 
 

@@ -1,5 +1,7 @@
+import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +10,7 @@ import pytest
 from tsadc.detectors import find
 from tsadc.detectors.result import Result
 from tsadc.errors import DataError
-from tsadc.show.result_files import TABLES, shares_text, write_tables
+from tsadc.show.result_files import TABLES, inert, shares_json, write_tables
 
 
 def read(file: Path, result: Result) -> pd.DataFrame:
@@ -34,7 +36,7 @@ def test_tables_read_back_as_they_were(
         pd.testing.assert_frame_equal(found, getattr(result, name), check_dtype=False, rtol=1e-6)
     found = read(tmp_path / f"intervals.{ending}", result)
     assert len(found) > 0
-    expected = result.intervals.assign(variables=[shares_text(shares) for shares in result.intervals["variables"]])
+    expected = result.intervals.assign(variables=[shares_json(shares) for shares in result.intervals["variables"]])
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
 
 
@@ -54,8 +56,27 @@ def test_the_result_is_left_as_it_was(result: Result, tmp_path: Path) -> None:
 
 
 def test_shares_keep_their_order() -> None:
-    assert shares_text({"a": 0.62, "b": 0.21, "c": 0.1}) == "a:0.62;b:0.21;c:0.1"
-    assert shares_text({}) == ""
+    assert shares_json({"b": 0.62, "a": np.float64(0.2100001), "c": 0.1}) == '{"b": 0.62, "a": 0.21, "c": 0.1}'
+    assert shares_json({}) == "{}"
+
+
+def test_any_name_of_a_variable_can_be_read_back() -> None:
+    shares = {"a:0.5;b": 0.5, 'say "x", y': 0.3, "=1+1": 0.2, "µ": 0.1}
+    assert json.loads(shares_json(shares)) == shares
+
+
+def test_text_that_a_spreadsheet_would_run_is_made_inert() -> None:
+    for text in ("=1+1", "+cmd|x", "-2+3", "@SUM(A1)", "\tx", "\r=1"):
+        assert inert(text) == f"'{text}"
+    for value in ("", "pump", "-2.5", "+1e3", "a=b", -2.5, None):
+        assert inert(value) is value
+
+
+def test_entities_named_like_formulas_are_inert_in_every_table(result: Result, tmp_path: Path) -> None:
+    tables = {name: getattr(result, name).assign(entity="=HYPERLINK(1)") for name in TABLES}
+    names = write_tables([SimpleNamespace(series=result.series, **tables)], tmp_path, parquet=False)
+    for name in names:
+        assert set(pd.read_csv(tmp_path / name)["entity"]) == {"'=HYPERLINK(1)"}
 
 
 def test_without_the_parquet_package_the_sentence_says_what_to_install(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
 
 import typer
 
+from tsadc.cli.signals import TERMINATED, Terminated, stopped, stopping_on_sigterm
 from tsadc.detectors import DEFAULT
 from tsadc.errors import DataError, OutputError, TooShortError, TsadcError, TsadcNotice
 from tsadc.nn.runtime.allocator import keep_freed_memory
@@ -180,11 +181,12 @@ def fit(
     try:
         with progress_bar() as progress:
             summary = fit_model(chosen, _read(data, options), out, resume=resume, progress=progress)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Terminated) as stop:
+        word, code = stopped(stop)
         saved = (out.with_name(out.name + ".partial") / "training.safetensors").exists()
         hint = "add --resume to the same command to continue after the last finished epoch"
-        print_error(f"interrupted; {hint if saved else 'nothing was saved, so start again with the same command'}.")
-        raise typer.Exit(130) from None
+        print_error(f"{word}; {hint if saved else 'nothing was saved, so start again with the same command'}.")
+        raise typer.Exit(code) from None
     echo(summary)
 
 
@@ -218,6 +220,7 @@ def detect(
     from tsadc.cli.nightly import Existing, as_json, nothing_to_judge
     from tsadc.cli.workflow import detect_to, rethreshold
     from tsadc.detectors.store import load
+    from tsadc.io.files import stem
 
     if out is None and report is None and not json:
         raise OutputError(
@@ -227,7 +230,7 @@ def detect(
         raise OutputError(f"--{'update' if update else 'force'} needs a folder of results; add --out FOLDER.")
     if update and force:
         raise OutputError("--update keeps the results in --out and --force replaces them; give one of the two.")
-    title = ", ".join(file.stem for file in data[:3])
+    title = ", ".join(stem(file) for file in data[:3])
     existing: Existing = "update" if update else "replace" if force else "refuse"
     with progress_bar(quiet=json) as progress:
         detector = rethreshold(load(model), set_ or [])
@@ -490,7 +493,10 @@ def main() -> None:
     warnings.showwarning = _show_notice
     warnings.filterwarnings("always", category=TsadcNotice)
     try:
-        app()
+        with stopping_on_sigterm():
+            app()
+    except Terminated:
+        _refuse("terminated before it was done; run the same command again.", TERMINATED)
     except TsadcError as error:
         _refuse(str(error))
     except MemoryError as error:
@@ -499,11 +505,11 @@ def main() -> None:
         _refuse(f"{error.filename} cannot be used: {error.strerror}." if error.filename else str(error))
 
 
-def _refuse(sentence: str) -> NoReturn:
+def _refuse(sentence: str, code: int = 2) -> NoReturn:
     from tsadc.cli.console import print_error
 
     print_error(sentence)
-    raise SystemExit(2) from None
+    raise SystemExit(code) from None
 
 
 def _show_notice(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:

@@ -17,6 +17,7 @@ from tsadc.bench.records import LOCK, PLAN, Key, Store, current, exclusive, key_
 from tsadc.bench.run import run_all
 from tsadc.cli.bench_select import selected, traits_of
 from tsadc.cli.console import echo, print_error
+from tsadc.cli.signals import Terminated, stopped
 from tsadc.data.catalogue import PROTOCOLS, present
 from tsadc.data.protocols import CHOOSING
 from tsadc.errors import ConfigError, DataError, OutputError
@@ -74,9 +75,10 @@ def run(options: RunOptions) -> int:
             write_file(options.folder / PLAN, options.plan.read_bytes())
             _update_labels(done.values(), options.folder)
             failed = sum("error" in record for record in skipped.values()) + _execute(todo, done, options)
-    except KeyboardInterrupt:
-        print_error("interrupted; run the same command again to continue.")
-        return 130
+    except (KeyboardInterrupt, Terminated) as stop:
+        word, code = stopped(stop)
+        print_error(f"{word}; run the same command again to continue.")
+        return code
     if not todo:
         echo(NOTHING_LEFT)
     echo(f"Records are in {options.folder}; show them with `tsadc bench table {options.folder}`.")

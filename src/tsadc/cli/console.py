@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import unicodedata
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -19,18 +20,29 @@ if TYPE_CHECKING:
     from tsadc.nn.train import TrainingProgress
 
 IS_MAIN_PROCESS = os.environ.get("RANK", "0") == "0"  # torchrun sets RANK; only the main process writes to stdout
+DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 # Markup is off because a variable may be called [b] or :house:.
 console = Console(quiet=not IS_MAIN_PROCESS, highlight=False, markup=False, emoji=False)
 
 
 def echo(text: str) -> None:
     """Print on stdout, in the main process only."""
-    console.print(text, soft_wrap=True)
+    console.print("\n".join(map(visible, text.split("\n"))), soft_wrap=True)
 
 
 def print_error(text: str) -> None:
     """Print one line on stderr, in every process."""
-    print("tsadc:", " ".join(text.splitlines()), file=sys.stderr)
+    print("tsadc:", visible(" ".join(text.splitlines())), file=sys.stderr)
+
+
+def visible(text: str) -> str:
+    """Escape what is no character to look at: names come from files, and a terminal obeys control sequences."""
+    return "".join(mark if _is_visible(mark) else mark.encode("unicode_escape").decode() for mark in text)
+
+
+def _is_visible(mark: str) -> bool:
+    # Controls, half characters (of file names that are not UTF-8), and what changes the direction of the text.
+    return unicodedata.category(mark) not in ("Cc", "Cs") and unicodedata.bidirectional(mark) not in DIRECTIONS
 
 
 def show(rows: Sequence[tuple[str, str]]) -> None:
@@ -39,7 +51,7 @@ def show(rows: Sequence[tuple[str, str]]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(name, value)
+        table.add_row(visible(name), "\n".join(map(visible, value.split("\n"))))
     console.print(table)
 
 

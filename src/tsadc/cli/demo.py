@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tsadc.atomic import new_folder
+from tsadc.atomic import replaced_folder
 from tsadc.bench.demo import EPOCHS, Demonstration, demonstrate
 from tsadc.cli.workflow import facts, verdict
 from tsadc.data.plant import Plant
@@ -33,18 +32,13 @@ def run(
     """Write the folder `out`, replacing nothing but an earlier demo, and return a summary."""
     if out.exists() and not _is_demo(out):
         raise OutputError(f"{out} exists and is not an earlier demo; choose another folder with --out.")
-    # The earlier demo stays until the new one is complete.
-    staging = out.with_name(f".{out.name}-new") if out.exists() else out
-    with new_folder(staging) as folder:
+    with replaced_folder(out) as folder:
         demo = demonstrate(plant or Plant.Config(), epochs=epochs, progress=progress)
         _write_csv(folder / "history", demo.split.train)
         _write_csv(folder / "new", demo.split.test.series)
         demo.ensemble.save(folder / "model")
         demo.tsadc.save(folder / "model-tsadc")
         _write_reports(demo, folder)
-    if staging != out:
-        shutil.rmtree(out)
-        staging.rename(out)
     return _summary(demo, out)
 
 

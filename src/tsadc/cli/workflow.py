@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from tsadc.atomic import locked, new_file
 from tsadc.cli.console import IS_MAIN_PROCESS
 from tsadc.cli.nightly import Detected, Existing, results_folder
 from tsadc.config import merge, parse_assignments, read_toml, update
@@ -21,6 +22,7 @@ from tsadc.detectors.threshold import Contamination, explain, observations_per_d
 from tsadc.errors import ConfigError, OutputError, notice
 from tsadc.series import Series
 from tsadc.show import write as write_report
+from tsadc.show.html import is_page
 from tsadc.show.result_files import write_tables
 from tsadc.show.words import count, evidence, number, severity
 
@@ -64,7 +66,8 @@ def fit_model(
     resume: bool = False,
     progress: ProgressCallback | None = None,
 ) -> str:
-    """Train the detector, save it to `out` and return a summary. A network's unfinished run is in `OUT.partial`."""
+    """Train the detector, save it to `out` and return a summary. A network's unfinished run is in `OUT.partial`, and
+    so is the lock that keeps a second process from training the same model."""
     if out.exists():
         raise OutputError(f"{out} exists already; choose another name or remove it.")
     if not detector.savable:
@@ -79,11 +82,13 @@ def fit_model(
         raise OutputError(f"{partial} holds an unfinished run: continue it with {how}, or remove it to start again.")
     if resume and not has_network:
         notice(f"--resume has no effect: {detector.name} has no network to train, so it starts and ends in one go.")
+    busy = f"Another `tsadc fit` is writing {out}; wait until it is done, or choose another --out."
     try:
-        detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume)
-        if IS_MAIN_PROCESS:
-            detector.save(out)
-            checkpoint.unlink(missing_ok=True)
+        with locked(partial / "lock", busy) if IS_MAIN_PROCESS else contextlib.nullcontext():
+            detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume)
+            if IS_MAIN_PROCESS:
+                detector.save(out)
+                checkpoint.unlink(missing_ok=True)
     finally:
         with contextlib.suppress(OSError):  # not empty: there is something to resume
             partial.rmdir()
@@ -132,15 +137,17 @@ def detect_to(
             write_report(result, report, title=title, about=facts(detector))
             said += f"\nThe report is {report}."
         return Detected(said, result.intervals)
-    with results_folder(out, series, existing) as folder:
+    with contextlib.ExitStack() as outputs:
+        # A report inside the folder appears together with it, and one elsewhere right after it.
+        inside = report is not None and report.absolute().is_relative_to(out.absolute())
+        page = outputs.enter_context(new_file(report)) if report is not None and not inside else None
+        folder = outputs.enter_context(results_folder(out, series, existing))
         whole = detector.detect(series, progress=progress) if report is not None else None
         parts = [whole] if whole is not None else detector.detect_parts(series, progress=progress)
         intervals: list[pd.DataFrame] = []
         names = write_tables(_collecting(parts, intervals), folder, parquet=out.suffix == ".parquet")
         if whole is not None and report is not None:
-            # A report inside the folder appears together with it.
-            inside = report.absolute().is_relative_to(out.absolute())
-            place = folder / report.absolute().relative_to(out.absolute()) if inside else report
+            place = page or folder / report.absolute().relative_to(out.absolute())
             write_report(whole, place, title=title, about=facts(detector))
     done = f"Updated {', '.join(names)} in" if existing == "update" else f"Wrote {', '.join(names)} to"
     found = pd.concat([table for table in intervals if len(table)] or intervals[:1], ignore_index=True)
@@ -152,6 +159,8 @@ def check_report(report: Path) -> None:
     """Raise if the report cannot be written, before time is spent on detection."""
     if report.is_dir():
         raise OutputError(f"{report} is a folder, but a file is to be written there; choose another name.")
+    if report.exists() and not is_page(report):
+        raise OutputError(f"{report} exists and is not a report of tsadc, so it is not replaced; choose another name.")
     parent = next(folder for folder in report.absolute().parents if folder.exists())
     if not parent.is_dir():
         raise OutputError(f"{report} cannot be written, because {parent} is not a folder; choose another name.")

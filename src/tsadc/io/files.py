@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ def entity_names(files: Sequence[Path]) -> list[str]:
     """Return each file's name without its ending, or its path if several files share the name."""
     stems = [stem(file) for file in files]
     count = Counter(stems)
-    return [name if count[name] == 1 else str(file) for name, file in zip(stems, files, strict=True)]
+    return [name if count[name] == 1 else _readable(str(file)) for name, file in zip(stems, files, strict=True)]
 
 
 def ending(path: Path) -> str:
@@ -43,7 +44,12 @@ def ending(path: Path) -> str:
 
 def stem(path: Path) -> str:
     """Return the file's name without its ending."""
-    return path.name[: len(path.name) - len(ending(path))]
+    return _readable(path.name[: len(path.name) - len(ending(path))])
+
+
+def _readable(name: str) -> str:
+    """Write the bytes of a name that are not UTF-8 as \\xff: Python's own form of them cannot be written to a file."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _expand(path: Path, endings: Collection[str]) -> list[Path]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from tsadc.bench.metrics import COSTS, NEUTRAL, by_chance, flagging_all, format_value, high_end, low_end
 from tsadc.bench.summary import Grid, Summary
+from tsadc.show.result_files import inert
 
 PARTS = {"_low": low_end, "_high": high_end, "_random": by_chance, "_all_positive": flagging_all}
 SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -34,7 +35,8 @@ def comma_separated(summaries: Sequence[Summary], metrics: Sequence[str]) -> str
             values += [summary.mean(name, read) for read in PARTS.values()]
         values += [summary.mean(name) for name in costs]
         numbers = ["" if value is None else f"{value:.6g}" for value in values]
-        lines.writerow([summary.dataset, *split, summary.label, int(summary.network), seeds, failed, *numbers])
+        names = [inert(text) for text in (summary.dataset, *split, summary.label)]
+        lines.writerow([*names, int(summary.network), seeds, failed, *numbers])
     return out.getvalue()
 
 

@@ -6,6 +6,7 @@ module writes angle brackets."""
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from pathlib import Path
 from tsadc.atomic import write_file
 from tsadc.errors import OutputError
 
+GENERATOR = "tsadc"  # by which a page is known that may be replaced
+HEAD = 2000  # bytes in which its marks are; version 0.2.0 wrote only the second
+MARKS = (f'name="generator" content="{GENERATOR}"'.encode(), b"script-src &#x27;sha256-")
 VOID = frozenset({"br", "hr", "input", "link", "meta"})
 
 
@@ -130,6 +134,7 @@ def page(title: str, content: Html, more: tuple[str, ...] = ()) -> str:
         "head",
         element("meta", charset="utf-8"),
         element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="generator", content=GENERATOR),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", title),
@@ -146,6 +151,15 @@ def write_page(text: str, path: str | Path) -> Path:
         raise OutputError(f"The report needs a file name, but {target} is a folder; add a name such as report.html.")
     write_file(target, text.encode("utf-8", "replace"))
     return target
+
+
+def is_page(path: Path) -> bool:
+    """Return whether the file is a page that this module wrote, now or in an earlier version."""
+    with contextlib.suppress(OSError):
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+        return head.startswith(b"<!doctype html>") and any(mark in head for mark in MARKS)
+    return False
 
 
 def _file(name: str) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 from tsadc.show.findings import Finding, Findings
 from tsadc.show.html import Html, csv_link, element, facts, join, name, sortable_table
 from tsadc.show.report_cards import MOST
-from tsadc.show.result_files import shares_text
+from tsadc.show.result_files import inert, shares_json
 from tsadc.show.words import DASH, count, evidence, iso8601, number, percent, precision, severity
 
 LISTED = 1000
@@ -75,20 +75,15 @@ def _csv(findings: Findings) -> str:
         writer.writerow(
             [
                 finding.rank,
-                _inert(finding.track.entity),
+                inert(finding.track.entity),
                 *(iso8601(times, unit) if isinstance(times, pd.DatetimeIndex) else times),
                 repr(finding.severity),
                 repr(finding.score),
-                _inert(finding.evidence),
-                _inert(shares_text(finding.variables)),
+                inert(finding.evidence),
+                shares_json(finding.variables),
             ]
         )
     return out.getvalue()
-
-
-def _inert(text: str) -> str:
-    """Quote text that a spreadsheet would run as a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def comparison_table(table: pd.DataFrame) -> Html:

@@ -1,11 +1,13 @@
 """Write results to files: intervals, timeline and observations, as CSV or Parquet, part by part.
 
-In CSV files, times are ISO 8601 with the time of day, and with the UTC offset if the data has a time zone. If the
-offset changes within a file, read it with `pandas.to_datetime(column, utc=True)`."""
+The shares of the variables in an interval are JSON. In CSV files, times are ISO 8601 with the time of day, and with the
+UTC offset if the data has a time zone. If the offset changes within a file, read it with
+`pandas.to_datetime(column, utc=True)`. Text that a spreadsheet would run as a formula begins with an apostrophe."""
 
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tsadc.detectors.result import Result
 from tsadc.errors import DataError
 from tsadc.show.words import Unit, iso8601, precision
 
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 TABLES = ("intervals", "timeline", "observations")
 
 
@@ -25,7 +28,7 @@ def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool) -> lis
     writers = [_Parquet(folder / name) if parquet else _Csv(folder / name) for name in names]
     try:
         for part in parts:
-            intervals = part.intervals.assign(variables=part.intervals["variables"].map(shares_text))
+            intervals = part.intervals.assign(variables=part.intervals["variables"].map(shares_json))
             unit = precision(series.clock for series in part.series)
             for writer, table in zip(writers, (intervals, part.timeline, part.observations), strict=True):
                 writer.add(table if parquet else _with_iso_times(table, unit))
@@ -35,9 +38,20 @@ def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool) -> lis
     return names
 
 
-def shares_text(shares: dict[str, float]) -> str:
-    """Format shares as text: `{"a": 0.62, "b": 0.21}` becomes `a:0.62;b:0.21`."""
-    return ";".join(f"{name}:{share:g}" for name, share in shares.items())
+def shares_json(shares: dict[str, float]) -> str:
+    """Format shares as JSON, so that any name stays unambiguous; `json.loads` returns them."""
+    return json.dumps({name: float(f"{share:g}") for name, share in shares.items()}, ensure_ascii=False)
+
+
+def inert(value: Any) -> Any:
+    """Put an apostrophe before text that a spreadsheet would run as a formula; anything else stays as it is."""
+    if not isinstance(value, str) or value[:1] not in FORMULAS or not value:
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def _with_iso_times(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:
@@ -58,7 +72,9 @@ class _Csv:
         self.file, self.has_header = file, False
 
     def add(self, table: pd.DataFrame) -> None:
-        table.to_csv(self.file, index=False, mode="a", header=not self.has_header)
+        texts = table.select_dtypes(["object", "string", "category"]).columns
+        guarded = table.assign(**{name: table[name].astype(object).map(inert) for name in texts})
+        guarded.to_csv(self.file, index=False, mode="a", header=not self.has_header)
         self.has_header = True
 
     def close(self) -> None:
