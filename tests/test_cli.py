@@ -16,6 +16,7 @@ from tsadc.cli.app import app
 
 READING = """
 --time=None --entity=None --every=None --columns=None --exclude=None --difference=None --missing=None
+--separator=None --decimal=None --encoding=None --skip-rows=None --dayfirst=None
 --entity-name=None --entity-from=None --rate=None --skip-bad=False --stream=False
 """  # the options of every command that reads data
 COMMANDS = """

@@ -5,7 +5,7 @@ detector scores. `Labelled` adds the truth for evaluation. A Series has no label
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -86,6 +86,8 @@ class Series:
     observation : int, optional
         Number of rows of each observation, if the values are separate observations laid end to end. Otherwise all rows
         are consecutive in time.
+    units : mapping of str to str, optional
+        Units of the variables, as far as the file states them below its header. They are shown, not used.
 
     Raises
     ------
@@ -106,6 +108,7 @@ class Series:
     clock: Clock = Clock()
     entity: str = "series"
     observation: int | None = None
+    units: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or self.values.shape[1] != len(self.names):

@@ -94,7 +94,7 @@ def test_fit_refuses_a_file_without_numbers_after_a_note(tmp_path: Path) -> None
 
 def test_fit_refuses_what_is_no_table(history: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    (tmp_path / "latin.csv").write_bytes(b"a,b\n1,\xff\n")
+    (tmp_path / "binary.csv").write_bytes(b"a,b\n1,\xff\x01\n")
     (tmp_path / "binary.parquet").write_bytes(bytes(range(256)))
     (tmp_path / "data.xlsx").write_bytes(b"PK")
     (tmp_path / "empty.parquet").touch()
@@ -106,7 +106,7 @@ def test_fit_refuses_what_is_no_table(history: tuple[Path, Path], tmp_path: Path
     cases: dict[tuple[Path, ...], str] = {
         (tmp_path / "nothing.csv",): "There is no file",
         (tmp_path / "folder",): "has no file that can be read",
-        (tmp_path / "latin.csv",): "is not UTF-8 text",
+        (tmp_path / "binary.csv",): "is not text",
         (tmp_path / "binary.parquet",): "is not a readable Parquet file",
         (tmp_path / "empty.parquet",): "is not a readable Parquet file",
         (tmp_path / "data.xlsx",): "because the ending determines the format",
@@ -318,7 +318,7 @@ def test_a_file_that_may_not_be_read_is_one_sentence(tmp_path: Path, monkeypatch
 
     (tmp_path / "x.csv").write_text(text(frame()))
     monkeypatch.setattr("os.access", lambda *given, **more: False)
-    monkeypatch.setattr("tsadc.io.delimited._header", denied)
+    monkeypatch.setattr("tsadc.io.delimited._form", denied)
     expected = f"{tmp_path / 'x.csv'} cannot be read: permission denied."
     assert tsadc("info", tmp_path / "x.csv").refusal == expected
     assert tsadc("fit", tmp_path / "x.csv", "--out", tmp_path / "model").refusal == expected
@@ -329,5 +329,5 @@ def test_too_little_memory_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
         raise MemoryError("Unable to allocate 9 TiB")
 
     (tmp_path / "x.csv").write_text(text(frame()))
-    monkeypatch.setattr("tsadc.io.delimited._header", full)
+    monkeypatch.setattr("tsadc.io.delimited._form", full)
     assert tsadc("info", tmp_path / "x.csv").refusal == "There is not enough memory: Unable to allocate 9 TiB."

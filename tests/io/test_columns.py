@@ -94,8 +94,8 @@ def test_text_among_numbers_is_named_with_its_row():
 @pytest.mark.parametrize("cell", ["1,5", "-0,25", "1.234,5", "1,234"])
 def test_decimal_commas_are_named_even_where_every_cell_has_one(cell):
     assert refusal(frame(x=[cell] * 4)) == (
-        f"The data: column 'x' should hold numbers, but row 0 (counted from 0, below the header) holds '{cell}'; write "
-        "numbers with a decimal point and without thousands separators."
+        f"The data: column 'x' should hold numbers, but row 0 (counted from 0, below the header) holds '{cell}'; state "
+        "the mark of decimals with --decimal , or --decimal . (in Python: Reading(decimal=','))."
     )
 
 

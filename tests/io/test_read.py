@@ -165,12 +165,14 @@ def test_a_damaged_parquet_file_is_read_or_refused(tmp_path, data):
         ("1,1\n2,2\n", "PATH has no header: its first line holds numbers"),
         ("2024-01-01,0.5,7\n2024-01-02,0.5,7\n", "PATH has no header: its first line holds numbers"),
         (
-            "a;b\n1,5;2,5\n2,5;3\n",
-            "column 'a' should hold numbers, but row 0 (counted from 0, below the header) holds '1,5'",
+            "a;b\n1,500;2,500\n2,500;3\n",
+            "column 'a' should hold numbers, but row 0 (counted from 0, below the header) holds '1,500'",
         ),
-        (b"h\xe9at,b\n1,2\n", "PATH is not UTF-8 text; save it as UTF-8 CSV."),
-        (b"a,b\n" + b"1,2\n" * 40000 + b"1,\xe9\n", "PATH is not UTF-8 text; save it as UTF-8 CSV."),
-        ("a,b\n1,2\n".encode("utf-16"), "PATH is not UTF-8 text"),
+        (b"a,b\n1,\xe9\x01\n", "PATH is not text, although its name ends in .csv; export it as CSV."),
+        (
+            b"a,b\n" + b"1,2\n" * 40000 + b"1,\x81\n",
+            "PATH is not text in a known encoding; name another one with --enc",
+        ),
         ("a,b\n" + "1,2\n" * 300_000 + "1,x\n", "PATH: column 'b' should hold numbers, but row 300000"),
         ("time,a,b\n2024-01-01,1,2\nsoon,3,4\n2024-01-03,5,6\n", "the time column 'time' holds 'soon' at row 1"),
         ("time,a,b\n2024-01-02,1,2\n2024-01-01,3,4\n", "PATH should be sorted by time, but row 1"),
@@ -222,7 +224,7 @@ def test_what_is_not_a_file(tmp_path):
 
 
 def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
-    def refuse(path):
+    def refuse(path, reading):
         raise PermissionError(13, "Permission denied", str(path))
 
     path = write(tmp_path, TEXT)
@@ -278,7 +280,7 @@ def test_columns_that_change_between_files_are_named_with_the_file(tmp_path):
 BAD = {
     "0-other.csv": b"x,y,z\n1,2,3\n",
     "2-text.csv": b"a,b\n1,?\n2,3\n",
-    "3-latin.csv": b"h\xe9at,b\n1,2\n",
+    "3-binary.csv": b"h\xe9\x01at,b\n1,2\n",
     "4-clock.csv": b"time,a,b\n2024-01-02,1,2\n2024-01-01,3,4\n",
     "5-cut.parquet": b"PAR1",
     "6-cut.npz": b"PK\x03\x04",
@@ -301,7 +303,7 @@ def test_bad_files_are_skipped_when_asked_and_all_are_listed(tmp_path):
 
 
 def test_nothing_good_is_an_error_all_the_same(tmp_path):
-    for name in ("2-text.csv", "3-latin.csv"):
+    for name in ("2-text.csv", "3-binary.csv"):
         write(tmp_path, BAD[name], name)
     with pytest.raises(DataError, match=r"None of 2 file\(s\) can be used; the first problem: .*2-text\.csv: column"):
         read(tmp_path, Reading(skip_bad=True))

@@ -52,7 +52,9 @@ def test_day_first_and_month_first_are_told_apart_by_what_lies_close_together(da
 
 
 def test_dates_that_could_be_either_are_said_with_what_was_taken():
-    with pytest.warns(TsadcNotice, match=r"03/04/2024 10:00 was read as 2024-03-04\. Write dates in that form"):
+    with pytest.warns(
+        TsadcNotice, match=r"03/04/2024 10:00 was read as 2024-03-04\. --dayfirst or --monthfirst decides"
+    ):
         assert (read(["03/04/2024 10:00", "03/04/2024 10:01"]).month == 3).all()
 
 

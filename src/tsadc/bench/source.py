@@ -28,6 +28,7 @@ WITHOUT_EFFECT = (
     "tsadc.io.edf",
     "tsadc.io.files",
     "tsadc.io.hdf5",
+    "tsadc.io.layout",
     "tsadc.io.limits",
     "tsadc.io.mat",
     "tsadc.io.read",

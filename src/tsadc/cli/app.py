@@ -75,6 +75,22 @@ class Options:
         str | None,
         typer.Option("--missing", help="Numbers and texts that mean not measured, such as -200,Bad,No Data."),
     ] = None
+    separator: Annotated[
+        str | None, typer.Option("--separator", help="Character between cells of a text file. (default: detected)")
+    ] = None
+    decimal: Annotated[
+        str | None, typer.Option("--decimal", help="Mark of decimals, a point or a comma. (default: detected)")
+    ] = None
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="Encoding of text files, such as cp1252. (default: detected)")
+    ] = None
+    skip_rows: Annotated[
+        int | None, typer.Option("--skip-rows", help="Lines above the header of a text file. (default: detected)")
+    ] = None
+    dayfirst: Annotated[
+        bool | None,
+        typer.Option("--dayfirst/--monthfirst", help="Read 03/04/2024 as 3 April, or as 4 March. (default: detected)"),
+    ] = None
     entity_name: Annotated[
         str | None, typer.Option("--entity-name", help="Join all files into one entity with this name.")
     ] = None

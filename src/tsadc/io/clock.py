@@ -6,7 +6,8 @@ irregularity is an error. `onto_grid` averages rows at any times on a grid with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from zoneinfo import ZoneInfoNotFoundError
 
 import numpy as np
@@ -25,16 +26,23 @@ HOUR = 3600 * SECOND
 MAX_BACKWARD = 0.2  # share of steps that go far back in time: beyond, rows are in no order at all
 MAX_JUMPS = 50  # that are examined
 NIGHT = (23, 0, 1, 2, 3)  # the hours that are repeated when daylight saving time ends, all over the world
+USUAL_STEPS = (
+    *(digit * 10**power for power in range(9) for digit in (1, 2, 5)),
+    *(n * SECOND for n in (1, 2, 5, 10, 15, 20, 30)),
+    *(n * 60 * SECOND for n in (1, 2, 5, 10, 15, 20, 30)),
+    *(n * HOUR for n in (1, 2, 3, 4, 6, 8, 12, 24)),
+)
 UNITS = (24 * HOUR, HOUR, 60 * SECOND, *(10**power for power in range(9, -1, -1)))
 
 
-def regular(times: pd.DatetimeIndex, values: Floats, source: str) -> tuple[Floats, Clock]:
-    """Return the values on the regular clock that `times` imply, and that clock."""
+def regular(times: pd.DatetimeIndex, values: Floats, source: str, texts: Sequence[str] = ()) -> tuple[Floats, Clock]:
+    """Return the values on the regular clock that `times` imply, and that clock. `texts` are the names of columns of
+    text, one of which may say why times are repeated."""
     ticks = ticks_of(times, source)
     if len(times) < 2:
         raise TooShortError(f"{source} has a single row, but at least two are needed to find its time step.")
     steps = np.diff(ticks)
-    _check_order(times, steps, source)
+    _check_order(times, steps, source, texts)
     interval, exact = interval_of(ticks, steps)
     rows, stray = rows_of(ticks, interval)
     if stray.any():
@@ -162,7 +170,7 @@ def _covered_twice(steps: NDArray[np.int64], row: int, usual: int, longest: int)
     return True
 
 
-def _check_order(times: pd.DatetimeIndex, steps: NDArray[np.int64], source: str) -> None:
+def _check_order(times: pd.DatetimeIndex, steps: NDArray[np.int64], source: str, texts: Sequence[str]) -> None:
     check_repeated_hour(times, steps, source)
     if (steps < 0).any():
         row = int(np.flatnonzero(steps < 0)[0]) + 1
@@ -171,11 +179,27 @@ def _check_order(times: pd.DatetimeIndex, steps: NDArray[np.int64], source: str)
         )
     if (steps == 0).any():
         row = int(np.flatnonzero(steps == 0)[0]) + 1
-        usual = int(np.median(steps[steps > 0])) if (steps > 0).any() else SECOND
         raise DataError(
-            f"{source} has the time {times[row]} twice, at rows {row - 1} and {row}; remove one of them, or "
-            f"{how_to_resample(_rounded(usual))}."
+            f"{source} has the time {times[row]} twice, at rows {row - 1} and {row}; {_fix_repeated(steps, texts)}."
         )
+
+
+def _fix_repeated(steps: NDArray[np.int64], texts: Sequence[str]) -> str:
+    """Return advice for times that come several times; averaging is right only if all rows are of one entity."""
+    if texts:
+        name = shlex.quote(texts[0])
+        return (
+            f"if {texts[0]!r} says which entity a row belongs to, add --entity {name}, and if it names the variable, "
+            f"--long TIME,{name},VALUE with the names of the columns (in Python: Reading(entity=...) or "
+            "Reading(long=...))"
+        )
+    if not (steps % (24 * HOUR)).any():
+        return (
+            "these are dates without a time of day, so name the column that has one with --time (in Python: "
+            "Reading(time=...)), or the column with the entity of each row with --entity"
+        )
+    usual = int(np.median(steps[steps > 0])) if (steps > 0).any() else SECOND
+    return f"remove one of them, or {how_to_resample(_rounded(usual))}"
 
 
 def interval_of(ticks: NDArray[np.int64], steps: NDArray[np.int64]) -> tuple[int, bool]:
@@ -233,6 +257,7 @@ def zone_of(times: pd.DatetimeIndex) -> str | None:
 
 
 def _rounded(interval: int) -> int:
-    """Return a step to suggest: rounded to the largest unit of which it has at least ten."""
-    unit = next((unit for unit in UNITS if interval >= 10 * unit), 1)
-    return interval if interval % unit == 0 else round(interval / unit) * unit
+    """Return a step to suggest: the shortest usual one that is not much shorter than `interval`, such as 1min for 58 s,
+    so that most cells of the grid get a row."""
+    days = -(-interval // (24 * HOUR)) * 24 * HOUR
+    return next((step for step in USUAL_STEPS if step >= 0.9 * interval), days)

@@ -11,19 +11,19 @@ import pandas as pd
 from tsadc.errors import DataError
 from tsadc.io.columns import check_width
 from tsadc.io.limits import COPIES, STREAM, available_memory, check_bytes, check_numbers
-from tsadc.io.reading import reason
+from tsadc.io.reading import DEFAULT, Reading, reason
 
 T = TypeVar("T")
 TEXTS = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")  # Parquet's names
 PIECE = 2**26  # bytes of text decoded at once, to count them
 
 
-def read_parquet(path: Path) -> pd.DataFrame:
+def read_parquet(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
     """Read a Parquet file."""
     return guarded(path, "Parquet", lambda: _read_parquet(path))
 
 
-def read_arrow(path: Path) -> pd.DataFrame:
+def read_arrow(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
     """Read an Arrow file (or Feather, which is the same) or an Arrow stream."""
     return guarded(path, "Arrow", lambda: _read_arrow(path))
 

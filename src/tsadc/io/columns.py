@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,15 @@ from numpy.typing import NDArray
 
 from tsadc.errors import DataError, notice
 from tsadc.io.reading import DEFAULT, Reading, choose, no_column, without_missing
-from tsadc.io.times import TIME_NAMES, date_order, is_epoch, is_time, read_times
+from tsadc.io.times import TIME_NAMES, date_order, find_times, is_epoch, is_time, join_date_and_time, read_times
 from tsadc.series import Floats
 
+# Keys of `DataFrame.attrs`: the units of columns and notes for the user, from readers that find such things.
+UNITS, NOTES = "units", "notes"
 COUNTER_NAMES = TIME_NAMES | {"index", "row", "step"}
 UNNAMED_INDEX = {"unnamed: 0", "", "__index_level_0__", "level_0"}  # how pandas writes an index without a name
+NOT_MEASURED = {"", "nan", "na", "n/a", "null", "none"}
+BLOCK = 4096  # rows
 MAX_VARIABLES = 10_000
 DECIMAL_COMMA = re.compile(r"[+-]?\d+([.,]\d{3})*,\d+")
 
@@ -27,6 +31,8 @@ class Columns:
     """The variables of a table and, for each row, its time and its entity, if there are such columns.
 
     `date_order` says how dates such as 03/04/2024 were read: "day first", "month first", or "" if there was no choice.
+    `units` maps variables to the units that the source states, `texts` lists columns that were left out because they
+    hold text, and `notes` says what was assumed about the form of the source.
     """
 
     times: pd.DatetimeIndex | None
@@ -34,13 +40,17 @@ class Columns:
     names: tuple[str, ...]
     entities: NDArray[np.object_] | None = None
     date_order: str = ""
+    units: Mapping[str, str] = field(default_factory=dict)
+    texts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def split_columns(frame: pd.DataFrame, source: str, reading: Reading = DEFAULT) -> Columns:
     """Split the columns into time, entity and variables.
 
     Unless `reading` names the time column, it is the index if that holds times, or else the first column that is a time
-    by its type, name or content. A column that only numbers the rows is dropped."""
+    by its type, name or content. A column of dates and one of times of day are joined. A column that only numbers the
+    rows is dropped."""
     check_width(frame.shape[1], source)
     for level in (reading.entity, reading.time):
         if level is not None and level in frame.index.names:
@@ -53,8 +63,13 @@ def split_columns(frame: pd.DataFrame, source: str, reading: Reading = DEFAULT) 
         if name not in names and name not in reading.may_lack:
             raise no_column(name, names, source)
     data = {name: frame.iloc[:, i] for i, name in enumerate(names) if name not in reading.exclude}
+    units, notes = frame.attrs.get(UNITS, {}), list(frame.attrs.get(NOTES, ()))
+    timely = () if reading.time is None and _is_time_index(frame.index) else find_times(data, reading.time)
+    if len(timely) == 2:
+        notes.append(f"its times are the columns {timely[0]!r} and {timely[1]!r} joined")
+    data = _without_empty_end(data, timely)
     entities = None if reading.entity is None else _entities(data, reading.entity, source)
-    times, order = _times(frame.index, data, reading.time, entities, source)
+    times, order = _times(frame.index, data, timely, entities, source, reading)
     wanted = {*(reading.columns or ()), *reading.difference}
     for i, name in enumerate(names):
         if name in data and name not in wanted and is_counter(name, i, data[name], entities, source):
@@ -67,7 +82,26 @@ def split_columns(frame: pd.DataFrame, source: str, reading: Reading = DEFAULT) 
         if (numbers := _numbers(data[rest[position]], rest[position], source, reading)) is not None
     }
     check_variables(tuple(values), source)
-    return Columns(times, np.column_stack(list(values.values())), tuple(values), entities, order)
+    kept = {new: rest[position] for new, position in zip(new_names, positions, strict=True)}
+    return Columns(
+        times,
+        _side_by_side(list(values.values())),
+        tuple(values),
+        entities,
+        order,
+        {new: units[old] for new, old in kept.items() if old in units},
+        tuple(old for new, old in kept.items() if new not in values),
+        tuple(notes),
+    )
+
+
+def _side_by_side(columns: Sequence[Floats]) -> Floats:
+    """Return the columns as one array (row, column). Block by block: a column at a time would pass over all of the
+    array's memory for each of them."""
+    out = np.empty((len(columns[0]), len(columns)))
+    for first in range(0, len(out), BLOCK):
+        np.stack([column[first : first + BLOCK] for column in columns], axis=1, out=out[first : first + BLOCK])
+    return out
 
 
 def check_width(count: int, source: str) -> None:
@@ -112,25 +146,42 @@ def _entities(data: dict[str, pd.Series], name: str, source: str) -> NDArray[np.
     return np.asarray(text)
 
 
+def _without_empty_end(data: dict[str, pd.Series], timely: Sequence[str]) -> dict[str, pd.Series]:
+    """Leave out rows at the end that have neither a time nor a value, as spreadsheets export them."""
+    if not timely or not all(len(column) and _is_empty(column.iloc[-1:]).all() for column in data.values()):
+        return data
+    filled = np.flatnonzero(~np.logical_and.reduce([_is_empty(column).to_numpy() for column in data.values()]))
+    end = int(filled[-1]) + 1 if len(filled) else 1
+    return {name: column.iloc[:end] for name, column in data.items()}
+
+
+def _is_empty(column: pd.Series) -> pd.Series:
+    return column.isna() if pd.api.types.is_numeric_dtype(column) else column.isna() | (column == "")
+
+
 def _times(
-    index: pd.Index, data: dict[str, pd.Series], name: str | None, entities: NDArray[np.object_] | None, source: str
+    index: pd.Index,
+    data: dict[str, pd.Series],
+    names: Sequence[str],
+    entities: NDArray[np.object_] | None,
+    source: str,
+    reading: Reading,
 ) -> tuple[pd.DatetimeIndex | None, str]:
-    """Remove the time column from `data` and return its times (None if there is no clock) and their date order."""
-    if name is None:
-        times = _index_times(index, source)
-        if times is not None:
-            return times, date_order(index.to_series(), times)
-        name = next((n for n, column in data.items() if is_time(n, column)), None)
-        if name is None:
-            return None, ""
-    if name not in data:
-        raise no_column(name, list(data), source)
-    column = data.pop(name)
+    """Remove the columns `names` from `data` and return the times they or the index hold (None: there is no clock) and
+    the order of their dates."""
+    if not names:
+        times = _index_times(index, source) if reading.time is None else None
+        return (None, "") if times is None else (times, date_order(index.to_series(), times))
+    for name in names:
+        if name not in data:
+            raise no_column(name, list(data), source)
+    columns = [data.pop(name) for name in names]
+    column = columns[0] if len(columns) == 1 else join_date_and_time(*columns)
     if pd.api.types.is_numeric_dtype(column) and not is_epoch(column):
         if _is_evenly_spaced(column, entities):
             return None, ""
-        raise no_clock(name, source)
-    times = read_times(column, name, source)
+        raise no_clock(names[0], source)
+    times = read_times(column, " + ".join(names), source, reading.dayfirst)
     return times, date_order(column, times)
 
 
@@ -150,8 +201,12 @@ def _index_times(index: pd.Index, source: str) -> pd.DatetimeIndex | None:
         )
     if isinstance(index, pd.PeriodIndex):
         return index.to_timestamp()
-    name, column = str(index.name), index.to_series()
-    return read_times(column, name, source) if is_time(name, column) else None
+    return read_times(index.to_series(), str(index.name), source) if _is_time_index(index) else None
+
+
+def _is_time_index(index: pd.Index) -> bool:
+    kinds = (pd.MultiIndex, pd.PeriodIndex)  # the first is refused, the second converted
+    return isinstance(index, kinds) or is_time(str(index.name), index.to_series())
 
 
 def is_counter(name: str, position: int, column: pd.Series, entities: NDArray[np.object_] | None, source: str) -> bool:
@@ -204,7 +259,7 @@ def _numbers(column: pd.Series, name: str, source: str, reading: Reading) -> Flo
     if pd.api.types.is_numeric_dtype(column):
         number = column
     else:
-        column = _without_missing_texts(column, reading)
+        column = _ungrouped(_without_missing_texts(column, reading), reading.decimal)
         try:
             number = pd.to_numeric(column, errors="coerce")
         except OverflowError:  # a whole number beyond any float
@@ -222,11 +277,20 @@ def _numbers(column: pd.Series, name: str, source: str, reading: Reading) -> Flo
     return values
 
 
-def _without_missing_texts(column: pd.Series, reading: Reading) -> pd.Series:
-    """Return the column with None for the texts that `reading.missing` lists, in any case."""
-    texts = {text.casefold() for text in reading.missing if isinstance(text, str)}
-    if not texts:
+def _ungrouped(column: pd.Series, decimal: str | None) -> pd.Series:
+    """Return the column without marks that group thousands and with a decimal point, if `decimal` states the marks."""
+    if decimal is None or pd.api.types.is_numeric_dtype(column):
         return column
+    group = {",": ".", ".": ","}[decimal]
+    grouped = rf"[+-]?(\d+|\d{{1,3}}(\{group}\d{{3}})+)(\{decimal}\d+)?"
+    text = column.astype(str).str.strip()
+    plain = text.str.replace(group, "", regex=False).str.replace(decimal, ".", regex=False)
+    return column.mask(column.notna() & text.str.fullmatch(grouped), plain)
+
+
+def _without_missing_texts(column: pd.Series, reading: Reading) -> pd.Series:
+    """Return the column with None for usual texts and those that `reading.missing` lists, in any case."""
+    texts = NOT_MEASURED | {text.casefold() for text in reading.missing if isinstance(text, str)}
     return column.mask(column.astype(str).str.strip().str.casefold().isin(texts))
 
 
@@ -237,7 +301,7 @@ def _refuse_text(column: pd.Series, wrong: pd.Series, name: str, source: str) ->
     row = int(np.flatnonzero(wrong)[0])
     cell = column.iloc[row]
     if DECIMAL_COMMA.fullmatch(str(cell).strip()):
-        fix = "write numbers with a decimal point and without thousands separators"
+        fix = "state the mark of decimals with --decimal , or --decimal . (in Python: Reading(decimal=','))"
     elif wrong.sum() < column.notna().sum():
         fix = (
             f"if it means not measured, add --missing {shlex.quote(str(cell).strip())} (in Python: "

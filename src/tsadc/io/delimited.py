@@ -1,55 +1,96 @@
-"""Delimited text files -> data frames: CSV and TSV, also compressed with gzip."""
+"""Delimited text files -> data frames: CSV and TSV, also compressed with gzip.
+
+Encoding, separator, decimal comma, lines above the header and rows of units are found in the first lines, unless
+`Reading` states them."""
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
+import io
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, cast
 
 import pandas as pd
 
 from tsadc.errors import DataError
-from tsadc.io.columns import MAX_VARIABLES, check_width
+from tsadc.io.columns import MAX_VARIABLES, NOTES, UNITS, check_width
 from tsadc.io.files import COMPRESSED, ending
+from tsadc.io.layout import Table, decimal_mark, find_table, share_of_width
 from tsadc.io.limits import check_text_size
-from tsadc.io.reading import reason
+from tsadc.io.reading import DEFAULT, Reading, reason
+from tsadc.io.times import TIME_NAMES
 
 # Since 3.1 pandas reads floats exactly by default, and deprecates the option.
 PANDAS = tuple(int(part) for part in pd.__version__.split(".")[:2])
 EXACT: dict[str, Any] = {} if PANDAS >= (3, 1) else {"float_precision": "round_trip"}
-HEADER_CHUNK = 65536  # characters
-MAX_HEADER = 200 * MAX_VARIABLES  # characters
+CHUNK = 65536  # bytes in which the form of a file is recognised, unless its header is longer
+MAX_HEADER = 200 * MAX_VARIABLES  # bytes
+MAX_SAMPLED = 200  # rows
+SEPARATORS = ",;\t|"
+UNICODE = "utf-8-sig"
+WESTERN = "cp1252"
+CONTROL = re.compile(rb"[\x00-\x08\x0e-\x19\x1b-\x1f]")
 
 
-def read_delimited(path: Path, text_column: str | None = None) -> pd.DataFrame:
-    """Read the file as a frame; the column `text_column`, if there is one, stays text even if it looks like numbers."""
+@dataclass(frozen=True)
+class _Form:
+    """How a file is written: its encoding, its marks, the lines that are not part of the table, and the names."""
+
+    encoding: str
+    separator: str
+    decimal: str
+    names: list[str]
+    skipped: list[int]
+    units: dict[str, str]
+    notes: list[str]
+
+
+def read_delimited(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
+    """Read the file as a frame. Columns with entities and tags stay text even if they look like numbers: 007 is not 7.
+
+    What was found out about its form is in `frame.attrs`: the units of columns, and notes for the user."""
     check_text_size(path)
-    try:
-        separator, header = _header(path)
-        literal = {name: _marked for name in header if name.strip() == text_column}
-        # Infer types from whole columns, not from chunks: chunks may differ, and pandas would warn about it.
-        frame: pd.DataFrame = pd.read_csv(
-            path,
-            sep=separator,
-            encoding="utf-8-sig",
-            skipinitialspace=True,
-            low_memory=False,
-            converters=literal or None,
-            compression="gzip" if path.suffix.lower() == COMPRESSED else None,
-            **EXACT,
-        )
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not UTF-8 text; save it as UTF-8 CSV.") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is not a complete gzip file: {reason(error)}.") from None
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error) as error:
-        raise DataError(f"{path} is not a well-formed CSV file: {reason(error)}.") from None
+    with _refused_damage(path, reading):
+        form = _form(path, reading)
+        try:
+            frame = _read_table(path, form, reading)
+        except UnicodeDecodeError:
+            if reading.encoding is not None or form.encoding != UNICODE:
+                raise
+            form = replace(form, encoding=WESTERN, notes=[*form.notes, _encoding_note(WESTERN)])
+            frame = _read_table(path, form, reading)
     if not isinstance(frame.index, pd.RangeIndex):
         raise DataError(f"{path} has more values in a row than names in its header; give every column a name.")
+    frame.attrs.update({UNITS: form.units, NOTES: form.notes})
+    return frame
+
+
+def _read_table(path: Path, form: _Form, reading: Reading) -> pd.DataFrame:
+    literal = {name: _marked for name in form.names if name.strip() == reading.entity}
+    # Infer types from whole columns, not from chunks: chunks may differ, and pandas would warn about it.
+    frame: pd.DataFrame = pd.read_csv(
+        path,
+        sep=form.separator,
+        decimal=form.decimal,
+        encoding=form.encoding,
+        skiprows=form.skipped or None,
+        skipinitialspace=True,
+        low_memory=False,
+        converters=literal or None,
+        na_values=["NAN", *(text for text in reading.missing if isinstance(text, str))],
+        compression="gzip" if path.suffix.lower() == COMPRESSED else None,
+        **EXACT,
+    )
+    if not isinstance(frame.index, pd.RangeIndex):
+        return frame
     for name in literal:
         frame[name] = frame[name].str[1:]
     # A separator at the end of every line makes one more column, without a name and without values.
@@ -62,26 +103,145 @@ def _marked(cell: str) -> str:
     return "=" + cell.strip()
 
 
-def _header(path: Path) -> tuple[str, list[str]]:
-    """Return the separator and the names of the columns; check both before the rest is read."""
+@contextmanager
+def _refused_damage(path: Path, reading: Reading) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeError:
+        stated = reading.encoding is not None
+        form = f"is not text in the encoding {reading.encoding}" if stated else "is not text in a known encoding"
+        raise DataError(
+            f"{path} {form}; name another one with --encoding (in Python: Reading(encoding=...)), or save it as UTF-8."
+        ) from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path} is not a complete gzip file: {reason(error)}.") from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, csv.Error) as error:
+        raise DataError(f"{path} is not a well-formed CSV file: {reason(error)}.") from None
+
+
+def _form(path: Path, reading: Reading) -> _Form:
+    """Find out how the file is written; check its header before the rest is read."""
     with _open(path) as file:
-        head = file.read(HEADER_CHUNK)
-        while "\n" not in head.lstrip() and len(head) < MAX_HEADER and (more := file.read(HEADER_CHUNK)):
+        head = file.read(CHUNK)
+        while b"\n" not in head.lstrip() and len(head) < MAX_HEADER and (more := file.read(CHUNK)):
             head += more
-    lines = [line for line in head.split("\n") if line.strip()]
-    if not lines:
+        complete = not file.read(1)
+    encoding = reading.encoding or _encoding(head, path)
+    text = codecs.getincrementaldecoder(encoding)().decode(head).removeprefix("\ufeff")
+    lines = io.StringIO(text, newline=None).read().split("\n")
+    lines = lines if complete or len(lines) < 3 else lines[:-1]  # the last one may be cut off
+    lines = lines[reading.skip_rows or 0 :]
+    if not any(line.strip() for line in lines):
         raise DataError(f"{path} is empty, but a header and rows of numbers were expected.")
-    separator = "\t" if ending(path).startswith(".tsv") else _separator(lines[0])
-    check_width(_without_quoted(lines[0]).count(separator) + 1, str(path))
-    names = next(csv.reader(lines, delimiter=separator, skipinitialspace=True))
+    sample = _sample(path, lines, reading)
+    table, starts, names = sample.table, sample.starts, sample.rows[sample.table.header]
     _check_header(names, path)
-    return separator, names
+    above = (reading.skip_rows or 0) + (starts[table.header] if table.header else 0)
+    units_rows = [(reading.skip_rows or 0) + starts[table.header + 1 + k] for k in range(table.below)]
+    decimal = reading.decimal or _decimal(names, sample.cells[table.first :])
+    units = {name.strip(): unit for name, unit in zip(names, table.units, strict=False) if unit}
+    notes = [_encoding_note(encoding)] if reading.encoding is None and encoding != UNICODE else []
+    if table.header:
+        first = next(line for line in lines if line.strip()).strip()
+        notes.append(
+            f"{above} line(s) above the header were skipped, from {_shortened(first)!r}; --skip-rows states how many"
+        )
+    if table.below:
+        shown = ", ".join(f"{name} {unit}" for name, unit in list(units.items())[:3]) or "none"
+        notes.append(f"{table.below} row(s) of text below the header were read as units ({shown})")
+    if decimal == "," and reading.decimal is None:
+        notes.append("its numbers have a decimal comma")
+    return _Form(encoding, sample.separator, decimal, names, [*range(above), *units_rows], units, notes)
 
 
-def _open(path: Path) -> TextIO:
-    if path.suffix.lower() == COMPRESSED:
-        return gzip.open(path, "rt", encoding="utf-8-sig")
-    return open(path, encoding="utf-8-sig")
+def _open(path: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix.lower() == COMPRESSED else open(path, "rb")
+
+
+def _encoding(head: bytes, path: Path) -> str:
+    """Return UTF-8, or another encoding if the first bytes show it."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    for encoding, zeros in (("utf-16-le", head[1::2]), ("utf-16-be", head[0::2])):
+        if len(head) > 3 and zeros.count(0) > 0.8 * len(zeros):
+            return encoding
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        if CONTROL.search(head):
+            raise DataError(
+                f"{path} is not text, although its name ends in {ending(path)}; export it as CSV."
+            ) from None
+        return WESTERN
+    return UNICODE
+
+
+def _encoding_note(encoding: str) -> str:
+    why = ", because it is not UTF-8" if encoding == WESTERN else ""
+    return f"it was read in the encoding {encoding}{why}; --encoding names another one"
+
+
+def _sample(path: Path, lines: list[str], reading: Reading) -> _Sample:
+    """Divide the first lines into cells. Unless it is stated, the separator is the mark that is most frequent in the
+    first line, or another one if only that gives rows of equal length."""
+    first = next(line for line in lines if line.strip())
+    stated = reading.separator or ("\t" if ending(path).startswith(".tsv") else None)
+    usual = stated or max(SEPARATORS, key=_without_quoted(first).count)
+    check_width(_without_quoted(first).count(usual) + 1, str(path))
+    best = _Sample.of(lines, usual, reading)
+    for separator in "" if stated or best.fits else SEPARATORS.replace(usual, ""):
+        with suppress(csv.Error):
+            other = _Sample.of(lines, separator, reading)
+            if other.fits and (not best.fits or other.width > best.width):
+                best = other
+    check_width(best.width, str(path))
+    return best
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The first rows of a file, divided by a separator: their cells, the line at which each starts, and the table."""
+
+    separator: str
+    rows: list[list[str]]
+    starts: list[int]
+    table: Table
+
+    @classmethod
+    def of(cls, lines: list[str], separator: str, reading: Reading) -> _Sample:
+        rows, starts, line, plain = list[list[str]](), list[int](), 0, True
+        reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+        for row in reader:
+            if len(row) > 1 or (row and row[0].strip()):
+                rows.append(row)
+                starts.append(line)
+            # pandas does not count lines inside of quotes, so that lines after them cannot be skipped.
+            plain, line = plain and reader.line_num - line == 1, reader.line_num
+            if len(rows) == MAX_SAMPLED:
+                break
+        if not rows:
+            raise csv.Error("No columns to parse from file")
+        cells = [[cell.strip() for cell in row] for row in rows]
+        table = find_table(cells, may_skip=reading.skip_rows is None) if plain else Table(0, 0)
+        return cls(separator, rows, starts, table)
+
+    @property
+    def cells(self) -> list[list[str]]:
+        return [[cell.strip() for cell in row] for row in self.rows]
+
+    @property
+    def width(self) -> int:
+        return len(self.rows[self.table.header])
+
+    @property
+    def fits(self) -> bool:
+        """Whether there are several columns, and most rows have as many as the header."""
+        return self.width > 1 and share_of_width(self.rows, self.table) > 0.5
+
+
+def _decimal(names: list[str], rows: list[list[str]]) -> str:
+    timely = {place for place, name in enumerate(names) if name.strip().lower() in TIME_NAMES}
+    return decimal_mark([cell for row in rows for place, cell in enumerate(row) if cell and place not in timely])
 
 
 def _check_header(names: list[str], path: Path) -> None:
@@ -96,13 +256,12 @@ def _check_header(names: list[str], path: Path) -> None:
         raise DataError(f"{path} has two columns named {twice!r}; give every variable its own name.")
 
 
-def _separator(header: str) -> str:
-    """Return the separator that is most frequent in the header, outside of quotes."""
-    return max(",;\t|", key=_without_quoted(header).count)
-
-
 def _without_quoted(header: str) -> str:
     return re.sub(r'"[^"]*"', "", header)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _is_number(name: str) -> bool:

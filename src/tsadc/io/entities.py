@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from tsadc.errors import DataError, TooShortError
+from tsadc.errors import DataError, TooShortError, notice
 from tsadc.io.clock import onto_grid, regular
 from tsadc.io.columns import Columns, split_columns
 from tsadc.io.reading import DEFAULT, Reading, increments
-from tsadc.series import Clock, Series
+from tsadc.series import Clock, Floats, Series
 
 MAX_SOURCES = 3  # in a message
 
@@ -67,6 +67,18 @@ def by_entity(parts: Iterable[Part]) -> list[list[Part]]:
     return list(groups.values())
 
 
+def notice_notes(parts: Iterable[Part]) -> None:
+    """Say once what was assumed about the form of the sources, for all that share it."""
+    sources: dict[tuple[str, ...], dict[str, None]] = {}
+    for part in parts:
+        if isinstance(part.content, Columns) and part.content.notes:
+            sources.setdefault(part.content.notes, {})[part.source] = None
+    for notes, found in sources.items():
+        first, *others = found
+        more = f" and {len(others)} more" if others else ""
+        notice(f"{first}{more}: {'; '.join(notes)}.")
+
+
 def renamed(part: Part, entity: str) -> Part:
     """Return the part under another entity's name."""
     content = replace(part.content, entity=entity) if isinstance(part.content, Series) else part.content
@@ -91,12 +103,16 @@ def to_series(parts: list[Part], reading: Reading = DEFAULT) -> Series:
                 f"{source} has no time column, so `every` cannot be used; name the column with --time (in Python: "
                 "Reading(time=...)), or leave out `every`."
             )
-        return Series(increments(columns.values, columns.names, reading), columns.names, Clock(), entity)
+        return _series(columns, columns.values, Clock(), entity, reading)
     if reading.interval is not None:
         values, clock = onto_grid(columns.times, columns.values, reading.interval, source)
     else:
-        values, clock = regular(columns.times, columns.values, source)
-    return Series(increments(values, columns.names, reading), columns.names, clock, entity)
+        values, clock = regular(columns.times, columns.values, source, columns.texts)
+    return _series(columns, values, clock, entity, reading)
+
+
+def _series(columns: Columns, values: Floats, clock: Clock, entity: str, reading: Reading) -> Series:
+    return Series(increments(values, columns.names, reading), columns.names, clock, entity, units=columns.units)
 
 
 def _join(parts: list[Part], reading: Reading) -> Columns:
@@ -124,7 +140,8 @@ def _join(parts: list[Part], reading: Reading) -> Columns:
     names, zone = parts[0].names, timed[0][2].tz
     values = [content.values[:, [content.names.index(name) for name in names]] for _, content, _ in timed]
     stamps = [times.as_unit("ns") if zone is None else times.as_unit("ns").tz_convert(zone) for *_, times in timed]
-    return Columns(pd.DatetimeIndex(stamps[0].append(stamps[1:])), np.concatenate(values), names)
+    joined = pd.DatetimeIndex(stamps[0].append(stamps[1:]))
+    return Columns(joined, np.concatenate(values), names, units=timed[0][1].units, texts=timed[0][1].texts)
 
 
 def _dated_rows(content: Columns | Series, reading: Reading) -> Columns | None:

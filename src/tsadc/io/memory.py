@@ -14,7 +14,7 @@ from narwhals.exceptions import DuplicateError
 
 from tsadc.errors import DataError, notice
 from tsadc.io.arrays import from_array
-from tsadc.io.entities import by_entity, from_frame, to_series
+from tsadc.io.entities import by_entity, from_frame, notice_notes, to_series
 from tsadc.io.reading import DEFAULT, Reading, no_column
 from tsadc.io.times import TIME_NAMES
 from tsadc.series import Series
@@ -72,7 +72,9 @@ def _convert(data: Any, entity: str, length: int | None, reading: Reading) -> tu
     frame = _xarray_frame(data, source, reading) if _is_xarray(data) else _frame(data, source)
     if frame is None:
         return (from_array(data, entity, source, length, reading),)
-    return tuple(to_series(parts, reading) for parts in by_entity(from_frame(frame, entity, source, reading)))
+    parts = from_frame(frame, entity, source, reading)
+    notice_notes(parts)
+    return tuple(to_series(own, reading) for own in by_entity(parts))
 
 
 def _distinct(series: tuple[Series, ...]) -> tuple[Series, ...]:

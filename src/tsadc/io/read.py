@@ -16,14 +16,14 @@ from tsadc.io.arrays import read_npy, read_npz
 from tsadc.io.columnar import read_arrow, read_parquet
 from tsadc.io.columns import Columns
 from tsadc.io.delimited import read_delimited
-from tsadc.io.entities import Part, by_entity, from_frame, renamed, to_series
+from tsadc.io.entities import Part, by_entity, from_frame, notice_notes, renamed, to_series
 from tsadc.io.files import RECORDINGS, ending, entity_names, expand
 from tsadc.io.reading import DEFAULT, Reading, how_to_resample, spell
 from tsadc.io.stream import open_rows
 from tsadc.series import Series
 from tsadc.variables import match, unnamed
 
-TABLES: dict[str, Callable[[Path], pd.DataFrame]] = {
+TABLES: dict[str, Callable[[Path, Reading], pd.DataFrame]] = {
     ".csv": read_delimited,
     ".tsv": read_delimited,
     ".csv.gz": read_delimited,
@@ -85,6 +85,7 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT, *
     for file, name in zip(files, entity_names(files), strict=True):
         with skipped.errors():
             parts += _named(read_parts(file, name, reading), file, reading)
+    notice_notes(parts)
     parts = _same_date_order(_same_variables(parts, skipped), skipped)
     series: list[Series] = []
     for parts_of_entity in by_entity(parts):
@@ -131,9 +132,7 @@ def read_frame(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
     """Read a table file of any format as a pandas frame."""
     with _check_file(path, TABLES):
         _refuse_rate(path, reading)
-        reader = TABLES[ending(path)]
-        # Entities are names even if they look like numbers: 007 is not 7.
-        return read_delimited(path, reading.entity) if reader is read_delimited else reader(path)
+        return TABLES[ending(path)](path, reading)
 
 
 @contextmanager
@@ -235,7 +234,7 @@ def _same_date_order(parts: list[Part], skipped: Skipped) -> list[Part]:
         with skipped.errors():
             raise DataError(
                 f"{source} has dates with the {orders[source]}, but those of {example} have the {usual}; write all "
-                "dates alike, for example 2024-01-31."
+                "dates alike, or read all of them with --dayfirst or --monthfirst (in Python: Reading(dayfirst=...))."
             )
     return [part for part in parts if part.source not in wrong]
 

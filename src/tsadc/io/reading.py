@@ -51,6 +51,17 @@ class Reading:
     missing : sequence of float or str, optional
         Numbers and texts that mean "not measured" in a variable, for example ``[-200, "Bad"]``; they become NaN. Empty
         cells and the usual texts (NaN, NA, null) always do. Upper and lower case are the same.
+    separator : str, optional
+        Character between the cells of a text file, ``"\\t"`` for a tab. Default: found in the first lines.
+    decimal : {".", ","}, optional
+        Mark of decimals in a text file; the other one may group thousands. Default: a comma if the first rows show that
+        it cannot be anything else, otherwise a point.
+    encoding : str, optional
+        Encoding of a text file. Default: UTF-8, or UTF-16 or cp1252 (Western European) if its bytes show it.
+    skip_rows : int, optional
+        Number of lines above the header. Default: found in the first lines.
+    dayfirst : bool, optional
+        Whether 03/04/2024 is 3 April (True) or 4 March (False). Default: found in the dates.
     rename : mapping of str to str, optional
         New names for some of the variables: ``{old: new}``. All other options use the old names.
     entity_name : str, optional
@@ -95,6 +106,11 @@ class Reading:
     exclude: tuple[str, ...] = ()
     difference: tuple[str, ...] = ()
     missing: tuple[float | str, ...] = ()
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    skip_rows: int | None = None
+    dayfirst: bool | None = None
     rename: Mapping[str, str] | None = None
     entity_name: str | None = None
     entity_from: str | None = None
@@ -116,6 +132,7 @@ class Reading:
         require(self.entity is None or self.entity != self.time, "entity", "another column than `time`", self.entity)
         _ = self.interval
         self._check_names()
+        self._check_text()
         self._check_entities()
         if self.stream:
             self._check_stream()
@@ -129,6 +146,24 @@ class Reading:
         others = sorted(set(self.difference) - set(self.columns or self.difference))
         if others:
             raise ConfigError(f"`difference` contains {others[0]!r}, which is not among `columns`; add it there.")
+
+    def _check_text(self) -> None:
+        if self.separator is not None:
+            mark = {"\\t": "\t", "tab": "\t"}.get(self.separator, self.separator)
+            fits = len(mark) == 1 and not mark.isalnum() and mark not in '."\r\n'
+            require(fits, "separator", "one character between cells, such as ;", self.separator)
+            object.__setattr__(self, "separator", mark)
+        require(self.decimal in (None, ".", ","), "decimal", "a point or a comma", self.decimal)
+        whole = isinstance(self.skip_rows, int) and not isinstance(self.skip_rows, bool) and self.skip_rows >= 0
+        require(self.skip_rows is None or whole, "skip_rows", "a whole number of lines", self.skip_rows)
+        if self.encoding is not None:
+            try:
+                "".encode(self.encoding)
+            except (LookupError, ValueError, TypeError):
+                raise ConfigError(
+                    f"`encoding` must be the name of an encoding such as utf-8, utf-16 or cp1252, but got "
+                    f"{self.encoding!r}."
+                ) from None
 
     def _check_entities(self) -> None:
         given = [name for name in ("entity", "entity_name", "entity_from") if getattr(self, name) is not None]

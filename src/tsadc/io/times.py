@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -18,11 +21,23 @@ EPOCH_UNITS: dict[Literal["s", "ms", "us", "ns"], tuple[float, float]] = {
     "us": (1e14, 1e16),
     "ns": (1e17, 1e19),
 }
-DATES = ("%m/%d/%Y ", "%d/%m/%Y ", "%d.%m.%Y ", "%d-%m-%Y ", "")
-TIMES_OF_DAY = ("", "%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p")
-FORMATS = ("ISO8601", *(form for date in DATES for time in TIMES_OF_DAY if (form := f"{date}{time}".strip())))
+DATES = (
+    "%m/%d/%Y ", "%d/%m/%Y ", "%d.%m.%Y ", "%d-%m-%Y ", "%d-%b-%Y ", "%d-%b-%y ", "%d %b %Y ", "%m/%d/%y ", "%d/%m/%y ",
+    "%d.%m.%y ", "%Y-%m-%d ", "",
+)  # fmt: skip
+TIMES_OF_DAY = (
+    "", "%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%S,%f", "%H.%M.%S", "%I:%M %p", "%I:%M:%S %p",
+)  # fmt: skip
+FORMS = tuple(form for date in DATES for time in TIMES_OF_DAY if (form := f"{date}{time}".strip()))
+MONTH_FIRST = tuple(f"%m-%d-%Y {time}".strip() for time in TIMES_OF_DAY)  # only on request: usually the day is first
+FIELDS = {
+    "%Y": r"\d{4}", "%y": r"\d{2}", "%b": r"[A-Za-z]{3}", "%f": r"\d{1,9}", "%p": r"[AaPp][Mm]",
+    **{f"%{letter}": r"\d{1,2}" for letter in "mdHIMS"},
+}  # fmt: skip
 
-SLASHED = re.compile(r"\s*(\d{1,2})/(\d{1,2})/\d{4}")
+SLASHED = re.compile(r"\s*(\d{1,2})/(\d{1,2})/\d{2}")
+DATE_ALONE = re.compile(r"\d{1,4}([-/. ])(\d{1,2}|[A-Za-z]{3})\1\d{1,4}|\d{8}")
+TIME_ALONE = re.compile(r"\d{1,2}[:.]\d{2}([:.]\d{2}([.,]\d+)?)?(\s*[AaPp][Mm])?")
 ZONED = re.compile(r":\d.*(?:[zZ]|UTC|GMT|[+-]\d{2}(?::?\d{2})?)$")
 
 
@@ -36,7 +51,56 @@ def is_time(name: str, column: pd.Series) -> bool:
     head = _sample(column)
     if head.empty or pd.to_numeric(head.astype(str), errors="coerce").notna().any():
         return False
-    return named or any(_parse(head, form).notna().mean() > 0.5 for form in FORMATS)
+    return named or any(_parse(head, form).notna().mean() > 0.5 for form in _formats(head))
+
+
+def find_times(data: Mapping[str, pd.Series], named: str | None = None) -> tuple[str, ...]:
+    """Return the name of the column of times, of a column of dates and one of times of day, or () if there is none.
+
+    Without `named`, a column with both date and time of day is preferred to two columns."""
+    candidates = [name for name, column in data.items() if is_time(name, column)]
+    dates = [name for name in candidates if _is_date_alone(data[name])]
+    # 10.03.04 may be either: it is a time of day if another column holds dates.
+    certain = [name for name in dates if not _is_time_alone(data[name])]
+    dates = certain or dates
+    clocks = [name for name, column in data.items() if name not in dates and _is_time_alone(column)]
+    pair = (dates[0], clocks[0]) if dates and clocks else ()
+    if named is not None:
+        others = (dates if named in clocks else clocks) if named in (*dates, *clocks) else []
+        return (named, others[0])[:: -1 if named in clocks else 1] if others else (named,)
+    whole = [name for name in candidates if name not in (*dates, *clocks)]
+    return (whole[0],) if whole else pair or tuple(candidates[:1])
+
+
+def join_date_and_time(date: pd.Series, time: pd.Series) -> pd.Series:
+    """Return the text of each row's date and time of day; 18.00.00 becomes 18:00:00."""
+    days = date.dt.strftime("%Y-%m-%d") if pd.api.types.is_datetime64_any_dtype(date) else date.astype("str")
+    if pd.api.types.is_timedelta64_dtype(time):
+        return days + " " + (pd.Timestamp(0) + time).dt.strftime("%H:%M:%S.%f")
+    clock = time.astype("str").str.strip()
+    if _sample(time).astype(str).str.fullmatch(r"\s*\d{1,2}\.\d{2}(\.\d{2})?\s*").any():
+        clock = clock.str.replace(".", ":", regex=False)
+    return days.str.strip() + " " + clock
+
+
+def _is_date_alone(column: pd.Series) -> bool:
+    if pd.api.types.is_datetime64_any_dtype(column):
+        known = column.dropna()
+        return bool(len(known) and (known == known.dt.normalize()).all())
+    return _all_match(column, DATE_ALONE)
+
+
+def _is_time_alone(column: pd.Series) -> bool:
+    if pd.api.types.is_timedelta64_dtype(column):
+        return bool(((column >= pd.Timedelta(0)) & (column < pd.Timedelta("1D"))).all())
+    return _all_match(column, TIME_ALONE)
+
+
+def _all_match(column: pd.Series, pattern: re.Pattern[str]) -> bool:
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
+        return False
+    head = _sample(column)
+    return bool(len(head) and all(pattern.fullmatch(str(cell).strip()) for cell in head))
 
 
 def is_epoch(column: pd.Series) -> bool:
@@ -44,15 +108,20 @@ def is_epoch(column: pd.Series) -> bool:
     return _epoch_unit(column) is not None
 
 
-def read_times(column: pd.Series, name: str, source: str) -> pd.DatetimeIndex:
-    """Return the column as timestamps, in its own time zone if it has a single one, otherwise in UTC."""
+def read_times(column: pd.Series, name: str, source: str, dayfirst: bool | None = None) -> pd.DatetimeIndex:
+    """Return the column as timestamps, in its own time zone if it has a single one, otherwise in UTC.
+
+    `dayfirst` says whether 03/04/2024 is 3 April; by default the dates decide."""
     if pd.api.types.is_datetime64_any_dtype(column):
         return pd.DatetimeIndex(column)
     if pd.api.types.is_numeric_dtype(column):
         parsed = pd.to_datetime(column, unit=_epoch_unit(column), errors="coerce")
         _refuse_unparsed(parsed.isna() & column.notna(), column, name, source)
         return pd.DatetimeIndex(parsed)
-    form, parsed = _best_format(column, name, source)
+    if _parse(_sample(column), "ISO8601").notna().all():
+        with suppress(ValueError):  # not all rows are like the sample, which is examined below
+            return pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601", errors="raise"))
+    form, parsed = _best_format(column, name, source, dayfirst)
     _refuse_unparsed(parsed.isna() & column.notna(), column, name, source)
     try:
         return pd.DatetimeIndex(pd.to_datetime(column.astype(str), format=form, errors="raise"))
@@ -86,11 +155,28 @@ def _refuse_mixed_zones(column: pd.Series, name: str, source: str) -> None:
         )
 
 
-def _best_format(column: pd.Series, name: str, source: str) -> tuple[str, pd.Series]:
+def _formats(head: pd.Series, dayfirst: bool | None = None) -> list[str]:
+    """Return the formats that some of the texts may have. Most are ruled out by their marks, which is fast."""
+    forms = (*FORMS, *MONTH_FIRST) if dayfirst is False else FORMS
+    wrong = {None: (), True: ("%m/",), False: ("%d/", "%d-%m")}[dayfirst]
+    texts = [str(cell).strip() for cell in head]
+    return ["ISO8601"] + [
+        form for form in forms if not form.startswith(wrong) and any(_pattern(form).fullmatch(text) for text in texts)
+    ]
+
+
+@cache
+def _pattern(form: str) -> re.Pattern[str]:
+    return re.compile(re.sub("%[A-Za-z]", lambda field: FIELDS[field[0]], form.replace(".", r"\.")))
+
+
+def _best_format(column: pd.Series, name: str, source: str, dayfirst: bool | None) -> tuple[str, pd.Series]:
     """Return the format that reads most of the column, and its result. If both day first and month first are possible,
     choose the one whose times span less: consecutive rows are close in time."""
     head = _sample(column)
-    forms = [form for form in FORMATS if _parse(head, form).notna().any()] or ["mixed"]
+    known = {form: int(_parse(head, form).notna().sum()) for form in _formats(head, dayfirst)}
+    forms = [form for form, count in known.items() if count]
+    forms = ["ISO8601"] if known["ISO8601"] == len(head) > 0 else forms or ["mixed"]
     parsed = {form: _parse(column, form) for form in forms}
     quality = {form: (times.notna().sum(), times.min() - times.max()) for form, times in parsed.items()}
     form = max(forms, key=lambda f: quality[f])
@@ -99,7 +185,8 @@ def _best_format(column: pd.Series, name: str, source: str) -> tuple[str, pd.Ser
             example = column.dropna().iloc[0]
             notice(
                 f"{source}: the dates in {name!r} can be read with the month or the day first; {example} was read as "
-                f"{parsed[form].dropna().iloc[0]:%Y-%m-%d}. Write dates in that form to be sure."
+                f"{parsed[form].dropna().iloc[0]:%Y-%m-%d}. --dayfirst or --monthfirst decides (in Python: "
+                "Reading(dayfirst=...))."
             )
             break
     return form, parsed[form]
