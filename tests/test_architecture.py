@@ -23,7 +23,7 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 ALLOWED_SIDEWAYS = {("atomic", "errors"), ("config", "errors"), ("io", "variables")}
 SHARED_BY_DETECTORS = {
     "__init__", "base", "docstrings", "drift", "ensemble", "parameters", "pooling", "provenance", "refit", "residual",
-    "result", "settings", "store", "threshold",
+    "result", "settings", "store", "stored_limits", "threshold",
 }  # fmt: skip
 SHARED_BY_CLASSICAL = {"base", "neighbours"}
 

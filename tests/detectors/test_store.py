@@ -1,11 +1,17 @@
+import hashlib
 import json
+import re
+import time
 
 import numpy as np
 import pytest
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
 
 from tsadc.detectors.classical.robust_z import RobustZ
 from tsadc.detectors.store import ARRAYS, FORMAT, RESTORE, SETTINGS, load, read_settings
 from tsadc.detectors.threshold import Threshold
+from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.errors import ModelFileError, OutputError
 from tsadc.series import Clock, Series
 
@@ -169,9 +175,8 @@ def test_a_folder_that_exists_is_left_alone(folder, history):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("threshold", float("nan")),
         ("contamination", {"share": 0.2, "low": 0.3, "high": 0.4, "stated": False}),
-        ("contamination", {"share": 0.2, "low": 0.1, "high": float("nan"), "stated": False}),
+        ("contamination", {"share": 0.2, "low": 0.1, "high": 0.6, "stated": False}),
         ("variables", ["a", "a", "a"]),
         ("clock", {"start": 0, "interval": -5, "dated": False, "timezone": None}),
         ("provenance", {"data": None}),
@@ -210,3 +215,68 @@ def test_a_threshold_that_is_not_a_number(folder):
     settings = json.loads((folder / SETTINGS).read_text())
     (folder / SETTINGS).write_text(json.dumps({**settings, "threshold": "high"}))
     assert refusal(folder) == f"PATH is not a usable model: `threshold` must be a number, but is 'high'; {RESTORE}."
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    """A model with the smallest network."""
+    small = {"decontaminator": {"channels": 2, "state": 2}, "dependencies": {"features": 2, "state": 2, "graphs": 1}}
+    config = TSADC.Config(length=8, training={"epochs": 1}, scoring="own", **small)
+    folder = tmp_path_factory.mktemp("networks") / "model"
+    TSADC(config=config).fit(np.random.default_rng(0).normal(size=(80, 3))).save(folder)
+    return folder
+
+
+def edited(source, target, settings=(), arrays=()):
+    """A copy of a model whose settings or arrays somebody has changed, with a hash that fits."""
+    stored, data = json.loads((source / SETTINGS).read_text()), load_arrays((source / ARRAYS).read_bytes())
+    for path, value in dict(settings).items():
+        *sections, name = path.split(".")
+        place = stored["settings"]
+        for section in sections:
+            place = place[section]
+        place[name] = value
+    content = save_arrays({**data, **dict(arrays)})
+    stored["arrays"] = hashlib.sha256(content).hexdigest()
+    target.mkdir()
+    (target / ARRAYS).write_bytes(content)
+    (target / SETTINGS).write_text(json.dumps(stored))
+    return target
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "why"),
+    [
+        ("decontaminator.blocks", 1_000_000, "its settings describe a (network|weight)"),
+        ("decontaminator.blocks", 10**12, f"`decontaminator.blocks` is {10**12}, but at most 10000000 is possible"),
+        ("decontaminator.channels", 100_000, "its settings describe a weight `.+` of shape .+, which is not stored"),
+        ("dependencies.features", 5, "its settings describe a weight `.+` of shape .+, which is not stored"),
+        ("length", 9, "`length` is not the length of the observations that it was trained on"),
+    ],
+)
+def test_edited_settings_that_do_not_fit_are_refused_at_once(network, tmp_path, setting, value, why):
+    began = time.perf_counter()
+    assert re.search(f"{why}.*; {RESTORE}", refusal(edited(network, tmp_path / "model", {setting: value})))
+    assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused(network, tmp_path, value):
+    arrays = load_arrays((network / ARRAYS).read_bytes())
+    name = next(name for name in arrays if name.startswith("network.") and arrays[name].dtype.kind == "f")
+    arrays[name] = arrays[name].copy()
+    arrays[name].flat[0] = value
+    assert f"`{name}` holds numbers that are not finite; {RESTORE}" in refusal(
+        edited(network, tmp_path / "model", arrays=arrays)
+    )
+
+
+def test_scores_of_another_shape_are_refused(folder, tmp_path):
+    broken = edited(folder, tmp_path / "broken", arrays={"decision_scores": np.zeros((2, 2))})
+    assert f"`decision_scores` has no number for each observation; {RESTORE}" in refusal(broken)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"format": 1e999}', '{"format": 3, "format": 3}', '{"a": NaN}'])
+def test_settings_that_are_no_strict_json_are_refused(folder, text):
+    (folder / SETTINGS).write_text(text)
+    assert "config.json is truncated or not JSON" in refusal(folder)

@@ -21,6 +21,7 @@ from tsadc.atomic import new_folder
 from tsadc.config import build, parse_json, to_mapping
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector, hold_out
+from tsadc.detectors.stored_limits import RESTORE, building_within, check_arrays, check_counts
 from tsadc.detectors.threshold import Contamination, Normal
 from tsadc.errors import ConfigError, ModelFileError
 from tsadc.scale import Scaler
@@ -31,7 +32,8 @@ FORMAT = 3
 RENAMED_SETTINGS = {"scoring": "inference", "head": "scoring", "views": "ensemble"}
 RENAMED_VALUES = {"head": {"tsadc": "fused", "paper": "own"}}
 SETTINGS, ARRAYS = "config.json", "model.safetensors"
-RESTORE = "restore it from a backup or fit it again"  # how to fix a damaged model, for error messages
+# What can go wrong while a model is rebuilt from settings and arrays that somebody has edited.
+DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
 
 def save(detector: Detector, path: Path) -> None:
@@ -95,7 +97,7 @@ def load(path: str | Path) -> Detector:
         raise ModelFileError(f"{folder} is not a usable model: it lacks {error}; {RESTORE}.") from None
     except ConfigError as error:
         raise ModelFileError(f"{folder} is not a usable model: {error}") from None
-    except (SafetensorError, AttributeError, TypeError, ValueError, RuntimeError):
+    except (SafetensorError, *DAMAGE):
         raise ModelFileError(
             f"{folder} is not a usable model: its weights do not match its {SETTINGS}; {RESTORE}."
         ) from None
@@ -145,23 +147,38 @@ def _check(settings: Mapping[str, Any]) -> None:
     expected = {
         "threshold": np.isfinite(threshold),
         "contamination": 0 <= contamination["low"] <= contamination["share"] <= contamination["high"] <= 0.5,
-        "variables": len(variables) == len(set(variables)) > 0,
+        "variables": len(variables) == len(set(variables)) > 0 and all(isinstance(name, str) for name in variables),
         "clock": all(isinstance(number, int) for number in (clock["start"], clock["interval"], clock.get("pace") or 0))
         and clock["interval"] > 0
-        and (clock.get("pace") or 1) > 0,
+        and (clock.get("pace") or 1) > 0
+        and abs(clock["start"]) < 2**63 > max(clock["interval"], clock.get("pace") or 0),
         "scaler": set(shapes) == {(len(variables),)} and all(np.min(own["scale"]) > 0 for own in every),
-        "provenance": isinstance(settings["provenance"]["data"], dict),
+        "provenance": _describes(settings["provenance"]["data"], settings),
     }
     for name, holds in expected.items():
         if not holds:
             raise ConfigError(f"`{name}` is not what was saved; {RESTORE}.")
 
 
+def _describes(data: Any, settings: Mapping[str, Any]) -> bool:
+    """Return whether the description of the training data fits the rest of the model."""
+    if not isinstance(data, dict):
+        return False
+    counts = [data[name] for name in ("entities", "rows", "observations")]
+    return all(type(count) is int and 0 < count < 2**63 for count in counts) and data["variables"] == len(
+        settings["variables"]
+    )
+
+
 def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Detector:
     _check(settings)
     stored = _upgraded(settings["settings"], settings["format"], settings["detector"])
+    check_counts(stored)
+    check_arrays(arrays)
     cls = find(settings["detector"])
     detector = cls(config=build(cls.Config, stored))
+    if detector.settings.length != settings["provenance"]["data"]["length"]:
+        raise ConfigError(f"`length` is not the length of the observations that it was trained on; {RESTORE}.")
     detector.settings_ = detector.settings
     detector.variables_ = tuple(settings["variables"])
     detector.clock_ = Clock(**settings["clock"])
@@ -172,7 +189,8 @@ def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) 
     detector.held_out_ = settings["held_out"] if "held_out" in settings else _was_held_out(detector)
     detector.contamination_ = Contamination(**settings["contamination"])
     detector.normal_ = Normal(detector.decision_scores_, detector.contamination_.share)
-    detector._restore(arrays)
+    with building_within(arrays):
+        detector._restore(arrays)
     detector.threshold_ = float(settings["threshold"])
     return detector
 
