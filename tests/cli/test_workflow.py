@@ -401,12 +401,13 @@ def test_verdict_names_the_worst_three_and_counts_in_words() -> None:
     found = result.intervals
     words = verdict(found, 1, result.threshold).splitlines()
     assert words[0] == f"{len(found)} unusual intervals{'. The worst three' if len(found) > 3 else ''}:"
-    assert len(words) == 1 + min(3, len(found))
+    assert len(words) == 1 + 2 * min(3, len(found))
+    assert words[2] == "    b 6.2; usually \N{MINUS SIGN}1.1 to 1.1. High for 30 min."
     one = verdict(result.worst(1), 1, result.threshold)
     assert one.splitlines()[0] == "1 unusual interval:"
     many = pd.concat([found] * 4).assign(entity=["a", "b"] * (2 * len(found)))
     assert verdict(many, 3, 1).startswith(f"{len(many)} unusual intervals in 2 of 3 entities. The worst three:\n")
-    assert "extreme values: b " in one
+    assert "  b 9" in one
     none = verdict(found.iloc[:0], 1, result.threshold)
     assert none == f"Nothing unusual: no score above the threshold {result.threshold:.3f}."
 

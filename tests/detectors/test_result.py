@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsadc.detectors.result import BLAMED, LEAST_SHARE, Evidence, Result, assemble
+from tsadc.detectors.result import BLAMED, INTERVALS, LEAST_SHARE, Evidence, Result, assemble
 from tsadc.detectors.threshold import Normal, Threshold
 from tsadc.series import Clock, Observations, Series
 from tsadc.windows import cut
@@ -217,7 +217,7 @@ def test_nothing_scored_gives_tables_with_nothing_in_them(expected):
         Observations(series, (), 50), [], THRESHOLD, merge=2, expected=expected, left_out=2, drift=np.zeros(0)
     )
     assert len(result.intervals) == len(result.observations) == len(result.worst()) == 0
-    assert list(result.intervals.columns) == ["entity", "start", "end", "score", "severity", "evidence", "variables"]
+    assert list(result.intervals.columns) == INTERVALS
     assert result.timeline["score"].isna().all()
     assert not result.timeline["anomalous"].any()
     assert result.variables.shape == (9, 2)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tsadc.detectors import find
-from tsadc.detectors.result import Result
+from tsadc.detectors.result import INTERVALS, Result
 from tsadc.errors import DataError
 from tsadc.show.result_files import TABLES, inert, shares_json, write_tables
 
@@ -46,7 +46,7 @@ def test_nothing_found_is_an_empty_table_with_its_columns(calm: Result, parquet:
     file = tmp_path / write_tables([calm], tmp_path, parquet=parquet)[0]
     found = read(file, calm)
     assert len(found) == 0
-    assert list(found.columns) == ["entity", "start", "end", "score", "severity", "evidence", "variables"]
+    assert list(found.columns) == INTERVALS
 
 
 def test_the_result_is_left_as_it_was(result: Result, tmp_path: Path) -> None:

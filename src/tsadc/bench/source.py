@@ -38,6 +38,9 @@ WITHOUT_EFFECT = (
     "tsadc.errors",
     "tsadc.detectors.store",
     "tsadc.detectors.provenance",
+    "tsadc.detectors.reasons",
+    "tsadc.detectors.usual",
+    "tsadc.wording",
     "tsadc.bench.machine",
 )
 IGNORED = ("ctx", "kind", "returns", "type_comment", "type_params")

@@ -219,9 +219,10 @@ def verdict(intervals: pd.DataFrame, entities: int, threshold: float) -> str:
     lines = [f"{number_found}{where}{'. The worst three' if len(intervals) > 3 else ''}:"]
     for interval in worst(intervals, 3).to_dict("records"):
         shares = ", ".join(f"{name} {share:.0%}" for name, share in interval["variables"].items())
-        reason = evidence(interval["evidence"])[0].lower()
+        why = evidence(interval["evidence"])[1] if interval["kind"] == "other" else interval["reason"]
         span = f"{_time(interval['start'])} to {_time(interval['end'])}"
-        lines.append(f"  {interval['entity']}  {span}  severity {severity(interval['severity'])}  {reason}: {shares}")
+        lines.append(f"  {interval['entity']}  {span}  severity {severity(interval['severity'])}  {shares}")
+        lines.append(f"    {why}")
     return "\n".join(lines)
 
 

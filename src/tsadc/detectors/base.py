@@ -21,7 +21,8 @@ from tsadc.detectors.docstrings import complete
 from tsadc.detectors.drift import drift_of, usual_score
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import describe, provenance
-from tsadc.detectors.result import Evidence, Result, assemble
+from tsadc.detectors.reasons import reason_of
+from tsadc.detectors.result import Evidence, Result, SeriesResult, assemble
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import (
     Contamination,
@@ -33,6 +34,7 @@ from tsadc.detectors.threshold import (
     refuse_unused,
     unused_setting,
 )
+from tsadc.detectors.usual import SeriesUsual, Usual, normal_places
 from tsadc.errors import ConfigError, DataError, NotFittedError, TooShortError, notice
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading, how_to_resample, spell
@@ -114,6 +116,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         Observations that score higher are anomalous. With fused scores it rises when scores drift; see `Result.drift`.
     labels_ : array of shape (n_observations,)
         1 for each training observation above the threshold, 0 for the others.
+    usual_ : Usual or None
+        What is usual for each entity and variable, for bands and reasons; None for a model of an earlier version.
     provenance_ : dict
         Origin of the model, stored with it: `detector`, its name; `data`, size and digest of the training data;
         `versions` of the software; `training`, the losses of each epoch (only with a network).
@@ -136,6 +140,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     contamination_: Contamination
     normal_: Normal
     threshold_: float
+    usual_: Usual | None
     provenance_: dict[str, Any]
 
     def __init__(
@@ -181,6 +186,11 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     def _score_values(self, observations: Observations) -> Iterator[float]:
         """Yield the score of each normalised observation; worth overriding if it is cheaper without evidence."""
         return (evidence.score for evidence in self._score(observations))
+
+    def _predict(self, entity: str, z: Floats) -> Floats | None:
+        """Return what the other variables predict for z (variable, time), which has no gaps; NaN for variables that are
+        not predicted, None if the detector predicts nothing. It makes bands and reasons, and no score."""
+        return None
 
     def _usual(self, entity: str) -> float | None:
         """Return the usual score of an entity, from which drift is measured; None: its threshold stays put."""
@@ -312,6 +322,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             self.decision_scores_[np.setdiff1d(np.arange(len(history)), chosen)] = train_scores
             self.decision_scores_[chosen] = self.validation_scores_[: len(chosen)]
         self._calibrate()
+        normal = history.take(normal_places(self.decision_scores_, self.contamination_.share))
+        self.usual_ = Usual.fit(normal.scaled(scaler), self._predict)
         return self
 
     @final
@@ -601,7 +613,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         further: tuple[Observations, Floats] | None,
     ) -> Result:
         expected = [found.expected for found in evidence if found.expected is not None]
-        return assemble(
+        result = assemble(
             observations,
             evidence,
             Threshold(self.threshold_, float(np.median(self.decision_scores_)), self.normal_),
@@ -612,6 +624,19 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             view_names=self.view_names,
             further=further,
         )
+        return replace(result, parts=tuple(self._with_reasons(part) for part in result.parts))
+
+    def _with_reasons(self, part: SeriesResult) -> SeriesResult:
+        """Return the part with what is usual, and with the reason of each interval."""
+        if self.usual_ is None:
+            return part
+        own = self.usual_.of(part.series.entity)
+        usual = SeriesUsual(part.series, own, self.usual_.window, self.scaler_, self._predict)
+        intervals = tuple(
+            replace(found, reason=reason_of(usual, found.start, found.stop, list(found.variables)))
+            for found in part.intervals
+        )
+        return replace(part, intervals=intervals, usual=usual)
 
     @final
     def decision_function(self, X: Any) -> Floats:
@@ -718,6 +743,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         pieces = cut(series, length, coverage)
         with single_threaded_blas():
             self._adapt(pieces.observations.scaled(self.scaler_))
+            if self.usual_ is not None:
+                self.usual_.adapt(pieces.observations.scaled(self.scaler_), self._predict)
         return self
 
     @final

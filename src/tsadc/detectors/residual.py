@@ -227,6 +227,9 @@ class ResidualDetector(Detector[ResidualT], ABC):
 
         yield from parallel_map(score, range(len(observations)))
 
+    def _predict(self, entity: str, z: Floats) -> Floats | None:
+        return self.scorer_.predict(entity, z) if self.settings.scoring == "fused" else None
+
     def _usual(self, entity: str) -> float | None:
         return self.scorer_.usual.get(entity) if self.settings.scoring == "fused" else None
 

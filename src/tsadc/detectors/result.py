@@ -12,13 +12,15 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from tsadc.detectors.reasons import Reason
 from tsadc.detectors.threshold import Threshold
-from tsadc.series import Booleans, Floats, Observations, Series
+from tsadc.detectors.usual import SeriesUsual
+from tsadc.series import Booleans, Clock, Floats, Observations, Series
 from tsadc.windows import mean_of_covering, runs, section, stitch
 
 BLAMED = 5  # variables named per interval, at most
 LEAST_SHARE = 0.05
-INTERVALS = ["entity", "start", "end", "score", "severity", "evidence", "variables"]
+INTERVALS = ["entity", "start", "end", "score", "severity", "kind", "reason", "evidence", "variables"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,13 @@ class Interval:
     severity: float
     evidence: str
     variables: dict[str, float]
+    reason: Reason | None = None
+
+    def why(self, clock: Clock) -> tuple[str, str]:
+        """Return the kind of the reason, and the reason in a sentence."""
+        if self.reason is None:
+            return "other", f"No single measure stands out; the view {self.evidence!r} does."
+        return self.reason.kind, self.reason.sentence(clock)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +74,8 @@ class SeriesResult:
         The values that the detector expected, in the units of the input; None if it has no expectation.
     intervals : tuple of Interval
         The anomalies, in order of time.
+    usual : SeriesUsual or None
+        What is usual for the series; None for a model of an earlier version.
     """
 
     series: Series
@@ -74,6 +85,12 @@ class SeriesResult:
     contributions: Floats
     expected: Floats | None
     intervals: tuple[Interval, ...]
+    usual: SeriesUsual | None = None
+
+    @cached_property
+    def band(self) -> tuple[Floats, Floats] | None:
+        """Lower and upper limit of what is usual, of shape (row, variable), float32, in the units of the input."""
+        return None if self.usual is None else self.usual.band(0, len(self.series))
 
     @property
     def times(self) -> pd.Index:
@@ -93,7 +110,9 @@ class Result:
     ----------
     intervals : DataFrame
         One row per anomaly. `entity`; `start` and `end` (exclusive), times of the input; `score`, the highest of its
-        steps; `severity`, the share of normal observations that score lower, from 0 to 1; `evidence`, the view that
+        steps; `severity`, the share of normal observations that score lower, from 0 to 1; `kind`, what is unusual about
+        the variable that stands out: level, spike, spread, frequency, correlation, stuck, missing, or other if nothing
+        measurable stands out; `reason`, a sentence about it with numbers; `evidence`, the view that
         contributes most at the highest row; `variables`, a dict from variables to their shares of the blame, largest
         first: at most 5, and without those below 5 % unless it is the largest, so that they need not add up to 1.
     timeline : DataFrame
@@ -108,6 +127,10 @@ class Result:
         `score`; `threshold`, raised if recent scores lie above those of the history; one column `<view>_score` per
         view, what the view adds to the score (with `scoring="own"` the method's own scores instead, which need not add
         up: those of TSADC are two RMSEs before they are weighted); `anomalous`.
+    usual : DataFrame or None
+        The usual band of each variable, in the units of the input: columns (variable, "lower") and (variable, "upper"),
+        the index of `variables`. About 98 % of normal values lie inside. Detectors with an ensemble predict it from the
+        other variables. None for a model of an earlier version.
     expected : DataFrame or None
         The values that the detector expected, in the units of the input, in the layout of `variables`. None if the
         detector has no expectation.
@@ -168,7 +191,8 @@ class Result:
         for part in self.parts:
             for found in part.intervals:
                 start, end = part.series.clock.at([found.start, found.stop])
-                explained = [found.score, found.severity, found.evidence, found.variables]
+                explained = [found.score, found.severity, *found.why(part.series.clock)]
+                explained += [found.evidence, found.variables]
                 rows.append([part.series.entity, start, end, *explained])
         return pd.DataFrame(rows, columns=INTERVALS)
 
@@ -189,6 +213,14 @@ class Result:
         if any(part.expected is None for part in self.parts):
             return None
         return self._by_variable(lambda part: part.expected)
+
+    @cached_property
+    def usual(self) -> pd.DataFrame | None:
+        if any(part.band is None for part in self.parts):
+            return None
+        limits = [self._by_variable(lambda part, i=i: part.band[i]) for i in (0, 1)]  # type: ignore[misc]
+        both = pd.concat(limits, axis=1, keys=["lower", "upper"]).swaplevel(axis=1)
+        return both[[(name, limit) for name in limits[0].columns for limit in ("lower", "upper")]]
 
     @cached_property
     def observations(self) -> pd.DataFrame:

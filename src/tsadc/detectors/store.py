@@ -23,6 +23,7 @@ from tsadc.detectors import find
 from tsadc.detectors.base import Detector, hold_out
 from tsadc.detectors.stored_limits import RESTORE, building_within, check_arrays, check_counts
 from tsadc.detectors.threshold import Contamination, Normal
+from tsadc.detectors.usual import STORED, Usual
 from tsadc.errors import ConfigError, ModelFileError
 from tsadc.scale import Scaler
 from tsadc.series import Clock
@@ -38,7 +39,8 @@ DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeErro
 
 def save(detector: Detector, path: Path) -> None:
     """Write a fitted detector to the new folder `path`."""
-    arrays = {name: np.ascontiguousarray(array) for name, array in detector._state().items()}
+    learnt = detector._state() | ({} if detector.usual_ is None else detector.usual_.state())
+    arrays = {name: np.ascontiguousarray(array) for name, array in learnt.items()}
     arrays["decision_scores"] = detector.decision_scores_
     arrays["validation_scores"] = detector.validation_scores_
     data = save_arrays(arrays)
@@ -189,6 +191,8 @@ def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) 
     detector.held_out_ = settings["held_out"] if "held_out" in settings else _was_held_out(detector)
     detector.contamination_ = Contamination(**settings["contamination"])
     detector.normal_ = Normal(detector.decision_scores_, detector.contamination_.share)
+    bands = {name: arrays.pop(name) for name in list(arrays) if name.startswith(f"{STORED}.")}
+    detector.usual_ = Usual.restore(bands, detector.settings.length, len(detector.variables_)) if bands else None
     with building_within(arrays):
         detector._restore(arrays)
     detector.threshold_ = float(settings["threshold"])

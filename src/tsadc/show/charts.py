@@ -160,6 +160,18 @@ def line(x: Floats, y: Floats, class_: str) -> Html:
     return element("path", d="".join(pieces), class_=class_)
 
 
+def between(x: Floats, lower: Floats, upper: Floats, class_: str) -> Html:
+    """Fill the band between two lines over x, all from 0 to 1. It breaks where either is NaN."""
+    across, bottom = _grid(x, np.clip(lower, 0.0, 1.0))
+    _, top = _grid(x, np.clip(upper, 0.0, 1.0))
+    pieces = []
+    for start, stop in runs(np.isfinite(lower) & np.isfinite(upper)):
+        there = [f"{across[i]},{top[i]}" for i in range(start, stop)]
+        back = [f"{across[i]},{bottom[i]}" for i in reversed(range(start, stop))]
+        pieces.append("M" + "L".join(there + back) + "Z")
+    return element("path", d="".join(pieces), class_=class_)
+
+
 def area(borders: Floats, top: Floats, base: float, class_: str) -> Html:
     """Draw steps of height `top` over the columns between `borders`, filled down to `base`, where top > base."""
     shown: Booleans = np.nan_to_num(top, nan=-np.inf) > base

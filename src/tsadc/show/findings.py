@@ -9,9 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
+from tsadc.detectors.reasons import Reason
 from tsadc.detectors.result import Result
+from tsadc.detectors.usual import SeriesUsual
 from tsadc.series import Booleans, Floats, Series, Truth
-from tsadc.show.words import Times
+from tsadc.show.words import Times, evidence, reason_title
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +27,7 @@ class Track:
     expected: Floats | None
     length: int  # rows per observation
     truth: tuple[Truth, ...]
+    usual: SeriesUsual | None = None
 
     @property
     def entity(self) -> str:
@@ -52,6 +55,7 @@ class Finding:
     severity: float
     evidence: str
     variables: dict[str, float]  # shares of the contribution, largest first
+    reason: Reason | None = None
 
     @property
     def key(self) -> str:
@@ -65,6 +69,13 @@ class Finding:
     @property
     def when(self) -> str:
         return self.track.times.span(self.start, self.stop)
+
+    @property
+    def why(self) -> tuple[str, str]:
+        """A short title and the reason in a sentence: of the data if something stands out, otherwise of the view."""
+        if self.reason is None:
+            return evidence(self.evidence)
+        return reason_title(self.reason), self.reason.sentence(self.track.series.clock)
 
     @property
     def duration(self) -> str:
@@ -140,6 +151,7 @@ def read(result: Result, truth: Sequence[Truth]) -> Findings:
             part.expected,
             result.length,
             tuple(true for true in truth if true.entity == part.series.entity),
+            part.usual,
         )
         for part in result.parts
     ]

@@ -58,6 +58,11 @@ GUIDE = (
         "off more weight than many that are slightly off. Shares below 5 % are not listed.",
     ),
 )
+USUAL = (
+    "Usual band",
+    "Where about 98 % of the normal history lies: given the other variables at the time, if they say more about the "
+    "variable than its own history does, otherwise anywhere in its history.",
+)
 
 
 def write(
@@ -153,7 +158,7 @@ def _interval_sections(findings: Findings, expected_by: str | None) -> list[Sect
         return [variables]
     note = f"The {MOST} worst of {total:,} intervals; the table below lists the others." if total > MOST else None
     lead = element("p", note, class_="lead") if note else None
-    key = _legend(_has_expected(findings), expected_by)
+    key = _legend(_has_expected(findings), expected_by, _has_band(findings))
     return [
         Section("intervals", "Worst intervals", join(lead, key, cards(findings))),
         variables,
@@ -253,7 +258,7 @@ def _guide(findings: Findings, expected_by: str | None) -> Html:
     """Return the explanation of the terms on the page."""
     who = expected_by or "the detector"
     expected = ("Expected", f"The value that {who} expected. Lines are interrupted where nothing was measured.")
-    terms = [*GUIDE, expected] if _has_expected(findings) else GUIDE
+    terms = [*GUIDE, *([USUAL] if _has_band(findings) else []), *([expected] if _has_expected(findings) else [])]
     return element("div", element("h3", "How to read this page"), facts(terms))
 
 
@@ -261,9 +266,15 @@ def _has_expected(findings: Findings) -> bool:
     return findings.tracks[0].expected is not None
 
 
-def _legend(with_expected: bool, expected_by: str | None) -> Html:
+def _has_band(findings: Findings) -> bool:
+    return findings.tracks[0].usual is not None
+
+
+def _legend(with_expected: bool, expected_by: str | None, with_band: bool) -> Html:
     """Return the legend of the plots in the cards."""
     kinds = [("measured", "measured"), ("shaded", "anomalous interval")]
+    if with_band:
+        kinds.insert(1, ("usual", "usual band"))
     if with_expected:
         kinds.insert(1, ("expected", f"expected by {expected_by}" if expected_by else "expected"))
     return element(

@@ -8,6 +8,7 @@ import numpy as np
 
 from tsadc.series import Floats
 from tsadc.show.charts import (
+    between,
     drawing,
     envelope,
     level_line,
@@ -20,7 +21,7 @@ from tsadc.show.charts import (
 )
 from tsadc.show.findings import Finding, Findings
 from tsadc.show.html import Html, element, join, name
-from tsadc.show.words import evidence, number, percent, severity, severity_word
+from tsadc.show.words import number, percent, severity, severity_word
 
 MOST = 30
 OPEN = 8  # cards shown at once; the others unfold
@@ -37,7 +38,7 @@ def cards(findings: Findings) -> Html:
 
 
 def _card(finding: Finding) -> Html:
-    title, reason = evidence(finding.evidence)
+    title, reason = finding.why
     head = element(
         "header",
         element("span", f"{finding.rank}", class_="rank"),
@@ -106,7 +107,11 @@ def _plot(finding: Finding, column: int, first: int, stop: int) -> Html:
         # A model also fills in values that were never measured. They would look like jumps of the line.
         filled = np.asarray(track.expected[first:stop, column], dtype=np.float64)
         expected = np.where(np.isfinite(measured), filled, np.nan)
-    low, high = _range(measured, expected)
+    band = None
+    if track.usual is not None:
+        lower, upper = (limit[:, column].astype(np.float64) for limit in track.usual.band(first, stop))
+        band = lower, upper
+    low, high = _range(measured, expected, band)
     rows = stop - first
     ticks = value_ticks(low, high, 3)
     labels = [
@@ -114,6 +119,10 @@ def _plot(finding: Finding, column: int, first: int, stop: int) -> Html:
         for value, text in zip(ticks, tick_labels(ticks), strict=True)
     ]
     shapes = [level_line((value - low) / (high - low), "grid") for value in ticks]
+    if band is not None:
+        chosen = envelope(band[0], COLUMNS)
+        bottom, top = ((limit[chosen] - low) / (high - low) for limit in band)
+        shapes.insert(0, between((chosen + 0.5) / rows, bottom, top, "usual"))
     for values, kind in ((expected, "expected"), (measured, "measured")):
         if values is not None:
             chosen = envelope(values, COLUMNS)
@@ -136,9 +145,9 @@ def _plot(finding: Finding, column: int, first: int, stop: int) -> Html:
     )
 
 
-def _range(measured: Floats, expected: Floats | None) -> tuple[float, float]:
-    """Return the range of the y axis: all values and a margin."""
-    values = measured if expected is None else np.concatenate([measured, expected])
+def _range(measured: Floats, expected: Floats | None, band: tuple[Floats, Floats] | None) -> tuple[float, float]:
+    """Return the range of the y axis: all values, the band and a margin."""
+    values = np.concatenate([measured, *([] if expected is None else [expected]), *(band or ())])
     values = values[np.isfinite(values)]
     if not len(values):
         return 0.0, 1.0

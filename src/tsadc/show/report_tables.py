@@ -13,7 +13,7 @@ from tsadc.show.findings import Finding, Findings
 from tsadc.show.html import Html, csv_link, element, facts, join, name, sortable_table
 from tsadc.show.report_cards import MOST
 from tsadc.show.result_files import inert, shares_json
-from tsadc.show.words import DASH, count, evidence, iso8601, number, percent, precision, severity
+from tsadc.show.words import DASH, count, iso8601, number, percent, precision, severity
 
 LISTED = 1000
 HIGHER_IS_BETTER = frozenset({"auroc", "ap", "average precision", "apr", "f1", "precision", "recall"})
@@ -50,7 +50,7 @@ def _row(finding: Finding) -> Html:
         (finding.duration, duration),
         (severity(finding.severity), finding.severity),
         (number(finding.score), finding.score),
-        (evidence(finding.evidence)[0], None),
+        (finding.why[0], None),
         (join(name(main[0]), f" {percent(main[1])}") if main else DASH, None),
     )
     shown = [
@@ -68,7 +68,7 @@ def _row(finding: Finding) -> Html:
 def _csv(findings: Findings) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(["no", "entity", "start", "end", "severity", "score", "evidence", "variables"])
+    writer.writerow(["no", "entity", "start", "end", "severity", "score", "kind", "reason", "evidence", "variables"])
     unit = precision(track.series.clock for track in findings.tracks)
     for finding in findings.intervals:
         times = finding.track.series.clock.at([finding.start, finding.stop])
@@ -79,6 +79,8 @@ def _csv(findings: Findings) -> str:
                 *(iso8601(times, unit) if isinstance(times, pd.DatetimeIndex) else times),
                 repr(finding.severity),
                 repr(finding.score),
+                finding.reason.kind if finding.reason else "other",
+                inert(finding.why[1]),
                 inert(finding.evidence),
                 shares_json(finding.variables),
             ]

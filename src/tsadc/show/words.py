@@ -11,15 +11,23 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tsadc.detectors.reasons import Reason
 from tsadc.series import Clock
+from tsadc.wording import DASH as DASH
+from tsadc.wording import DAY as DAY
+from tsadc.wording import HOUR as HOUR
+from tsadc.wording import MICROSECOND as MICROSECOND
+from tsadc.wording import MILLISECOND as MILLISECOND
+from tsadc.wording import MINUTE as MINUTE
+from tsadc.wording import SECOND as SECOND
+from tsadc.wording import count as count
+from tsadc.wording import duration
+from tsadc.wording import number as number
 
 Unit = Literal["s", "ms", "us", "ns"]
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 THIN = "\N{NARROW NO-BREAK SPACE}"
-DASH = "\N{EN DASH}"
-MICROSECOND, MILLISECOND, SECOND = 10**3, 10**6, 10**9
-MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND
 
 METRICS = {"auroc": "AUROC", "ap": "AP", "f1": "F1"}
 UNUSUAL_FREQUENCIES = (
@@ -135,6 +143,24 @@ EVIDENCE = {
 }
 
 
+# Titles of the kinds of reason; those with two depend on whether the value is above what is usual.
+REASONS = {
+    "missing": ("Not measured", "Not measured"),
+    "stuck": ("Stuck", "Stuck"),
+    "spike": ("Far outside its usual range", "Far outside its usual range"),
+    "level": ("Unusually high", "Unusually low"),
+    "frequency": ("Varies faster than usual", "Varies slower than usual"),
+    "spread": ("Varies more than usual", "Varies less than usual"),
+    "correlation": ("Unusual relationship", "Unusual relationship"),
+}
+
+
+def reason_title(reason: Reason) -> str:
+    """Return a short title for a reason."""
+    above, below = REASONS[reason.kind]
+    return above if reason.value > reason.high else below
+
+
 def evidence(view: str) -> tuple[str, str]:
     """Return the title and the explanation of a view's evidence. An unknown view is shown by its name."""
     return EVIDENCE.get(view, (view or "Not stated", ""))
@@ -143,26 +169,6 @@ def evidence(view: str) -> tuple[str, str]:
 def metric_name(metric: str) -> str:
     """Return the usual spelling of a metric, such as AUROC for auroc."""
     return METRICS.get(metric, metric)
-
-
-def number(value: float) -> str:
-    """Format with three significant digits."""
-    if not np.isfinite(value):
-        return DASH
-    size = abs(value)
-    if size != 0 and (size >= 1e6 or size < 1e-3):
-        text = f"{value:.2e}"
-    elif size >= 99.95:
-        text = f"{value:,.0f}"
-    else:
-        text = np.format_float_positional(value, precision=3, fractional=False, unique=False, trim="k")
-        text = text.rstrip(".") if size else "0"
-    return text.replace("-", "\N{MINUS SIGN}")
-
-
-def count(amount: int, singular: str, plural: str) -> str:
-    """Format an amount and its noun, such as "1 row" or "2,000 rows"."""
-    return f"{amount:,} {singular if amount == 1 else plural}"
 
 
 def percent(share: float) -> str:
@@ -241,16 +247,7 @@ class Times:
 
     def duration(self, rows: int) -> str:
         """Format a duration in its two largest units."""
-        if not self.clock.dated:
-            return count(rows * self.clock.interval, "row", "rows")
-        left, parts = rows * self.clock.interval, []
-        for unit, size in (("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", SECOND), ("ms", MILLISECOND)):
-            amount, left = divmod(left, size)
-            if amount:
-                parts.append(f"{amount:,}{THIN}{unit}")
-            elif parts:
-                break
-        return " ".join(parts[:2]) or f"{left}{THIN}ns"
+        return duration(self.clock, rows, THIN)
 
     def for_script(self, first: int, stop: int) -> str:
         """Return JSON from which the page's script computes the wall clock time of rows [first, stop)."""

@@ -12,7 +12,7 @@ from tsadc.detectors.base import Detector, FitOptions, PartScores
 from tsadc.detectors.ensemble.scorer import VIEWS, FusedScorer
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
-from tsadc.series import Observations, Place
+from tsadc.series import Floats, Observations, Place
 
 
 class Ensemble(Detector["Ensemble.Config"]):
@@ -109,6 +109,9 @@ class Ensemble(Detector["Ensemble.Config"]):
             return observations.series[place.series].observation is None and wanted(place)
 
         return super()._overlapping(observations, continuous)
+
+    def _predict(self, entity: str, z: Floats) -> Floats | None:
+        return self.scorer_.predict(entity, z)
 
     def _usual(self, entity: str) -> float | None:
         return self.scorer_.usual.get(entity)

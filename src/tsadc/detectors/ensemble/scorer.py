@@ -257,6 +257,16 @@ class FusedScorer:
         """Return the log score (view,) of each view, without residuals, of the judged variables of an observation."""
         return np.concatenate([group.score(entity, group.measure(judged, entity)) for group in self.groups])
 
+    def predict(self, entity: str, z: Floats) -> Floats | None:
+        """Return what the ridge regression predicts for z (variable, time) from the other variables; NaN for variables
+        that are not judged, None if there is only one variable to judge."""
+        ridge = next((group for group in self.groups if isinstance(group, RidgeResiduals)), None)
+        if ridge is None:
+            return None
+        predicted = np.full(z.shape, np.nan)
+        predicted[self.judged] = ridge.predict(z[self.judged], entity)
+        return predicted
+
     def evidence(self, entity: str, z: Floats, residuals: Residuals = (), expected: Floats | None = None) -> Evidence:
         """Return score and evidence of one normalised observation (variable, time)."""
         judged, measured = z[self.judged], np.isfinite(z)

@@ -151,6 +151,10 @@ class RidgeResiduals(Energy):
             matrix = own.matrix() + POOLED_SHARE * len(matrix) * matrix / max(pooled.steps, 1.0)
         return ridge_weights(matrix, self.variables, PENALTY, current=len(self.lags) // 2)
 
+    def predict(self, z: Floats, entity: str) -> Floats:
+        """Return (variable, time) what the other variables predict."""
+        return np.asarray(self.entities.get(entity, self.weights) @ design_matrix(z, self.lags))
+
     def measure(self, z: Floats, entity: str) -> Floats:
         return self._features(z, self.entities.get(entity, self.weights))
 
