@@ -27,7 +27,7 @@ detect  DATA... --model --out=None --report=None --set=None... --update=False --
         --exit-code=False READING
 refit   MODEL DATA... --window=90d --out=None --report=None --rollback=False READING
 adapt   DATA... --model --out READING
-info    WHAT... --length=None --detector=ensemble --preset=default READING
+info    WHAT... --length=None --detector=ensemble --preset=default --json=False READING
 data list
 data prepare NAME --raw --out --set=None... --skip-bad=False
 bench run PLAN --out=None --processes=1 --only=None... --seeds=None --dry-run=False --again=False --retry=False

@@ -9,7 +9,7 @@
 10
 
 `Ensemble` is the default detector. `TSADC` is the paper's method, whose network also gives expected values; both are
-used in the same way. `read` reads files, `load` a saved model.
+used in the same way. `read` reads files, `examine` looks for problems in data, `load` reads a saved model.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         TsadcError,
         TsadcNotice,
     )
+    from tsadc.io.doctor import examine
     from tsadc.io.read import read
     from tsadc.io.reading import Reading
     from tsadc.series import Series
@@ -44,6 +45,7 @@ _HOMES = {
     "Result": "tsadc.detectors.result",
     "Series": "tsadc.series",
     "Reading": "tsadc.io.reading",
+    "examine": "tsadc.io.doctor",
     "load": "tsadc.detectors.store",
     "read": "tsadc.io.read",
     "ConfigError": "tsadc.errors",
@@ -68,6 +70,7 @@ __all__ = [
     "Series",
     "TsadcError",
     "TsadcNotice",
+    "examine",
     "load",
     "read",
 ]

@@ -1,6 +1,7 @@
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +13,21 @@ from terminal import frame, tsadc
 from tsadc.cli.histogram import histogram
 from tsadc.cli.inspection import about_data, about_model, is_model
 from tsadc.detectors import find
+from tsadc.detectors.base import Detector
 from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.store import FORMAT
 from tsadc.detectors.threshold import Normal
 from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.errors import DataError, ModelFileError
+from tsadc.io.doctor import examine
 from tsadc.io.read import read
 from tsadc.series import Clock, Series
 
 TINY = TSADC(config=TSADC.Config.tiny())
+
+
+def described(series: Sequence[Series], detector: Detector) -> list[tuple[str, str]]:
+    return about_data(series, examine(series), detector)
 
 
 def write(data: pd.DataFrame, file: Path) -> Path:
@@ -103,7 +110,7 @@ def test_data_in_words(tmp_path: Path) -> None:
     data.loc[10:19, list("abcd")] = np.nan
     data = data.assign(c=np.nan, d=7.0)
     data.loc[10:19, "d"] = np.nan
-    about = dict(about_data(read([write(data, tmp_path / "pump.csv")]), TINY))
+    about = dict(described(read([write(data, tmp_path / "pump.csv")]), TINY))
     assert about["entities"] == "1: pump"
     assert about["rows"] == "100"
     assert about["variables"] == "4: a, b, c, d"
@@ -115,7 +122,7 @@ def test_data_in_words(tmp_path: Path) -> None:
 
 def test_data_without_faults(tmp_path: Path) -> None:
     files = [write(frame(50, seed).drop(columns="time"), tmp_path / f"{name}.csv") for seed, name in enumerate("xy")]
-    about = dict(about_data(read(files), TINY))
+    about = dict(described(read(files), TINY))
     assert about["entities"] == "2: x, y"
     assert about["rows"] == "100"
     assert about["y"] == "50 rows (0 empty), no timestamps, rows are counted"
@@ -126,9 +133,9 @@ def test_data_without_faults(tmp_path: Path) -> None:
 def test_variables_are_matched_as_a_fit_would(tmp_path: Path) -> None:
     named, bare = write(frame(50), tmp_path / "x.csv"), tmp_path / "y.npy"
     np.save(bare, np.full((50, 4), np.nan))
-    assert dict(about_data(read([named, bare]), TINY))["not measured"] == "50.00% of all cells"
+    assert dict(described(read([named, bare]), TINY))["not measured"] == "50.00% of all cells"
     with pytest.raises(DataError, match="'x' lacks 4 of the 4 expected variables: variable_0"):
-        about_data(read([bare, named]), TINY)
+        described(read([bare, named]), TINY)
 
 
 def test_a_folder_is_a_model_or_holds_data(model: Path, tmp_path: Path) -> None:
@@ -158,19 +165,19 @@ def test_what_a_fit_without_a_network_will_cost(tmp_path: Path, monkeypatch: pyt
     seconds = iter([10.0, 12.0])
     monkeypatch.setattr(Ensemble, "fit", lambda self, X: fitted.append(X.shape))
     monkeypatch.setattr("time.perf_counter", lambda: next(seconds))
-    about = dict(about_data(read(file), Ensemble(length=40)))
+    about = dict(described(read(file), Ensemble(length=40)))
     assert fitted == [(32, 40, 4)]
     assert about["fit ensemble"] == "100 observations of 40 rows, about 0:00:07 on this machine"  # 2 s for 32
 
 
 def test_the_cost_of_other_networks_is_not_guessed(tmp_path: Path) -> None:
-    about = dict(about_data(read(write(frame(400), tmp_path / "x.csv")), find("gdn")(length=40)))
+    about = dict(described(read(write(frame(400), tmp_path / "x.csv")), find("gdn")(length=40)))
     assert about["fit gdn"].startswith("10 observations of 40 rows; the time is estimated only for tsadc")
 
 
 def test_many_names_are_cut_short(tmp_path: Path) -> None:
     wide = pd.DataFrame(np.random.default_rng(0).random((9, 12)), columns=[f"v{i}" for i in range(12)])
-    assert dict(about_data(read([write(wide, tmp_path / "wide.csv")]), TINY))["variables"] == (
+    assert dict(described(read([write(wide, tmp_path / "wide.csv")]), TINY))["variables"] == (
         "12: v0, v1, v2, v3, v4, v5, v6, v7 and 4 more"
     )
 
@@ -178,16 +185,16 @@ def test_many_names_are_cut_short(tmp_path: Path) -> None:
 def test_info_refuses_what_a_fit_refuses(tmp_path: Path) -> None:
     for name, step in (("x", "1min"), ("y", "5s")):
         write(frame(400).assign(time=pd.date_range("2026-01-01", periods=400, freq=step)), tmp_path / f"{name}.csv")
-    assert dict(about_data(read(tmp_path), TINY))["fit tsadc"] == (
+    assert dict(described(read(tmp_path), TINY))["fit tsadc"] == (
         "not possible: 'y' is sampled every 5s, but 1min was expected; resample it with --every 1min (in "
         "Python: Reading(every='1min') for files, .resample('1min').mean() for data frames)."
     )
     empty = write(frame(400).assign(b=np.nan), tmp_path / "z.csv")
-    assert dict(about_data(read(empty), TINY))["fit tsadc"] == (
+    assert dict(described(read(empty), TINY))["fit tsadc"] == (
         "not possible: b has no values in the history; leave it out with --columns (in Python: Reading(columns=...))."
     )
 
 
 def test_a_pace_without_a_start_is_shown() -> None:
     series = Series(np.zeros((50, 2)), ("a", "b"), Clock(pace=3_906_250), "x")
-    assert dict(about_data([series], TINY))["x"] == "50 rows (0 empty), every 3.90625 ms, no start time"
+    assert dict(described([series], TINY))["x"] == "50 rows (0 empty), every 3.90625 ms, no start time"

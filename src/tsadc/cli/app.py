@@ -185,6 +185,7 @@ def fit(
 ) -> None:
     """Learn what is normal from unlabelled history."""
     from tsadc.cli.console import echo, print_error, progress_bar
+    from tsadc.cli.examination import check_history
     from tsadc.cli.workflow import fit_model, requested_settings
     from tsadc.config import parse_assignments
     from tsadc.detectors import find
@@ -196,7 +197,8 @@ def fit(
     chosen = find(detector)(config=settings)
     try:
         with progress_bar() as progress:
-            summary = fit_model(chosen, _read(data, options), out, resume=resume, progress=progress)
+            history = check_history(_read(data, options), data, chosen, kept=_listed(options.columns or ""))
+            summary = fit_model(chosen, history, out, resume=resume, progress=progress)
     except (KeyboardInterrupt, Terminated) as stop:
         word, code = stopped(stop)
         saved = (out.with_name(out.name + ".partial") / "training.safetensors").exists()
@@ -233,6 +235,7 @@ def detect(
 ) -> None:
     """Find when something is unusual, which variables are involved, and how unusual it is."""
     from tsadc.cli.console import echo, progress_bar
+    from tsadc.cli.examination import check_new
     from tsadc.cli.nightly import Existing, as_json, nothing_to_judge
     from tsadc.cli.workflow import detect_to, rethreshold
     from tsadc.detectors.store import load
@@ -252,7 +255,10 @@ def detect(
         detector = rethreshold(load(model), set_ or [])
         try:
             series = _read_day(data, options)
-            detected = detect_to(detector, series, out, report, title=title, existing=existing, progress=progress)
+            found = check_new(series, data, detector)
+            detected = detect_to(
+                detector, series, out, report, title=title, existing=existing, progress=progress, examination=found
+            )
         except TooShortError as error:
             detected = nothing_to_judge(error)
     if json:
@@ -322,22 +328,31 @@ def info(
     preset: Annotated[
         str, typer.Option(help="default; with --detector tsadc also paper or tiny, for the estimate.")
     ] = "default",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, without the estimate.")] = False,
     *,
     options: Options,
 ) -> None:
-    """Describe a model, or data and the cost of fitting a model to it."""
-    from tsadc.cli.console import show
-    from tsadc.cli.inspection import about_data, about_model, is_model
+    """Describe a model; or examine data: its variables, problems that would mislead a model, and the cost of a fit."""
+    from tsadc.cli.console import print_json, show
+    from tsadc.cli.inspection import about_data, about_model, is_model, show_examination
 
     if len(what) == 1 and is_model(what[0]):
-        show(about_model(what[0]))
+        about = about_model(what[0])
+        print_json(dict(about)) if json else show(about)
         return
     from tsadc.cli.workflow import requested_settings
     from tsadc.detectors import find
+    from tsadc.io.doctor import examine
 
     cls = find(detector)
     settings = requested_settings(cls.name, preset, None, [], {"length": length})
-    show(about_data(_read(what, options), cls(config=settings)))
+    series = _read(what, options)
+    found = examine(series)
+    if json:
+        print_json(found.to_mapping())
+        return
+    show_examination(found)
+    show(about_data(series, found, cls(config=settings)))
 
 
 @data_app.command("list")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
@@ -43,6 +44,12 @@ def visible(text: str) -> str:
 def _is_visible(mark: str) -> bool:
     # Controls, half characters (of file names that are not UTF-8), and what changes the direction of the text.
     return unicodedata.category(mark) not in ("Cc", "Cs") and unicodedata.bidirectional(mark) not in DIRECTIONS
+
+
+def print_json(data: Any) -> None:
+    """Print strict JSON on stdout, in the main process only."""
+    if IS_MAIN_PROCESS:
+        print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def show(rows: Sequence[tuple[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""`tsadc info`: describe a model, or data."""
+"""`tsadc info`: describe a model, or examine data."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import math
 import re
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from rich.table import Table
+from rich.text import Text
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_arrays
 
+from tsadc.cli.console import console, echo
+from tsadc.cli.examination import without
 from tsadc.cli.histogram import histogram
 from tsadc.config import build
 from tsadc.detectors.store import ARRAYS, SETTINGS, read_arrays, read_settings
 from tsadc.detectors.threshold import Contamination, Normal, Threshold, explain, observations_per_day
 from tsadc.errors import DataError, ModelFileError, TsadcNotice, listed
+from tsadc.io.doctor import Examination, Finding, VariableFacts
 from tsadc.io.memory import check_length
 from tsadc.io.reading import spell
 from tsadc.series import Clock, Floats, Series
@@ -33,6 +36,11 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 20  # entities with a line of their own
 NAMED = 8  # names in a line
+MAX_VARIABLES = 60  # with a line of their own
+WIDE = 150  # characters of a terminal that has room for all columns
+NARROW_SPARKS, WIDE_SPARKS = 12, 24  # characters of a sparkline
+BARS = "".join(map(chr, range(0x2581, 0x2589)))  # blocks of eight heights
+STYLES = {"refuse": "bold red", "warn": "bold yellow", "note": "cyan"}
 MAX_TIMED = 32  # observations of the fit that is timed to estimate the cost of one without a network
 
 
@@ -83,50 +91,105 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
     return [*rows, ("scores", "\n".join(histogram(scores, threshold)))]
 
 
-def about_data(series: Sequence[Series], detector: Detector) -> list[tuple[str, str]]:
-    """Describe sizes, clock, missing and constant variables, and the cost of fitting the detector."""
+def about_data(series: Sequence[Series], found: Examination, detector: Detector) -> list[tuple[str, str]]:
+    """Describe sizes, clocks and missing values, and the cost of fitting the detector."""
     series = match(check_length(tuple(series), detector.settings.length), series[0].names)
     rows = [
         ("entities", f"{len(series)}: {listed([item.entity for item in series], NAMED)}"),
-        ("rows", f"{sum(len(item) for item in series)}"),
+        ("rows", f"{found.rows}"),
         ("variables", f"{len(series[0].names)}: {listed(series[0].names, NAMED)}"),
     ]
-    counts = [_count(item) for item in series]
     rows += [
-        (item.entity, _about_series(item, cells)) for item, cells in zip(series[:MAX_LISTED], counts, strict=False)
+        (item.entity, _about_series(item, entity.empty_rows))
+        for item, entity in zip(series[:MAX_LISTED], found.entities, strict=False)
     ]
-    measured = np.sum([cells.measured for cells in counts], axis=0)
-    width = np.max([cells.high for cells in counts], axis=0) - np.min([cells.low for cells in counts], axis=0)
-    empty = [name for name, number in zip(series[0].names, measured, strict=True) if number == 0]
-    constant = [name for name, span in zip(series[0].names, width, strict=True) if span == 0]
-    total = sum(len(item) for item in series) * len(series[0].names)
-    rows.append(("not measured", f"{1 - measured.sum() / total:.2%} of all cells"))
+    empty = [variable.name for variable in found.variables if variable.kind == "empty"]
+    constant = [variable.name for variable in found.variables if variable.minimum == variable.maximum]
+    missing = float(np.mean([variable.missing for variable in found.variables]))
+    rows.append(("not measured", f"{missing:.2%} of all cells"))
     rows.append(("without any value", listed(empty, NAMED) if empty else "none"))
     rows.append(("constant", listed(constant, NAMED) if constant else "none"))
-    return [*rows, (f"fit {detector.name}", _cost(series, detector))]
+    used = series if len(found.labels) == len(found.variables) else [without(item, found.labels) for item in series]
+    return [*rows, (f"fit {detector.name}", _cost(used, detector))]
 
 
-@dataclass(frozen=True)
-class _CellCounts:
-    """Measured cells, lowest and highest value of each variable of a series, and its number of empty rows."""
+def show_examination(found: Examination) -> None:
+    """Print a table of the variables and, below it, the findings, the most severe first."""
+    console.print(_variables(found, wide=console.width >= WIDE))
+    left = len(found.variables) - MAX_VARIABLES
+    if left > 0:
+        echo(f"and {left:,} more; --json lists all.")
+    echo("")
+    if not found.findings:
+        echo("Nothing to mend was found.\n")
+    for finding in found.findings:
+        console.print(_finding(finding))
+        echo("")
 
-    measured: NDArray[np.int64]
-    low: Floats
-    high: Floats
-    empty: int
+
+def _variables(found: Examination, *, wide: bool) -> Table:
+    """Return the table of variables; a wide terminal has room for all columns."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0) if not wide else (0, 2, 0, 0))
+    with_unit = any(variable.unit for variable in found.variables)
+    every: list[tuple[str, bool, Callable[[VariableFacts], str]]] = [
+        ("type", True, lambda variable: variable.kind),
+        ("unit", wide and with_unit, lambda variable: variable.unit or ""),
+        ("min", True, lambda variable: _figure(variable.minimum)),
+        ("1 %", wide, lambda variable: _figure(variable.percentile_1)),
+        ("median", True, lambda variable: _figure(variable.median)),
+        ("99 %", wide, lambda variable: _figure(variable.percentile_99)),
+        ("max", True, lambda variable: _figure(variable.maximum)),
+        ("missing", True, lambda variable: _share(variable.missing)),
+        ("repeated", wide, lambda variable: _share(variable.repeated)),
+        ("resolution", wide, lambda variable: _figure(variable.resolution)),
+        ("first value", wide, lambda variable: _when(variable.first)),
+        ("last value", wide, lambda variable: _when(variable.last)),
+        ("over time", True, lambda variable: sparkline(variable.sparkline, WIDE_SPARKS if wide else NARROW_SPARKS)),
+    ]
+    table.add_column("variable", overflow="ellipsis", no_wrap=True, min_width=12, ratio=None)
+    shown = [(title, text) for title, visible, text in every if visible]
+    for title, _ in shown:
+        left = title in ("type", "unit", "over time", "first value", "last value")
+        table.add_column(title, justify="left" if left else "right", no_wrap=True)
+    for variable in found.variables[:MAX_VARIABLES]:
+        table.add_row(variable.name, *(text(variable) for _, text in shown))
+    return table
 
 
-def _count(series: Series) -> _CellCounts:
-    variables = len(series.names)
-    measured, empty = np.zeros(variables, dtype=np.int64), 0
-    low, high = np.full(variables, np.inf), np.full(variables, -np.inf)
-    for values in series.chunks():
-        finite = np.isfinite(values)
-        measured += finite.sum(axis=0)
-        empty += int((~finite.any(axis=1)).sum())
-        low = np.minimum(low, np.where(finite, values, np.inf).min(axis=0))
-        high = np.maximum(high, np.where(finite, values, -np.inf).max(axis=0))
-    return _CellCounts(measured, low, high, empty)
+def _finding(finding: Finding) -> Table:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=6, no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(finding.severity, style=STYLES[finding.severity]), Text(finding.evidence))
+    grid.add_row("", Text(finding.consequence, style="dim"))
+    grid.add_row("", Text(f"\N{RIGHTWARDS ARROW} {finding.remedy}", style="bold"))
+    return grid
+
+
+def sparkline(values: Sequence[float], most: int) -> str:
+    """Draw values as blocks of eight heights; a space where nothing was measured."""
+    numbers = np.asarray(values, dtype=np.float64)
+    parts = [part[np.isfinite(part)] for part in np.array_split(numbers, min(most, len(numbers)))]
+    means = np.array([part.mean() if len(part) else np.nan for part in parts])
+    known = means[np.isfinite(means)]
+    if not len(known):
+        return ""
+    low, width = known.min(), known.max() - known.min()
+    return "".join(
+        " " if np.isnan(mean) else BARS[min(7, int(8 * (mean - low) / width)) if width > 0 else 3] for mean in means
+    )
+
+
+def _figure(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.4g}"
+
+
+def _share(share: float) -> str:
+    return "" if np.isnan(share) else f"{share:.0%}" if share == 0 or share >= 0.1 else f"{share:.1%}"
+
+
+def _when(time: Any) -> str:
+    return "" if time is None else f"{time:%Y-%m-%d %H:%M}" if hasattr(time, "year") else f"row {time}"
 
 
 def _cost(series: Sequence[Series], detector: Detector) -> str:
@@ -164,10 +227,10 @@ def _cost_of_tsadc(observations: int, variables: int, config: Any) -> str:
     )
 
 
-def _about_series(series: Series, cells: _CellCounts) -> str:
+def _about_series(series: Series, empty: int) -> str:
     start, end = series.clock.at([0, len(series)])
     span = f"{start} to {end}, " if series.clock.dated else ""
-    return f"{span}{len(series):,} rows ({cells.empty:,} empty), {_sampling(series.clock)}"
+    return f"{span}{len(series):,} rows ({empty:,} empty), {_sampling(series.clock)}"
 
 
 def _sampling(clock: Clock) -> str:

@@ -20,6 +20,7 @@ from tsadc.detectors.result import Result, worst
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Contamination, explain, observations_per_day, refuse_unused
 from tsadc.errors import ConfigError, OutputError, notice
+from tsadc.io.doctor import Examination
 from tsadc.series import Series
 from tsadc.show import write as write_report
 from tsadc.show.html import is_page
@@ -121,6 +122,7 @@ def detect_to(
     title: str,
     existing: Existing = "refuse",
     progress: ProgressCallback | None = None,
+    examination: Examination | None = None,
 ) -> Detected:
     """Write tables to the folder `out` and a page to `report`, both, either or none, all or nothing.
 
@@ -134,7 +136,7 @@ def detect_to(
         result = detector.detect(series, progress=progress)
         said = verdict(result.intervals, len(series), detector.threshold_)
         if report is not None:
-            write_report(result, report, title=title, about=facts(detector))
+            write_report(result, report, title=title, about=facts(detector), examination=examination)
             said += f"\nThe report is {report}."
         return Detected(said, result.intervals)
     with contextlib.ExitStack() as outputs:
@@ -148,7 +150,7 @@ def detect_to(
         names = write_tables(_collecting(parts, intervals), folder, parquet=out.suffix == ".parquet")
         if whole is not None and report is not None:
             place = page or folder / report.absolute().relative_to(out.absolute())
-            write_report(whole, place, title=title, about=facts(detector))
+            write_report(whole, place, title=title, about=facts(detector), examination=examination)
     done = f"Updated {', '.join(names)} in" if existing == "update" else f"Wrote {', '.join(names)} to"
     found = pd.concat([table for table in intervals if len(table)] or intervals[:1], ignore_index=True)
     written = f"{done} {out}." + (f"\nThe report is {report}." if report else "")

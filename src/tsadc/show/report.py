@@ -13,10 +13,12 @@ import numpy as np
 import pandas as pd
 
 from tsadc.detectors.result import Result
+from tsadc.io.doctor import Examination
 from tsadc.series import Truth
 from tsadc.show.findings import Finding, Findings, Track, read
 from tsadc.show.html import Html, Section, element, facts, join, name, outline, page, tiles, write_page
 from tsadc.show.report_cards import MOST, cards
+from tsadc.show.report_data import data_section
 from tsadc.show.report_overview import strips
 from tsadc.show.report_tables import LISTED, about_table, comparison_table, intervals
 from tsadc.show.report_variables import heat_maps, ranking
@@ -74,6 +76,7 @@ def write(
     comparison: pd.DataFrame | None = None,
     truth: Sequence[Truth] = (),
     expected_by: str | None = None,
+    examination: Examination | None = None,
 ) -> Path:
     """Write the report of a detection result to an HTML file.
 
@@ -96,6 +99,8 @@ def write(
         The true anomalies, if they are known. They are drawn below the scores.
     expected_by : str, optional
         Who made the expected values of `result`, if not the detector that scored.
+    examination : Examination, optional
+        What `tsadc.examine` found in the data, to show as the section "Data".
 
     Returns
     -------
@@ -107,7 +112,15 @@ def write(
     OutputError
         If `path` is a folder or cannot be written.
     """
-    text = render(result, title=title, about=about, comparison=comparison, truth=truth, expected_by=expected_by)
+    text = render(
+        result,
+        title=title,
+        about=about,
+        comparison=comparison,
+        truth=truth,
+        expected_by=expected_by,
+        examination=examination,
+    )
     return write_page(text, path)
 
 
@@ -119,17 +132,25 @@ def render(
     comparison: pd.DataFrame | None = None,
     truth: Sequence[Truth] = (),
     expected_by: str | None = None,
+    examination: Examination | None = None,
 ) -> str:
     """Return the page as text. The parameters are those of `write`."""
-    return page(title, _body(read(result, truth), title, about or {}, comparison, expected_by))
+    return page(title, _body(read(result, truth), title, about or {}, comparison, expected_by, examination))
 
 
 def _body(
-    findings: Findings, title: str, about: Mapping[str, str], table: pd.DataFrame | None, expected_by: str | None
+    findings: Findings,
+    title: str,
+    about: Mapping[str, str],
+    table: pd.DataFrame | None,
+    expected_by: str | None,
+    examination: Examination | None,
 ) -> Html:
     sections = [_overview(findings), *_interval_sections(findings, expected_by)]
     if table is not None:
         sections.append(Section("comparison", "Comparison", comparison_table(table)))
+    if examination is not None:
+        sections.append(Section("data", "Data", data_section(examination)))
     version = importlib.metadata.version("tsadc")
     sections.append(
         Section(
