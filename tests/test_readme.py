@@ -99,6 +99,21 @@ def test_the_guide_to_reading_runs(tmp_path, monkeypatch):
     assert all(len(series) == 288 for series in scope["hosts"])
 
 
+def test_the_guide_to_examining_data_runs_and_lists_every_finding(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_units(tmp_path / "demo/history", ["unit-1", "unit-6"], 1200, seed=0)
+    (command,) = blocks("docs/guides/doctor.md", "console")
+    run(command.strip(), monkeypatch)
+    assert "Nothing to mend was found." in capsys.readouterr().out
+    (code,) = blocks("docs/guides/doctor.md", "python")
+    exec(code, {})
+    rules = "".join(file.read_text() for file in (ROOT / "src/tsadc/io/doctor").glob("*.py"))
+    codes = set(re.findall(r'Finding\(\s*"([a-z-]+)"', rules))
+    page = (ROOT / "docs/guides/doctor.md").read_text()
+    assert len(codes) > 20
+    assert [code for code in codes if f"`{code}`" not in page] == []
+
+
 def test_the_commands_of_the_guide_to_thresholds_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_units(tmp_path / "demo/history", ["unit-1", "unit-6"], 1200, seed=0)

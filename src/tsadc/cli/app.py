@@ -351,8 +351,9 @@ def info(
     if json:
         print_json(found.to_mapping())
         return
+    about = about_data(series, found, cls(config=settings))  # may refuse, before anything is printed
     show_examination(found)
-    show(about_data(series, found, cls(config=settings)))
+    show(about)
 
 
 @data_app.command("list")

@@ -38,7 +38,8 @@ MAX_LISTED = 20  # entities with a line of their own
 NAMED = 8  # names in a line
 MAX_VARIABLES = 60  # with a line of their own
 WIDE = 150  # characters of a terminal that has room for all columns
-NARROW_SPARKS, WIDE_SPARKS = 12, 24  # characters of a sparkline
+NARROW_SPARKS, WIDE_SPARKS = 10, 24  # characters of a sparkline
+NARROW_NAME, WIDE_NAME = 20, 40  # characters of a name
 BARS = "".join(map(chr, range(0x2581, 0x2589)))  # blocks of eight heights
 STYLES = {"refuse": "bold red", "warn": "bold yellow", "note": "cyan"}
 MAX_TIMED = 32  # observations of the fit that is timed to estimate the cost of one without a network
@@ -146,7 +147,7 @@ def _variables(found: Examination, *, wide: bool) -> Table:
         ("last value", wide, lambda variable: _when(variable.last)),
         ("over time", True, lambda variable: sparkline(variable.sparkline, WIDE_SPARKS if wide else NARROW_SPARKS)),
     ]
-    table.add_column("variable", overflow="ellipsis", no_wrap=True, min_width=12, ratio=None)
+    table.add_column("variable", overflow="ellipsis", no_wrap=True, max_width=WIDE_NAME if wide else NARROW_NAME)
     shown = [(title, text) for title, visible, text in every if visible]
     for title, _ in shown:
         left = title in ("type", "unit", "over time", "first value", "last value")
