@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import re
 import subprocess
 import sys
 
@@ -128,7 +129,7 @@ def test_it_is_searched_and_cross_validated():
 
 
 def test_a_detector_has_the_arguments_of_its_constructor():
-    assert list(Detector._defaults()) == sorted(set(inspect.signature(Detector).parameters) - {"unknown"})
+    assert list(Detector._defaults()) == sorted(set(inspect.signature(Detector).parameters) - {"settings"})
 
 
 def test_reading_arguments_loads_no_scikit_learn():
@@ -138,3 +139,54 @@ def test_reading_arguments_loads_no_scikit_learn():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_any_setting_can_be_given_by_name():
+    made = detector(coverage=0.3, threshold__method="tail", **{"threshold.share": 0.02, "scaler.scope": "pooled"})
+    expected = {"length": 16, "coverage": 0.3, "scaler": {"scope": "pooled"}}
+    assert made.settings == RobustZ.Config.with_settings(threshold={"method": "tail", "share": 0.02}, **expected)
+    assert made.set_params(threshold__share=0.1).settings.threshold.share == 0.1
+    assert made.settings.threshold.method == "tail"
+    assert made.fit(observations()).settings_.coverage == 0.3
+
+
+def test_settings_by_name_go_over_config_and_are_copied():
+    config = RobustZ.Config(coverage=0.7, threshold={"share": 0.3})
+    made = RobustZ(config=config, coverage=0.2, threshold__method="tail")
+    assert (made.settings.coverage, made.settings.threshold.share) == (0.2, 0.3)
+    copied = clone(made)
+    assert copied.get_params() == made.get_params()
+    assert copied.settings == made.settings
+    assert copied.set_params(coverage=0.4).settings.coverage == 0.4
+    assert made.settings.coverage == 0.2
+    assert repr(RobustZ(threshold__method="tail")) == "RobustZ(threshold__method='tail')"
+
+
+def test_settings_by_name_are_searched():
+    search = GridSearchCV(detector(), {"scaler__method": ["robust", "standard"]}, scoring=spread_of_scores, cv=KFold(2))
+    search.fit(observations())
+    assert search.best_estimator_.settings.scaler.method in ("robust", "standard")
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("threshold__mehtod", "There is no setting `threshold.mehtod`; did you mean `threshold.method`"),
+        ("threshold.method.kind", "`threshold.method` is a setting and not a section"),
+        ("treshold__method", "RobustZ has no parameter `treshold__method`; did you mean `threshold`"),
+        ("length__x", "RobustZ has no parameter `length__x`"),
+        ("", "RobustZ has no parameter ``"),
+    ],
+)
+def test_a_setting_that_does_not_exist_is_refused(name, complaint):
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        detector(**{name: 1})
+    made = detector()
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        made.set_params(seed=9, **{name: 1})
+    assert made.get_params() == detector().get_params()
+
+
+def test_a_value_out_of_range_is_refused_like_that_of_a_config():
+    with pytest.raises(ConfigError, match="`threshold.method` must be one of"):
+        detector(threshold__method="tale").fit(observations())

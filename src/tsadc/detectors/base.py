@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Self, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import TypeVar  # that of `typing` has a default from Python 3.13 on
 
-from tsadc.config import refuse_unknown_settings, to_mapping, update
+from tsadc.config import merge, refuse_unknown_settings, to_mapping, update
 from tsadc.detectors.docstrings import complete
 from tsadc.detectors.drift import drift_of, usual_score
 from tsadc.detectors.parameters import Parameters
@@ -87,7 +87,10 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         Seed of all randomness, 0 or more; the same seed gives the same scores to the bit. None: as in `config`, by
         default 0.
     config : Config, optional
-        All settings, an instance of the class's own `Config`; the arguments above override it. None: its defaults.
+        All settings, an instance of the class's own `Config`; all other arguments override it. None: its defaults.
+    **settings
+        Any setting of `config` by its name; a setting of a section has both names, joined by two underscores or by a dot:
+        ``threshold__method="tail"`` or ``**{"threshold.method": "tail"}``.
 
     Attributes
     ----------
@@ -149,9 +152,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         contamination: float | Literal["auto"] | None = None,
         seed: int | None = None,
         config: ConfigT | None = None,
-        **unknown: Never,
+        **settings: Any,
     ) -> None:
-        self._refuse_unknown(unknown)
+        self._store(settings)
         self.length = length
         self.contamination = contamination
         self.seed = seed
@@ -229,7 +232,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             advice = f"; write {expected}.with_settings(**config)" if isinstance(config, Mapping) else ""
             raise ConfigError(f"`config` must be {article} {expected}, but got a {came}{advice}.")
         given = {"length": self.length, "contamination": self.contamination, "seed": self.seed}
-        return update(config, to_mapping(config) | {name: value for name, value in given.items() if value is not None})
+        named = {name: value for name, value in given.items() if value is not None} | self._settings_tree()
+        return update(config, merge(to_mapping(config), named))
 
     @final
     def fit(
