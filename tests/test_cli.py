@@ -24,9 +24,10 @@ demo    --out=demo
 fit     DATA... --out --length=None --contamination=None --detector=ensemble --preset=default --config=None
         --set=None... --epochs=None --seed=None --resume=False READING
 detect  DATA... --model --out=None --report=None --set=None... --update=False --force=False --json=False
-        --exit-code=False READING
-refit   MODEL DATA... --window=90d --out=None --report=None --rollback=False READING
-adapt   DATA... --model --out READING
+        --exit-code=False --detector=None READING
+refit   MODEL DATA... --window=90d --out=None --report=None --rollback=False --detector=None
+        READING
+adapt   DATA... --model --out --detector=None READING
 info    WHAT... --length=None --detector=ensemble --preset=default --json=False READING
 data list
 data prepare NAME --raw --out --set=None... --skip-bad=False

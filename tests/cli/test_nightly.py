@@ -341,7 +341,7 @@ def test_one_command_at_a_time_updates_a_folder(folder: Path, tmp_path: Path) ->
     out = tmp_path / "results"
     detect(folder, "first", out, "--update")
     with FileLock(tmp_path / ".results.lock"):
-        assert "Another command is updating" in detect(folder, "second", out, "--update").refusal
+        assert "Another command is changing" in detect(folder, "second", out, "--update").refusal
 
 
 def test_numbers_that_json_does_not_know_are_null() -> None:

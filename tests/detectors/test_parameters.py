@@ -188,5 +188,5 @@ def test_a_setting_that_does_not_exist_is_refused(name, complaint):
 
 
 def test_a_value_out_of_range_is_refused_like_that_of_a_config():
-    with pytest.raises(ConfigError, match="`threshold.method` must be one of"):
+    with pytest.raises(ConfigError, match=r"`threshold\.method` must be one of"):
         detector(threshold__method="tale").fit(observations())

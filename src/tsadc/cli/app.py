@@ -47,8 +47,12 @@ DetectorOption = Annotated[
     typer.Option(
         "--detector",
         help="Name of the detector: ensemble has no network and takes seconds, tsadc is the paper's method and knows "
-        "expected values; docs/detectors.md lists all.",
+        "expected values; docs/detectors.md lists all. Or one of your own: my_file.py:Class.",
     ),
+]
+OwnDetector = Annotated[
+    str | None,
+    typer.Option("--detector", help="FILE.py:CLASS, needed for a model of a detector of your own; runs the file."),
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip files that cannot be used, and list them.")]
 
@@ -188,17 +192,17 @@ def fit(
     from tsadc.cli.examination import check_history
     from tsadc.cli.workflow import fit_model, requested_settings
     from tsadc.config import parse_assignments
-    from tsadc.detectors import find
+    from tsadc.detectors.own_file import choose
 
-    detector = find(detector).name  # an old name gives its notice here, once
+    chosen = choose(detector)
     stated = {} if contamination is None else parse_assignments([f"contamination={contamination}"])
     given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated}
-    settings = requested_settings(detector, preset, config, set_ or [], given)
-    chosen = find(detector)(config=settings)
+    settings = requested_settings(chosen, preset, config, set_ or [], given)
     try:
         with progress_bar() as progress:
-            history = check_history(_read(data, options), data, chosen, kept=_listed(options.columns or ""))
-            summary = fit_model(chosen, history, out, resume=resume, progress=progress)
+            unfitted = chosen(config=settings)
+            history = check_history(_read(data, options), data, unfitted, kept=_listed(options.columns or ""))
+            summary = fit_model(unfitted, history, out, resume=resume, progress=progress)
     except (KeyboardInterrupt, Terminated) as stop:
         word, code = stopped(stop)
         saved = (out.with_name(out.name + ".partial") / "training.safetensors").exists()
@@ -230,6 +234,7 @@ def detect(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with code 3 if something is unusual, for scripts.")
     ] = False,
+    detector: OwnDetector = None,
     *,
     options: Options,
 ) -> None:
@@ -252,17 +257,17 @@ def detect(
     title = ", ".join(stem(file) for file in data[:3])
     existing: Existing = "update" if update else "replace" if force else "refuse"
     with progress_bar(quiet=json) as progress:
-        detector = rethreshold(load(model), set_ or [])
+        fitted = rethreshold(load(model, detector=detector), set_ or [])
         try:
             series = _read_day(data, options)
-            found = check_new(series, data, detector)
+            found = check_new(series, data, fitted)
             detected = detect_to(
-                detector, series, out, report, title=title, existing=existing, progress=progress, examination=found
+                fitted, series, out, report, title=title, existing=existing, progress=progress, examination=found
             )
         except TooShortError as error:
             detected = nothing_to_judge(error)
     if json:
-        print(as_json(detected, detector.threshold_, out, report))
+        print(as_json(detected, fitted.threshold_, out, report))
     else:
         echo(detected.summary)
     if exit_code and len(detected.intervals):
@@ -282,6 +287,7 @@ def refit(
     rollback: Annotated[
         bool, typer.Option("--rollback", help="Swap MODEL and MODEL.previous, the model before the last refit.")
     ] = False,
+    detector: OwnDetector = None,
     *,
     options: Options,
 ) -> None:
@@ -292,12 +298,12 @@ def refit(
     if rollback:
         if data:
             raise OutputError("--rollback needs no data; it only brings MODEL.previous back.")
-        echo(roll_back(model))
+        echo(roll_back(model, detector))
         return
     if not data:
         raise DataError("Recent data to learn from is missing: tsadc refit MODEL DATA.")
     with progress_bar() as progress:
-        said = refit_model(model, lambda: _read(data, options), window, out, report, progress)
+        said = refit_model(model, lambda: _read(data, options), window, out, report, progress, own=detector)
     echo(said)
 
 
@@ -307,6 +313,7 @@ def adapt(
     data: Data,
     model: ModelOption,
     out: Annotated[Path, typer.Option(help="Model folder to write.")],
+    detector: OwnDetector = None,
     *,
     options: Options,
 ) -> None:
@@ -315,7 +322,7 @@ def adapt(
     from tsadc.detectors.store import load
 
     series = _read(data, options)
-    load(model).adapt(series).save(out)
+    load(model, detector=detector).adapt(series).save(out)
     echo(f"Adapted to {', '.join(item.entity for item in series)}; the model is in {out}.")
 
 
@@ -341,11 +348,11 @@ def info(
         print_json(dict(about)) if json else show(about)
         return
     from tsadc.cli.workflow import requested_settings
-    from tsadc.detectors import find
+    from tsadc.detectors.own_file import choose
     from tsadc.io.doctor import examine
 
-    cls = find(detector)
-    settings = requested_settings(cls.name, preset, None, [], {"length": length})
+    cls = choose(detector)
+    settings = requested_settings(cls, preset, None, [], {"length": length})
     series = _read(what, options)
     found = examine(series)
     if json:

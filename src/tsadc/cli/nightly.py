@@ -14,9 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from filelock import FileLock, Timeout
 
-from tsadc.atomic import explain, new_folder, replaced_folder
+from tsadc.atomic import locked, new_folder, replaced_folder
 from tsadc.errors import DataError, OutputError, TooShortError, listed
 from tsadc.series import Series
 from tsadc.show.result_files import TABLES
@@ -43,7 +42,7 @@ def results_folder(out: Path, series: Sequence[Series], existing: Existing) -> I
             f"--update orders results by time, but {undated!r} has no dates; name its column with --time, or write "
             "each result to a folder of its own."
         )
-    with locked(out), replaced_folder(out) as merged:
+    with locked_folder(out), replaced_folder(out) as merged:
         new = merged / ".new"
         new.mkdir()
         yield new
@@ -69,21 +68,10 @@ def _check(out: Path, existing: Existing) -> None:
         raise OutputError(f"{out} holds tables of another format than .{ending}; choose another folder.")
 
 
-@contextlib.contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Let one process at a time update a folder: of two at once, one would undo what the other has added."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(out.with_name(f".{out.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise OutputError(f"Another command is updating {out}; wait until it has finished.") from None
-    except OSError as error:
-        raise OutputError(f"{out} cannot be written: {explain(out, error)}; choose another place.") from None
-    try:
-        yield
-    finally:
-        lock.release()
+def locked_folder(out: Path) -> contextlib.AbstractContextManager[None]:
+    """Let one process at a time change a folder: of two at once, one would undo what the other has done."""
+    busy = f"Another command is changing {out}; wait until it has finished."
+    return locked(out.with_name(f".{out.name}.lock"), busy)
 
 
 def _link_other_files(folder: Path, merged: Path) -> None:

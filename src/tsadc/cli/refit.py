@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tsadc.atomic import exchange, replaced_folder
-from tsadc.cli.nightly import locked
+from tsadc.cli.nightly import locked_folder
 from tsadc.cli.workflow import check_report, explain_threshold
 from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.refit import Refit, duration, last_part, refit
@@ -26,6 +26,8 @@ def refit_model(
     out: Path | None,
     report: Path | None,
     progress: ProgressCallback | None = None,
+    *,
+    own: str | None = None,
 ) -> str:
     """Train the model again on the last `window` of the data and return a summary.
 
@@ -36,7 +38,7 @@ def refit_model(
         raise OutputError(f"{out} exists already; choose another name or remove it.")
     if report is not None:
         check_report(report)
-    done = refit(load(model), last_part(read(), length), progress=progress)
+    done = refit(load(model, detector=own), last_part(read(), length), progress=progress)
     objections = "; ".join(done.objections())
     if report is not None:
         said = f"The new model is not sound: {objections}." if objections else "The new model may replace the old one."
@@ -79,7 +81,7 @@ def previous(model: Path) -> Path:
 def replace_model(model: Path, detector: Detector) -> None:
     """Save the detector in place of `model`, which is kept as MODEL.previous. A kill leaves one of the two models."""
     model = model.resolve()
-    with locked(model):
+    with locked_folder(model):
         with replaced_folder(previous(model)) as folder:
             shutil.copytree(model, folder, dirs_exist_ok=True)
         with replaced_folder(model) as folder:
@@ -89,13 +91,13 @@ def replace_model(model: Path, detector: Detector) -> None:
             (folder / "new").rmdir()
 
 
-def roll_back(model: Path) -> str:
+def roll_back(model: Path, own: str | None = None) -> str:
     """Swap MODEL and MODEL.previous and return what was done; the same again undoes it."""
     before = previous(model.resolve())
     read_settings(model)
     if not before.exists():
         raise ModelFileError(f"There is no {before}; only a model that `tsadc refit` has replaced can be brought back.")
-    load(before)
-    with locked(model.resolve()):
+    load(before, detector=own)
+    with locked_folder(model.resolve()):
         exchange(before, model.resolve())
     return f"{model} is the model before the last refit again; the refitted one is in {before}."

@@ -29,15 +29,20 @@ from tsadc.show.words import count, evidence, number, severity
 
 
 def requested_settings(
-    detector: str, preset: str, file: Path | None, assignments: Sequence[str], options: Mapping[str, Any]
+    detector: type[Detector] | str,
+    preset: str,
+    file: Path | None,
+    assignments: Sequence[str],
+    options: Mapping[str, Any],
 ) -> Common:
     """Combine preset, TOML file, --set and the other options into settings; a later one overrides an earlier one."""
     changes: dict[str, Any] = read_toml(file) if file else {}
     changes = merge(changes, parse_assignments(assignments))
     changes = merge(changes, _without_none(options))
-    base = find(detector).Config()
+    cls = find(detector) if isinstance(detector, str) else detector
+    base = cls.Config()
     if not hasattr(base, "training"):
-        _refuse_settings_of_networks(detector, base, preset, changes)
+        _refuse_settings_of_networks(cls.name, base, preset, changes)
     config: Common = update(base.preset(preset), changes)
     refuse_unused(config.threshold, config.contamination != "auto", changes.get("threshold", {}))
     return config

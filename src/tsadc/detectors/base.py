@@ -89,7 +89,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     config : Config, optional
         All settings, an instance of the class's own `Config`; all other arguments override it. None: its defaults.
     **settings
-        Any setting of `config` by its name; a setting of a section has both names, joined by two underscores or by a dot:
+        Any setting of `config` by its name; a setting of a section has both names, joined by two underscores or a dot:
         ``threshold__method="tail"`` or ``**{"threshold.method": "tail"}``.
 
     Attributes
@@ -128,6 +128,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     # For authors of detectors; see docs/guides/add-a-detector.md.
     name: ClassVar[str]
+    source: ClassVar[str | None] = None  # file and class, if it is in a file of the user (`own_file`)
     savable: ClassVar[bool] = True  # False if what was learnt cannot be stored as arrays
     min_variables: ClassVar[int] = 1  # 2 if it compares variables
     row_cuts: ClassVar[int] = 1  # overlapping observations that the score of a row is the mean of; 1: its step's score

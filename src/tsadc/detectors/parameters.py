@@ -46,8 +46,8 @@ class Parameters:
         Parameters
         ----------
         **params
-            New values. A setting of a section has both names, joined by two underscores: ``threshold__method="tail"``. A
-            fitted detector uses them from the next `fit` on.
+            New values. A setting of a section has both names, joined by two underscores: ``threshold__method="tail"``.
+            A fitted detector uses them from the next `fit` on.
 
         Returns
         -------

@@ -47,6 +47,7 @@ def save(detector: Detector, path: Path) -> None:
     settings = {
         "format": FORMAT,
         "detector": detector.name,
+        **({} if detector.source is None else {"source": detector.source}),
         "settings": to_mapping(detector.settings),
         "variables": list(detector.variables_),
         "clock": asdict(detector.clock_),
@@ -62,13 +63,17 @@ def save(detector: Detector, path: Path) -> None:
         (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n")
 
 
-def load(path: str | Path) -> Detector:
+def load(path: str | Path, *, detector: type[Detector] | str | None = None) -> Detector:
     """Load a detector that `Detector.save` or `tsadc fit` wrote.
 
     Parameters
     ----------
     path : path
         The model folder. Models of earlier versions can be loaded, too, unless the ensemble scores them.
+    detector : class or str, optional
+        The class of the model, if it is one of your own, or its place, such as ``"my_file.py:Mine"``; that file is run.
+        None: the class that has the model's name among those of this and other installed packages. No file is run
+        because a model says so.
 
     Returns
     -------
@@ -94,7 +99,7 @@ def load(path: str | Path) -> Detector:
     data = read_arrays(folder, settings)
     try:
         arrays = load_arrays(data)
-        return _rebuild(settings, arrays)
+        return _rebuild(_class_of(settings, detector), settings, arrays)
     except KeyError as error:
         raise ModelFileError(f"{folder} is not a usable model: it lacks {error}; {RESTORE}.") from None
     except ConfigError as error:
@@ -172,12 +177,29 @@ def _describes(data: Any, settings: Mapping[str, Any]) -> bool:
     )
 
 
-def _rebuild(settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Detector:
+def _class_of(settings: Mapping[str, Any], given: type[Detector] | str | None) -> type[Detector]:
+    """Return the class of a model: the one that the caller names, or a registered one."""
+    from tsadc.detectors.own_file import choose
+
+    source, name = settings.get("source"), settings["detector"]
+    if given is None:
+        if source is not None:
+            raise ConfigError(
+                f"its detector is {str(source)[:200]!r}, a file that must be imported; if you trust the file, name it "
+                "with --detector FILE.py:CLASS (in Python: load(..., detector=...))."
+            )
+        return find(name)
+    cls = choose(given) if isinstance(given, str) else given
+    if cls.name != name:
+        raise ConfigError(f"it is a model of the detector {str(name)[:200]!r}, but {cls.name!r} was named.")
+    return cls
+
+
+def _rebuild(cls: type[Detector], settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Detector:
     _check(settings)
     stored = _upgraded(settings["settings"], settings["format"], settings["detector"])
     check_counts(stored)
     check_arrays(arrays)
-    cls = find(settings["detector"])
     detector = cls(config=build(cls.Config, stored))
     if detector.settings.length != settings["provenance"]["data"]["length"]:
         raise ConfigError(f"`length` is not the length of the observations that it was trained on; {RESTORE}.")
