@@ -84,7 +84,7 @@ def test_it_follows_the_pyod_convention(name):
     assert scores.tobytes() == result.observations["score"].to_numpy().tobytes()
     assert result.threshold == detector.threshold_
     thresholds = result.observations["threshold"]
-    np.testing.assert_array_equal(thresholds, detector.threshold_ + result.drift)
+    np.testing.assert_array_equal(thresholds, detector.threshold_ + result.raised)
     np.testing.assert_array_equal(detector.predict(data), scores > thresholds)
     np.testing.assert_array_equal(detector.predict(data), result.observations["anomalous"])
     np.testing.assert_array_equal(detector.labels_, detector.decision_scores_ > detector.threshold_)

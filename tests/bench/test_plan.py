@@ -180,7 +180,7 @@ def test_equal_jobs_are_one(plan) -> None:
         (ONE + "grid.lags = [1, 1]\n", "`grid.lags` must name each value once, but has 1 twice"),
         (ONE.replace("ridge", "usad") + "scoring = ['own', 'own']\n", "`scoring` must name each value once"),
         (ONE.replace('"tiny"', '"tiny"\nsplit.eta = [0.1, 0.1]'), "`split.eta` must name each value once"),
-        (ONE + "set.threshold.per_day = 2\n", "`threshold.per_day` only applies to `threshold.method=alarms`"),
+        (ONE + "set.threshold.share = 0.2\n", "`threshold.share` only applies to `threshold.method=tail`"),
         ("seeds = []\n" + ONE, "`seeds` must be report, choose or numbers from 0"),
         ("seeds = [-1]\n" + ONE, r"`seeds` must be report, choose or numbers from 0, but got \[-1\]"),
         ("seeds = 'some'\n" + ONE, "`seeds` must be 'report' or 'choose' or a list, each a whole number"),
@@ -204,7 +204,7 @@ def test_what_is_wrong_is_named(plan, text: str, sentence: str) -> None:
 
 
 def test_a_varied_method_may_leave_a_setting_of_one_of_them_idle(plan) -> None:
-    varied = "set.threshold.per_day = 2\ngrid.threshold.method = ['tail', 'alarms']\n"
+    varied = "set.threshold.alarms = '2/day'\ngrid.threshold.method = ['tail', 'alarms']\n"
     jobs = plan("seeds = [0]\n" + ONE + varied).jobs()
     assert [(job.config().threshold.method, job.config().threshold.per_day) for job in jobs] == [
         ("tail", 2.0),

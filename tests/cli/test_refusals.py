@@ -130,10 +130,10 @@ SETTINGS = {
     "--contamination much": "`contamination` must be a finite number or 'auto', but got 'much'",
     "--set threshold.method=best": "`threshold.method` must be one of 'auto', 'quantile', 'tail', 'alarms'",
     "--set threshold=3": "`threshold` is a section with settings of its own",
-    "--set threshold.method=alarms --set threshold.per_day=99": "`threshold.per_day` must be below",
-    "--set threshold.per_day=2": "only applies to `threshold.method=alarms`, but the method is tail",
+    "--alarms 99/day": "`threshold.alarms` must be below",
+    "--set threshold.share=0.1": "only applies to `threshold.method=tail`, but the method is alarms",
     "--contamination 0.1 --set threshold.share=0.01": "`threshold.share` only applies to `threshold.method=tail`",
-    "--config idle.toml": "`threshold.per_day` only applies to `threshold.method=alarms`",
+    "--config idle.toml": "`threshold.share` only applies to `threshold.method=tail`",
     "--length 4": "`length` must be at least 8",
     "--epochs 0": "`training.epochs` must be at least 1",
     "--seed -1": "`seed` must be",
@@ -155,7 +155,7 @@ SETTINGS = {
 def test_fit_refuses_a_setting(
     words: str, sentence: str, history: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "idle.toml").write_text("[threshold]\nper_day = 1\n")
+    (tmp_path / "idle.toml").write_text("[threshold]\nshare = 0.1\n")
     (tmp_path / "broken.toml").write_text("[training\n")
     (tmp_path / "wrong.toml").write_text("[training]\nepoch = 3\n")
     monkeypatch.chdir(tmp_path)

@@ -169,7 +169,7 @@ def test_an_estimate_that_says_nothing_is_doubted_where_it_is_printed(
 def test_detect_takes_another_threshold_and_leaves_the_model(model: Path, tmp_path: Path) -> None:
     faulty().to_csv(tmp_path / "left.csv", index=False)
     flagged, thresholds = {}, set()
-    alarms = ("threshold.method=alarms", "threshold.per_day=1")
+    alarms = ("threshold.method=alarms", "threshold.alarms=1/day")
     for words in ((), alarms, ("contamination=0.4",)):
         out = tmp_path / f"found{len(flagged)}"
         given = [word for setting in words for word in ("--set", setting)]

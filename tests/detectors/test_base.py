@@ -11,7 +11,7 @@ from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.detectors.store import RENAMED_SETTINGS
-from tsadc.detectors.threshold import Contamination, Normal, Threshold, choose
+from tsadc.detectors.threshold import Contamination, Normal, Threshold
 from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.errors import ConfigError, DataError, NotFittedError, TsadcNotice
 from tsadc.scale import Scaler
@@ -94,7 +94,7 @@ def test_the_threshold_is_a_quantile_of_unlabelled_scores(rows, contamination):
     assert detector.threshold_ == pytest.approx(expected, rel=1e-12)
 
 
-def test_an_estimated_contamination_sets_the_threshold_by_the_tail():
+def test_an_estimated_contamination_sets_the_threshold_by_the_false_alarms_expected():
     history = noise(800)
     history[80:88] += 60.0
     detector = Largest(length=8).fit(history)
@@ -103,9 +103,7 @@ def test_an_estimated_contamination_sets_the_threshold_by_the_tail():
     assert not found.stated
     assert found == Contamination.find(detector.decision_scores_, "auto", 0)
     assert found.low <= 0.01 <= found.high
-    normal = Normal(detector.decision_scores_, found.share)
-    expected = choose(Threshold.Config(), found, normal, (np.empty(0), np.empty(0)), Clock(), 8)
-    assert detector.threshold_ == expected
+    assert detector.threshold_ == Normal(detector.decision_scores_, found.low).at(0.01)  # there is no clock
     assert detector.labels_[10] == 1
 
 
@@ -114,7 +112,7 @@ def test_a_threshold_is_chosen_anew_without_training():
     for settings, contamination in (
         ({"method": "quantile"}, 0.2),
         ({"method": "tail", "share": 0.02}, "auto"),
-        ({"method": "alarms", "per_day": 0.5}, "auto"),
+        ({"method": "alarms", "alarms": "0.5/day"}, "auto"),
     ):
         detector = Largest(length=8).fit(history)
         seen = detector.train_
@@ -138,7 +136,8 @@ def test_a_threshold_that_cannot_be_changes_nothing():
         ({"shere": 0.1}, "no setting `threshold.shere`; did you mean `threshold.share`"),
         ({"share": 2.0}, "`threshold.share` must be between 0 and 1"),
         ({"contamination": 0.7}, "`contamination` must be between"),
-        ({"per_day": 1.0}, "`threshold.per_day` only applies to `threshold.method=alarms`, but the method is tail"),
+        ({"alarms": "1/day"}, "has no timestamps"),
+        ({"method": "tail", "alarms": "1/day"}, "`threshold.alarms` only applies to `threshold.method=alarms`"),
         ({"share": 0.1, "contamination": 0.1}, "`threshold.share` only applies to `threshold.method=tail`"),
     ):
         with pytest.raises(ConfigError, match=expected):
@@ -150,15 +149,15 @@ def test_a_threshold_that_cannot_be_changes_nothing():
 
 def test_what_an_earlier_choice_left_is_in_nobodys_way():
     history = pd.DataFrame(noise(800), index=pd.date_range("2026-01-01", periods=800, freq="1h"))
-    detector = Largest(length=8).fit(history).set_threshold(method="alarms", per_day=0.5)
+    detector = Largest(length=8).fit(history).set_threshold(method="alarms", alarms="0.5/day")
     detector.set_threshold(method="tail", share=0.02).set_threshold(contamination=0.1, method="auto")
-    assert (detector.settings.threshold.per_day, detector.settings.threshold.share) == (0.5, 0.02)
+    assert (detector.settings.threshold.alarms, detector.settings.threshold.share) == ("0.5/day", 0.02)
     assert detector.settings.threshold.resolve(stated=True) == "quantile"
 
 
 def test_a_setting_that_nothing_comes_of_is_told():
-    config = Common(threshold=Threshold.Config(per_day=2.0))
-    with pytest.warns(TsadcNotice, match=r"`threshold\.per_day` only applies to `threshold\.method=alarms`"):
+    config = Common(threshold=Threshold.Config(method="tail", alarms="2/day"))
+    with pytest.warns(TsadcNotice, match=r"`threshold\.alarms` only applies to `threshold\.method=alarms`"):
         Largest(length=8, config=config).fit(noise(160))
 
 

@@ -81,6 +81,8 @@ def test_a_network_of_format_2_with_its_own_scoring_loads(tmp_path: Path) -> Non
     stored = json.loads((tmp_path / "model" / SETTINGS).read_text())
     assert stored["format"] == FORMAT
     stored["format"], stored["settings"]["ensemble"] = 2, {"kernels": 4, "neighbours": 5, "keep": 0.8}
+    stored["settings"]["threshold"] = {"method": "auto", "share": "auto", "per_day": 1.0}
+    del stored["settings"]["event"], stored["memory"]
     (tmp_path / "model" / SETTINGS).write_text(json.dumps(stored))
     scores = tsadc.load(tmp_path / "model").decision_function(waves(144, 1))
     np.testing.assert_allclose(scores, SCORES["tsadc-paper"], rtol=1e-5)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tsadc.detectors import base, find
+from tsadc.detectors import find, verdicts
 
 NOTICE = "ignore::tsadc.errors.TsadcNotice"
 
@@ -69,7 +69,7 @@ def test_an_anomaly_larger_than_memory_is_told_in_pieces(monkeypatch):
     whole = detector.detect(wild).intervals
     assert whole[["start", "end"]].to_numpy().tolist() == [[0, 1000]]
     assert len(list(detector.detect_parts(wild, rows=100))) == 1
-    monkeypatch.setattr(base, "MAX_PART_CELLS", 3 * 400 + 10)
+    monkeypatch.setattr(verdicts, "MAX_PART_CELLS", 3 * 400 + 10)
     parts = list(detector.detect_parts(wild, rows=100))
     found = pd.concat([part.intervals for part in parts])
     assert found[["start", "end"]].to_numpy().tolist() == [[0, 400], [400, 800], [800, 1000]]

@@ -1,4 +1,5 @@
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -6,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tsadc.detectors.result import BLAMED, INTERVALS, LEAST_SHARE, Evidence, Result, assemble
+from tsadc.detectors.events import Events
+from tsadc.detectors.result import BLAMED, INTERVALS, LEAST_SHARE, Evidence, Result, assemble, join
 from tsadc.detectors.threshold import Normal, Threshold
 from tsadc.series import Clock, Observations, Series
-from tsadc.windows import cut
+from tsadc.windows import cut, section
 
 NAMES = tuple("abcdefg")
 # Of normal observations a quarter scores above 0, and e times fewer with every 0.5 more.
-THRESHOLD = Threshold(1.0, 0.5, Normal(np.array([-3.0, -2.0, -1.0, 0.0, 0.5]), 0.0))
+THRESHOLD = Threshold(1.0, 0.5, Normal(np.array([-3.0, -2.0, -1.0, 0.0, 0.5]), 0.0), per_week=168)
 DATED = Clock(pd.Timestamp("2024-01-01 00:03").value, 60 * 10**9, dated=True, timezone="Europe/Berlin")
 
 
@@ -43,9 +45,12 @@ def judge(observations: Observations, seed: int, quiet: float = 0.6) -> list[Evi
 
 
 def gather(observations: Observations, evidence: list[Evidence], merge: int = 3) -> Result:
-    return assemble(
-        observations, evidence, THRESHOLD, merge=merge, expected=None, left_out=0, drift=np.zeros(len(evidence))
-    )
+    parts = []
+    for number, chosen in enumerate(observations.by_series()):
+        own = section(observations, number, chosen, 0, len(observations.series[number]))
+        found = [evidence[i] for i in chosen]
+        parts.append(assemble(own, found, THRESHOLD, Events(merge, 1), np.zeros(len(found)), ("level",)))
+    return join(parts, observations.series)
 
 
 def slow_rows(observations: Observations, arrays: list[np.ndarray], number: int) -> list:
@@ -112,7 +117,10 @@ def test_intervals_against_a_slow_loop(rows, clock, seed, merge, entities):
         times = series.clock.at([start, stop])
         assert (row["entity"], row["start"], row["end"]) == (series.entity, times[0], times[1])
         assert row["score"] == score
-        assert row["severity"] == pytest.approx(1 - 0.25 * np.exp(-score / 0.5))
+        above = 0.25 * np.exp(-score / 0.5)
+        assert row["severity"] == pytest.approx(100 * np.exp(-168 * above))
+        rows = row["return_period"] if clock is not DATED else row["return_period"] / pd.Timedelta("1min")
+        assert rows == pytest.approx(6 / above if clock is not DATED else min(6 / above, 100 * 365.25 * 1440))
         assert row["evidence"] == ("level", "shape")[int(cause)]
         top = sorted(range(len(NAMES)), key=lambda k: -share[k])[:BLAMED]
         named = [k for k in top if share[k] >= LEAST_SHARE + 0.002 or k == top[0]]
@@ -175,10 +183,7 @@ def test_an_interval_at_the_end_of_a_series_ends_one_row_after_it():
 def test_timeline_variables_and_expected_say_the_same_as_the_evidence(clock):
     observations = observe(20, clock, entities=2)
     evidence = judge(observations, 1)
-    expected = [8 * e.contributions for e in evidence]
-    result = assemble(
-        observations, evidence, THRESHOLD, merge=2, expected=expected, left_out=3, drift=np.zeros(len(evidence))
-    )
+    result = gather(observations, [replace(e, expected=8 * e.contributions) for e in evidence], merge=2)
     times = clock.at(np.arange(20))
     for number, series in enumerate(observations.series):
         timeline = result.timeline[result.timeline["entity"] == series.entity]
@@ -193,7 +198,7 @@ def test_timeline_variables_and_expected_say_the_same_as_the_evidence(clock):
         np.testing.assert_array_equal(result.variables.loc[series.entity], blame)
         np.testing.assert_array_equal(result.expected.loc[series.entity], 8 * blame)
         assert result.variables.loc[series.entity].index.tolist() == times.tolist()
-    assert (result.threshold, result.left_out, result.series) == (1.0, 3, observations.series)
+    assert (result.threshold, result.series) == (1.0, observations.series)
     assert result.expected.columns.tolist() == list(NAMES)
 
 
@@ -210,18 +215,15 @@ def test_observations_say_where_they_lie_and_how_they_scored():
         assert row["anomalous"] == (found.score > 1)
 
 
-@pytest.mark.parametrize("expected", [None, []])
-def test_nothing_scored_gives_tables_with_nothing_in_them(expected):
+def test_nothing_scored_gives_tables_with_nothing_in_them():
     series = (Series(np.zeros((5, 2)), ("a", "b"), DATED, "x"), Series(np.zeros((4, 2)), ("a", "b"), DATED, "y"))
-    result = assemble(
-        Observations(series, (), 50), [], THRESHOLD, merge=2, expected=expected, left_out=2, drift=np.zeros(0)
-    )
+    result = gather(Observations(series, (), 50), [])
     assert len(result.intervals) == len(result.observations) == len(result.worst()) == 0
     assert list(result.intervals.columns) == INTERVALS
     assert result.timeline["score"].isna().all()
     assert not result.timeline["anomalous"].any()
     assert result.variables.shape == (9, 2)
-    assert (result.expected is None) == (expected is None)
+    assert list(result.view_scores) == ["level"]
 
 
 def test_entities_on_different_clocks_share_a_result():

@@ -69,7 +69,7 @@ def test_a_threshold_is_kept_with_what_explains_it(history, tmp_path):
     assert after.threshold_ == before.threshold_ == np.quantile(before.validation_scores_, 0.7)
     after.save(tmp_path / "changed")
     assert load(tmp_path / "changed").threshold_ == before.threshold_
-    assert load(tmp_path / "changed").settings.threshold == Threshold.Config("quantile", 0.1)
+    assert load(tmp_path / "changed").settings.threshold == Threshold.Config("quantile", share=0.1)
 
 
 @pytest.mark.parametrize("held_out", [True, False])

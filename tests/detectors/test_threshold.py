@@ -44,7 +44,7 @@ def mixture(count: int, share: float, seed: int, apart: float = 6.0) -> np.ndarr
 
 def pick(config: Threshold.Config, contamination: Contamination = NONE, clock: Clock = MINUTES) -> float:
     normal = Normal(LADDER, contamination.share if contamination.stated else 0.0)
-    return choose(config, contamination, normal, (np.arange(10.0), LADDER), clock, 60)
+    return choose(config, contamination, normal, (LADDER, np.arange(10.0), LADDER), clock, 60)
 
 
 def test_shares_of_normal_scores_by_hand():
@@ -71,8 +71,8 @@ def test_a_score_of_exactly_zero_does_not_change_the_scale():
     scores[17] = 0.0
     contamination, with_zero = calibrate(scores, "auto", 0)
     assert contamination.share < 0.02
-    threshold = choose(Config(), contamination, with_zero, (scores, scores), Clock(), 10)
-    assert threshold == pytest.approx(choose(Config(), contamination, normal, (scores, scores), Clock(), 10), rel=0.05)
+    threshold = choose(Config(), contamination, with_zero, (scores,) * 3, Clock(), 10)
+    assert threshold == pytest.approx(choose(Config(), contamination, normal, (scores,) * 3, Clock(), 10), rel=0.05)
     # A zero counts as the smallest of the others.
     same = Normal(np.where(scores == 0, scores[scores > 0].min(), scores), 0.0)
     zero = Normal(scores, 0.0)
@@ -101,13 +101,16 @@ def test_what_is_contaminated_is_left_out_of_the_normal():
     st.floats(0, 0.5),
     st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=20),
 )
-def test_severity_is_a_share_and_rises_with_the_score(scores, share, asked):
-    threshold = Threshold(0.0, 0.0, Normal(scores, share))
+def test_severity_and_return_period_rise_with_the_score(scores, share, asked):
+    threshold = Threshold(0.0, 0.0, Normal(scores, share), per_week=168)
     found = [threshold.severity(score) for score in sorted(asked)]
-    assert all(0 <= one <= 1 for one in found)
+    assert all(0 <= severity <= 100 for severity in found)
     assert found == sorted(found)
-    assert threshold.severity(-np.inf) == 0
-    assert threshold.severity(np.inf) == 1
+    assert threshold.severity(-np.inf) == pytest.approx(0, abs=1e-60)
+    assert threshold.severity(np.inf) == 100
+    periods = [threshold.return_period(score) for score in sorted(asked)]
+    assert periods == sorted(periods)
+    assert (threshold.return_period(-np.inf), threshold.return_period(np.inf)) == (1, 1e12)
 
 
 @given(st.integers(0, 10**6), st.floats(1e-9, 0.999))
@@ -117,21 +120,23 @@ def test_the_share_above_a_score_and_the_score_above_which_a_share_lies(seed, sh
 
 
 def test_severity_orders_what_lies_beyond_all_data():
-    threshold = Threshold(0.0, 0.0, Normal(LADDER, 0.0))
+    threshold = Threshold(0.0, 0.0, Normal(LADDER, 0.0), per_week=168)
     found = [threshold.severity(score) for score in (8, 10, 15, 25)]
-    assert all(a < b < 1 for a, b in itertools.pairwise(found))
+    assert all(a < b < 100 for a, b in itertools.pairwise(found))
+    # A tenth of the quarter above 5 scores higher than this: one observation in 40, 4.2 in a week.
+    score = 5 + 1.5 * math.log(10)
+    assert threshold.return_period(score) == pytest.approx(40)
+    assert threshold.severity(score) == pytest.approx(100 * math.exp(-4.2))
 
 
 @pytest.mark.parametrize(("factor", "offset"), [(1.0, 0.0), (1e-4, 0.0), (50.0, -700.0)])
-def test_severity_means_the_same_on_any_scale(factor, offset):
+def test_shares_of_new_data_mean_the_same_on_any_scale(factor, offset):
     history, new = mixture(20_000, 0.1, 0), np.random.default_rng(1).normal(size=20_000)
     contamination, normal = calibrate(factor * history + offset, "auto", 0)
-    threshold = Threshold(0.0, 0.0, normal)
-    for severity in (0.5, 0.9, 0.95):
-        higher = np.mean([threshold.severity(factor * score + offset) > severity for score in new])
-        assert higher == pytest.approx(1 - severity, abs=0.015)
-    higher = np.mean([threshold.severity(factor * score + offset) > 0.99 for score in new])
-    assert 0.003 < higher < 0.012  # an exponential is the longer tail: it does not promise too little
+    for share in (0.5, 0.1, 0.05):
+        assert np.mean(factor * new + offset > normal.at(share)) == pytest.approx(share, abs=0.015)
+    # An exponential is the longer tail: it does not promise too little.
+    assert 0.002 < np.mean(factor * new + offset > normal.at(0.01)) < 0.012
     assert contamination.share == pytest.approx(0.1, abs=0.01)
 
 
@@ -140,7 +145,9 @@ def test_scores_that_are_all_alike(value):
     contamination, normal = calibrate(np.full(20, value), "auto", 0)
     assert (contamination.share, contamination.low, contamination.high) == (0, 0, 0)
     assert normal.above(value - 1e-6) > normal.above(value) >= normal.above(value + 1e-6)
-    assert choose(Config(), contamination, normal, (np.full(4, value),) * 2, Clock(), 10) == pytest.approx(value)
+    assert choose(Config(), contamination, normal, (np.full(4, value),) * 3, Clock(), 10) == pytest.approx(
+        value, abs=1e-6
+    )
 
 
 def test_what_stands_out_by_hand():
@@ -219,18 +226,34 @@ def test_alarms_by_hand():
     assert observations_per_day(MINUTES, 60) == 24
     assert observations_per_day(Clock(pace=10**9), 60) == 1440
     assert observations_per_day(Clock(), 60) is None
-    assert pick(Config(method="alarms", per_day=2.4)) == pytest.approx(5 + 1.5 * math.log(2.5))
-    assert pick(Config(method="alarms", per_day=12)) == pytest.approx(3)
+    for alarms in ("4.8/day", ".2 / hour", "33.6/week"):
+        assert pick(Config(method="alarms", alarms=alarms)) == pytest.approx(5 + 1.5 * math.log(1.25))
+    assert pick(Config(method="alarms", alarms="12/day")) == pytest.approx(3)
 
 
-def test_without_a_wish_a_quarter_is_allowed_unless_something_stands_out():
-    fence = 3 + 3 * (4 - 0.1587 * 8)
-    assert pick(Config()) == 5
-    assert pick(Config(), Contamination(0.2, 0.04, 0.3, False)) == pytest.approx(5 + 1.5 * math.log(1 / 0.36))
-    for low in (0.1, 0.3):
-        assert pick(Config(), Contamination(0.3, low, 0.4, False)) == pytest.approx(fence)
-    # Never beyond the fence, however little is allowed.
-    assert pick(Config(), Contamination(0.3, 0.1 - 1e-6, 0.4, False)) == pytest.approx(fence)
+def test_a_short_history_promises_only_as_few_alarms_as_it_can():
+    # Of 9 observations, none can promise fewer than one in nine.
+    assert pick(Config()) == pick(Config(method="alarms", alarms="1/year")) == pytest.approx(5 + 1.5 * math.log(9 / 4))
+    plenty = np.random.default_rng(0).normal(size=5000)
+    normal = Normal(plenty, 0.0)
+    hourly = choose(Config(), NONE, normal, (plenty,) * 3, MINUTES, 60)
+    assert normal.above(hourly) * 168 == pytest.approx(1)  # observations of an hour: one in a week
+    # A day that has only one observation: one a week would be a seventh of them.
+    assert normal.above(choose(Config(), NONE, normal, (plenty,) * 3, MINUTES, 1440)) == pytest.approx(0.05)
+    assert normal.above(choose(Config(), NONE, normal, (plenty,) * 3, Clock(), 60)) == pytest.approx(0.01)
+
+
+def test_balanced_allows_a_quarter_unless_something_stands_out():
+    def balanced(contamination: Contamination) -> float:
+        scores = np.concatenate([LADDER, np.full(round(9 * contamination.share / (1 - contamination.share)), 50.0)])
+        return choose(Config(method="balanced"), contamination, Normal(LADDER, 0.0), (scores,) * 3, MINUTES, 60)
+
+    assert balanced(NONE) == 5
+    assert balanced(Contamination(0.25, 0.04, 0.3, False)) == pytest.approx(5 + 1.5 * math.log(1 / 0.36))
+    middle, low = 0.75 * 0.5 * 11, 0.75 * 0.1587 * 11  # places among the 12, whose scores are less by 1
+    fence = middle - 1 + 3 * (middle - low)
+    for low in (0.1, 0.25, 0.1 - 1e-6):  # never beyond the fence, however little is allowed
+        assert balanced(Contamination(0.25, low, 0.4, False)) == pytest.approx(fence)
 
 
 @pytest.mark.parametrize("alike", [0.0, 0.2, 0.4, 0.6, 0.8])
@@ -247,26 +270,33 @@ def test_what_is_allowed_has_the_highest_f1_on_average_over_what_is_unknown(alik
 
 def test_the_method_in_force():
     assert Config().resolve(stated=True) == "quantile"
-    assert Config().resolve(stated=False) == "tail"
+    assert Config().resolve(stated=False) == "alarms"
+    assert Config(method="balanced").resolve(stated=True) == "quantile"
+    assert Config(method="balanced").resolve(stated=False) == "balanced"
     for method in ("quantile", "tail", "alarms"):
         assert Config(method=method).resolve(stated=True) == Config(method=method).resolve(stated=False) == method
 
 
 def test_settings_come_back_from_plain_data():
-    config = Config(method="alarms", share=0.05, per_day=3.0)
+    config = Config(method="alarms", share=0.05, alarms="3/day")
     assert build(Config, to_mapping(config)) == config
-    assert to_mapping(Config()) == {"method": "auto", "share": "auto", "per_day": 1.0}
+    assert to_mapping(Config()) == {"method": "auto", "alarms": "1/week", "share": 0.01}
 
 
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({"method": "best"}, "`method` must be one of 'auto', 'quantile', 'tail', 'alarms', but got 'best'"),
-        ({"share": 0}, "`share` must be between 0 and 1, both excluded, or auto, but got 0.0"),
+        (
+            {"method": "best"},
+            "`method` must be one of 'auto', 'alarms', 'balanced', 'tail', 'quantile', but got 'best'",
+        ),
+        ({"share": 0}, "`share` must be between 0 and 1, both excluded, but got 0.0"),
         ({"share": 1}, "`share` must be between"),
-        ({"share": "some"}, "`share` must be a finite number or 'auto', but got 'some'"),
-        ({"per_day": 0}, "`per_day` must be above 0, but got 0.0"),
-        ({"per_week": 1}, "There is no setting `per_week`; did you mean `per_day`"),
+        ({"share": "some"}, "`share` must be a finite number, but got 'some'"),
+        ({"alarms": "0/day"}, "`alarms` must be a number per period such as 1/week or 2/day, but got '0/day'"),
+        ({"alarms": "2 daily"}, "`alarms` must be a number per period such as 1/week or 2/day, but got '2 daily'"),
+        ({"alarms": "-1/day"}, "`alarms` must be a number per period"),
+        ({"per_day": 1}, '`per_day` is now `alarms`; write "2/day" for 2'),
     ],
 )
 def test_settings_that_are_wrong(settings, expected):
@@ -275,24 +305,27 @@ def test_settings_that_are_wrong(settings, expected):
 
 
 def test_alarms_need_days_with_enough_observations():
-    check(Config(method="alarms", per_day=23), MINUTES, 60)
-    check(Config(method="tail"), Clock(), 60)
-    with pytest.raises(ConfigError, match=r"counts alarms per day, but the data has no timestamps"):
-        check(Config(method="alarms"), Clock(), 60)
+    check(Config(method="alarms", alarms="23/day"), False, MINUTES, 60)
+    check(Config(), False, Clock(), 60)
+    check(Config(alarms="1/day"), True, Clock(), 60)
+    check(Config(method="tail"), False, Clock(), 60)
+    for asked in (Config(method="alarms"), Config(alarms="1/day")):
+        with pytest.raises(ConfigError, match=r"counts alarms per time, but the data has no timestamps"):
+            check(asked, False, Clock(), 60)
     with pytest.raises(
-        ConfigError, match=r"must be below 24, the number of observations of 60 rows in a day, but got 24\."
+        ConfigError, match=r"must be below 24/day, the number of observations of 60 rows in a day, but got 1/hour\."
     ):
-        check(Config(method="alarms", per_day=24), MINUTES, 60)
+        check(Config(method="alarms", alarms="1/hour"), False, MINUTES, 60)
 
 
 @pytest.mark.parametrize(
     ("given", "stated", "needed", "came"),
     [
-        ({"per_day": 1.0}, False, "alarms", "tail"),
-        ({"per_day": 2.0}, True, "alarms", "quantile"),
+        ({"alarms": "1/week", "method": "balanced"}, False, "alarms", "balanced"),
+        ({"alarms": "2/day"}, True, "alarms", "quantile"),
         ({"share": 0.01}, True, "tail", "quantile"),
         ({"share": 0.01, "method": "alarms"}, False, "tail", "alarms"),
-        ({"per_day": 2.0, "method": "tail"}, False, "alarms", "tail"),
+        ({"alarms": "2/day", "method": "tail"}, False, "alarms", "tail"),
     ],
 )
 def test_a_setting_that_does_not_apply_to_the_method_is_refused(given, stated, needed, came):
@@ -303,13 +336,13 @@ def test_a_setting_that_does_not_apply_to_the_method_is_refused(given, stated, n
 
 
 def test_a_setting_that_applies_or_is_left_from_before_is_not_refused():
-    left = Config(method="tail", share=0.01, per_day=2.0)
+    left = Config(method="tail", share=0.01, alarms="2/day")
     refuse_unused(left, False, {"method": "tail", "share": 0.01})
     refuse_unused(left, True, {})
-    refuse_unused(Config(method="alarms"), True, {"per_day": 1.0})
-    refuse_unused(Config(method="alarms", share="auto"), False, {"share": "auto"})
-    assert unused_setting(Config(), True) == unused_setting(Config(share=0.1), False) == ""
-    assert unused_setting(left, False).startswith("`threshold.per_day` only applies to `threshold.method=alarms`")
+    refuse_unused(Config(method="alarms"), True, {"alarms": "1/day"})
+    refuse_unused(Config(), False, {"alarms": "1/day"})
+    assert unused_setting(Config(), True) == unused_setting(Config(alarms="1/day"), False) == ""
+    assert unused_setting(left, False).startswith("`threshold.alarms` only applies to `threshold.method=alarms`")
 
 
 def test_an_estimate_at_its_ceiling_is_doubted():
@@ -322,10 +355,18 @@ def test_an_estimate_at_its_ceiling_is_doubted():
 
 
 def test_a_threshold_in_words():
-    assert explain(Config(), NONE, QUARTER, None) == "about 25 % of normal observations expected above it (method tail)"
-    stated = Contamination(0.1, 0.1, 0.1, True)
-    assert explain(Config(), stated, 0.0123, 24) == (
-        "about 0.3 false alarms a day expected per entity (method quantile)"
+    normal, stated = Normal(LADDER, 0.0), Contamination(0.1, 0.1, 0.1, True)
+
+    def words(config: Threshold.Config, above: float, clock: Clock = MINUTES, of: Contamination = NONE) -> str:
+        return explain(config, of, normal, normal.at(above), clock, 60)
+
+    balanced, alarms = Config(method="balanced"), Config(method="alarms", alarms="1/week")
+    expected = "about 25 % of normal observations expected above it (method balanced)"
+    assert words(balanced, QUARTER, Clock()) == expected
+    assert words(Config(), 0.0123, of=stated) == "about 2.1 false alarms a week expected per entity (method quantile)"
+    assert words(balanced, QUARTER, Clock(pace=10**9)).startswith("about 15 false alarms an hour")
+    assert words(alarms, 1 / 168) == "about 1 false alarm a week expected per entity (method alarms)"
+    assert words(alarms, 1 / 9) == (
+        "about 2.7 false alarms a day expected per entity (method alarms; 1/week was wanted, but 9 normal observations "
+        "of history cannot promise fewer)"
     )
-    assert explain(Config(), NONE, QUARTER, 1440).startswith("about 360 false alarms a day")
-    assert explain(Config(), NONE, QUARTER, 86_400).startswith("about 22,000 false alarms a day")

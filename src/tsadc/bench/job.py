@@ -12,7 +12,7 @@ from typing import Any
 
 from tsadc.bench.own import Own, parts
 from tsadc.bench.source import reference, source_hash
-from tsadc.config import to_mapping, update
+from tsadc.config import merge, to_mapping, update
 from tsadc.data import catalogue
 from tsadc.data.packs import open_pack
 from tsadc.data.protocols import Protocol
@@ -92,14 +92,16 @@ class Job:
         )
 
     def config(self) -> Common:
-        """Return all settings. The data set decides the length, and the coverage if its records are padded."""
+        """Return all settings. The data set decides the length, and the coverage if its records are padded. Benchmarks
+        count missed anomalies like false alarms, so their threshold is balanced unless the plan says otherwise."""
         base = find(self.detector).Config.preset(self.preset)
         given: dict[str, Any] = {"length": self.protocol.length, "seed": self.seed}
         taken = sorted(set(given) & set(self.overrides))
         if taken:
             raise ConfigError(f"`{taken[0]}` comes with the data set and the seeds; leave it out of the settings.")
         padded = {"coverage": self.own.coverage} if self.own else {}
-        config: Common = update(base, {**padded, **given, **self.overrides})
+        chosen = {"threshold": {"method": "balanced"}} if base.threshold.method == "auto" else {}
+        config: Common = update(base, merge({**padded, **given, **chosen}, self.overrides))
         return config
 
     def task(self, raw: Path) -> Task | RowTasks:

@@ -54,6 +54,10 @@ OwnDetector = Annotated[
     str | None,
     typer.Option("--detector", help="FILE.py:CLASS, needed for a model of a detector of your own; runs the file."),
 ]
+AlarmsOption = Annotated[
+    str | None,
+    typer.Option("--alarms", help="False alarms per entity that you accept, such as 2/day. (default: 1/week)"),
+]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip files that cannot be used, and list them.")]
 
 
@@ -139,6 +143,11 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
+def _budget(alarms: str | None) -> dict[str, Any]:
+    """Return the settings for a number of alarms."""
+    return {} if alarms is None else {"threshold": {"method": "alarms", "alarms": alarms}}
+
+
 @app.callback()
 def tsadc(
     version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
@@ -175,6 +184,7 @@ def fit(
     contamination: Annotated[
         str | None, typer.Option(help="Anomalous share of the history, or auto to estimate it. (default: auto)")
     ] = None,
+    alarms: AlarmsOption = None,
     detector: DetectorOption = DEFAULT,
     preset: Annotated[
         str, typer.Option(help="default; with a network also tiny, for tsadc also paper, for the others published.")
@@ -196,7 +206,7 @@ def fit(
 
     chosen = choose(detector)
     stated = {} if contamination is None else parse_assignments([f"contamination={contamination}"])
-    given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated}
+    given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated, **_budget(alarms)}
     settings = requested_settings(chosen, preset, config, set_ or [], given)
     try:
         with progress_bar() as progress:
@@ -222,6 +232,7 @@ def detect(
         typer.Option(help="Folder to write: CSV tables, or Parquet if it ends in .parquet. Optional with --report."),
     ] = None,
     report: Annotated[Path | None, typer.Option(help="HTML report to write.")] = None,
+    alarms: AlarmsOption = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="Another threshold for this run, such as threshold.method=alarms."),
@@ -257,7 +268,7 @@ def detect(
     title = ", ".join(stem(file) for file in data[:3])
     existing: Existing = "update" if update else "replace" if force else "refuse"
     with progress_bar(quiet=json) as progress:
-        fitted = rethreshold(load(model, detector=detector), set_ or [])
+        fitted = rethreshold(load(model, detector=detector), set_ or [], _budget(alarms))
         try:
             series = _read_day(data, options)
             found = check_new(series, data, fitted)

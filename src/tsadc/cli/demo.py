@@ -55,7 +55,7 @@ def _write_reports(demo: Demonstration, folder: Path) -> None:
 
 def _summary(demo: Demonstration, out: Path) -> str:
     verdicts = [
-        f"{name}: {verdict(result.intervals, len(result.series), result.threshold)}"
+        f"{name}: {verdict(result.intervals, len(result.series), result.threshold, result.drift)}"
         for name, result in (("The ensemble", demo.ensemble_result), ("TSAD-C", demo.tsadc_result))
     ]
     table = demo.comparison.to_string(index=False, float_format="{:.3f}".format)

@@ -21,8 +21,8 @@ from tsadc.cli.console import console, echo
 from tsadc.cli.examination import without
 from tsadc.cli.histogram import histogram
 from tsadc.config import build
-from tsadc.detectors.store import ARRAYS, SETTINGS, read_arrays, read_settings
-from tsadc.detectors.threshold import Contamination, Normal, Threshold, explain, observations_per_day
+from tsadc.detectors.store import ARRAYS, SETTINGS, read_arrays, read_settings, upgraded_threshold
+from tsadc.detectors.threshold import Contamination, Normal, Threshold, explain
 from tsadc.errors import DataError, ModelFileError, TsadcNotice, listed
 from tsadc.io.doctor import Examination, Finding, VariableFacts
 from tsadc.io.memory import check_length
@@ -66,9 +66,8 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
     settings, origin = model["settings"], model["provenance"]
     data, training, clock = origin["data"], origin.get("training"), Clock(**model["clock"])
     contamination, threshold = Contamination(**model["contamination"]), float(model["threshold"])
-    above = Normal(scores, contamination.share).above(threshold)
-    per_day = observations_per_day(clock, settings["length"])
-    how = explain(build(Threshold.Config, settings["threshold"]), contamination, above, per_day)
+    normal, config = Normal(scores, contamination.low), _threshold(model)
+    how = explain(config, contamination, normal, threshold, clock, settings["length"])
     rows = [
         ("model", f"{model['detector']}, format {model['format']}, made by tsadc {origin['versions']['tsadc']}"),
         ("variables", f"{len(model['variables'])}: {listed(model['variables'], NAMED)}"),
@@ -90,6 +89,10 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
             )
         )
     return [*rows, ("scores", "\n".join(histogram(scores, threshold)))]
+
+
+def _threshold(model: Mapping[str, Any]) -> Threshold.Config:
+    return build(Threshold.Config, upgraded_threshold(model["settings"]["threshold"], model["format"]))
 
 
 def about_data(series: Sequence[Series], found: Examination, detector: Detector) -> list[tuple[str, str]]:

@@ -16,16 +16,20 @@ from tsadc.cli.nightly import Detected, Existing, results_folder
 from tsadc.config import merge, parse_assignments, read_toml, update
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector, ProgressCallback
+from tsadc.detectors.drift import Drift
 from tsadc.detectors.result import Result, worst
 from tsadc.detectors.settings import Common
-from tsadc.detectors.threshold import Contamination, explain, observations_per_day, refuse_unused
+from tsadc.detectors.threshold import Contamination, explain, refuse_unused
 from tsadc.errors import ConfigError, OutputError, notice
 from tsadc.io.doctor import Examination
 from tsadc.series import Series
+from tsadc.show import words
 from tsadc.show import write as write_report
 from tsadc.show.html import is_page
 from tsadc.show.result_files import write_tables
 from tsadc.show.words import count, evidence, number, severity
+
+MAX_DRIFTED = 3  # entities in the summary
 
 
 def requested_settings(
@@ -139,7 +143,7 @@ def detect_to(
         check_report(report)
     if out is None:
         result = detector.detect(series, progress=progress)
-        said = verdict(result.intervals, len(series), detector.threshold_)
+        said = verdict(result.intervals, len(series), detector.threshold_, result.drift)
         if report is not None:
             write_report(result, report, title=title, about=facts(detector), examination=examination)
             said += f"\nThe report is {report}."
@@ -151,15 +155,15 @@ def detect_to(
         folder = outputs.enter_context(results_folder(out, series, existing))
         whole = detector.detect(series, progress=progress) if report is not None else None
         parts = [whole] if whole is not None else detector.detect_parts(series, progress=progress)
-        intervals: list[pd.DataFrame] = []
-        names = write_tables(_collecting(parts, intervals), folder, parquet=out.suffix == ".parquet")
+        intervals, drift = list[pd.DataFrame](), list[Drift]()
+        names = write_tables(_collecting(parts, intervals, drift), folder, parquet=out.suffix == ".parquet")
         if whole is not None and report is not None:
             place = page or folder / report.absolute().relative_to(out.absolute())
             write_report(whole, place, title=title, about=facts(detector), examination=examination)
     done = f"Updated {', '.join(names)} in" if existing == "update" else f"Wrote {', '.join(names)} to"
     found = pd.concat([table for table in intervals if len(table)] or intervals[:1], ignore_index=True)
     written = f"{done} {out}." + (f"\nThe report is {report}." if report else "")
-    return Detected(f"{verdict(found, len(series), detector.threshold_)}\n{written}", found)
+    return Detected(f"{verdict(found, len(series), detector.threshold_, drift)}\n{written}", found)
 
 
 def check_report(report: Path) -> None:
@@ -190,14 +194,20 @@ def facts(detector: Detector) -> dict[str, str]:
 
 def explain_threshold(detector: Detector) -> str:
     """Say how the threshold was chosen and how many false alarms to expect."""
-    settings, above = detector.settings, detector.normal_.above(detector.threshold_)
-    per_day = observations_per_day(detector.clock_, settings.length)
-    return explain(settings.threshold, detector.contamination_, above, per_day)
+    settings = detector.settings
+    return explain(
+        settings.threshold,
+        detector.contamination_,
+        detector.normal_,
+        detector.threshold_,
+        detector.clock_,
+        settings.length,
+    )
 
 
-def rethreshold(detector: Detector, assignments: Sequence[str]) -> Detector:
-    """Apply `--set` to the threshold; without assignments the stored threshold stays as it is."""
-    changes = parse_assignments(assignments)
+def rethreshold(detector: Detector, assignments: Sequence[str], options: Mapping[str, Any]) -> Detector:
+    """Apply `--set` and other options to the threshold; without any the stored threshold stays as it is."""
+    changes = merge(parse_assignments(assignments), options)
     if not changes:
         return detector
     update(detector.settings, changes)  # refuses names that are no settings at all
@@ -210,14 +220,22 @@ def rethreshold(detector: Detector, assignments: Sequence[str]) -> Detector:
     return detector.set_threshold(contamination=changes.get("contamination"), **changes.get("threshold", {}))
 
 
-def _collecting(parts: Iterable[Result], intervals: list[pd.DataFrame]) -> Iterator[Result]:
+def _collecting(parts: Iterable[Result], intervals: list[pd.DataFrame], drift: list[Drift]) -> Iterator[Result]:
     for part in parts:
         intervals.append(part.intervals)
+        drift.extend(part.drift)
         yield part
 
 
-def verdict(intervals: pd.DataFrame, entities: int, threshold: float) -> str:
-    """Say how many intervals are unusual, and describe the three with the highest scores."""
+def verdict(intervals: pd.DataFrame, entities: int, threshold: float, drift: Sequence[Drift] = ()) -> str:
+    """Say which entities drifted, how many intervals are unusual, and describe the three with the highest scores."""
+    lines = [words.drift(found) for found in drift[:MAX_DRIFTED]]
+    if len(drift) > MAX_DRIFTED:
+        lines.append(f"{count(len(drift) - MAX_DRIFTED, 'further entity has', 'further entities have')} drifted.")
+    return "\n".join([*lines, _unusual(intervals, entities, threshold)])
+
+
+def _unusual(intervals: pd.DataFrame, entities: int, threshold: float) -> str:
     if intervals.empty:
         return f"Nothing unusual: no score above the threshold {threshold:.3f}."
     number_found = count(len(intervals), "unusual interval", "unusual intervals")
@@ -228,7 +246,8 @@ def verdict(intervals: pd.DataFrame, entities: int, threshold: float) -> str:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in interval["variables"].items())
         why = evidence(interval["evidence"])[1] if interval["kind"] == "other" else interval["reason"]
         span = f"{_time(interval['start'])} to {_time(interval['end'])}"
-        lines.append(f"  {interval['entity']}  {span}  severity {severity(interval['severity'])}  {shares}")
+        often = f"severity {severity(interval['severity'])} ({words.return_period(interval['return_period'])})"
+        lines.append(f"  {interval['entity']}  {span}  {often}  {shares}")
         lines.append(f"    {why}")
     return "\n".join(lines)
 

@@ -18,11 +18,12 @@ from typing_extensions import TypeVar  # that of `typing` has a default from Pyt
 
 from tsadc.config import merge, refuse_unknown_settings, to_mapping, update
 from tsadc.detectors.docstrings import complete
-from tsadc.detectors.drift import drift_of, usual_score
+from tsadc.detectors.drift import raised_by, usual_score
+from tsadc.detectors.events import Events, memory
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.reasons import reason_of
-from tsadc.detectors.result import Evidence, Result, SeriesResult, assemble
+from tsadc.detectors.result import Evidence, Result, SeriesResult, join
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import (
     Contamination,
@@ -31,24 +32,25 @@ from tsadc.detectors.threshold import (
     calibrate,
     check,
     choose,
+    observations_per_week,
     refuse_unused,
     unused_setting,
 )
 from tsadc.detectors.usual import SeriesUsual, Usual, normal_places
+from tsadc.detectors.verdicts import Verdicts
 from tsadc.errors import ConfigError, DataError, NotFittedError, TooShortError, notice
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading, how_to_resample, spell
 from tsadc.nn.runtime.blas import each_within, single_threaded_blas
 from tsadc.scale import Scaler
-from tsadc.series import Clock, Floats, Observations, Place, Series
+from tsadc.series import Clock, Floats, Observations, Series
 from tsadc.variables import match
-from tsadc.windows import Cut, between, cut, section
+from tsadc.windows import Cut, cut
 
 if TYPE_CHECKING:  # this module does without torch
     from tsadc.nn.train import TrainingProgress
 
 MIN_OBSERVATIONS = 5
-MAX_PART_CELLS = 2**22  # of one part in `detect_parts`: about 100 MB of values, scores and expected values
 MAX_NAMED = 3  # observations named in a notice
 ConfigT = TypeVar("ConfigT", bound=Common, covariant=True, default=Common)
 ProgressCallback: TypeAlias = "Callable[[TrainingProgress | ScoringProgress], None]"
@@ -112,11 +114,14 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     contamination_ : Contamination
         Share of anomalous training observations: `share`; `low` and `high`, the 90 % interval of an estimate; `stated`,
         whether you stated the share or it was estimated.
+    memory_ : int or None
+        Rows after which the variables are hardly correlated with themselves any more; None in models of earlier
+        versions. Alarms that are closer become one event.
     normal_ : Normal
         Distribution of normal training scores: `normal_.above(score)` is the share of normal observations that score
         higher, `normal_.at(share)` the score that this share exceeds.
     threshold_ : float
-        Observations that score higher are anomalous. With fused scores it rises when scores drift; see `Result.drift`.
+        Observations that score higher are anomalous. With fused scores it rises when scores drift; see `Result.raised`.
     labels_ : array of shape (n_observations,)
         1 for each training observation above the threshold, 0 for the others.
     usual_ : Usual or None
@@ -142,6 +147,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     validation_scores_: Floats
     held_out_: bool
     contamination_: Contamination
+    memory_: int | None
     normal_: Normal
     threshold_: float
     usual_: Usual | None
@@ -297,7 +303,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """
         settings = self._requested_settings()
         history, clock, scaler = self.prepare(X)
-        check(settings.threshold, clock, settings.length)
+        check(settings.threshold, settings.contamination != "auto", clock, settings.length)
         if message := unused_setting(settings.threshold, settings.contamination != "auto"):
             notice(message)
         series, train, chosen = history.series, history, np.arange(0)
@@ -315,6 +321,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         self.provenance_ = provenance(self.name, history)
         fingerprint = {"history": self.provenance_["data"], "validation": describe(held)}
         options = FitOptions(progress, Path(checkpoint) if checkpoint is not None else None, resume, fingerprint)
+        self.memory_ = memory(train.scaled(scaler))
         with single_threaded_blas():
             known = self._fit(train.scaled(scaler), held.scaled(scaler), options)
         self.held_out_ = validation is None
@@ -378,7 +385,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         contamination : float or "auto", optional
             Share of anomalous training data. None: unchanged.
         **threshold
-            Settings of `Threshold.Config`: `method`, `share`, `per_day`.
+            Settings of `Threshold.Config`: `method`, `alarms`, `share`.
 
         Returns
         -------
@@ -403,7 +410,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         changes = {} if contamination is None else {"contamination": contamination}
         settings = update(self.settings_, {"threshold": threshold, **changes})
         refuse_unused(settings.threshold, settings.contamination != "auto", threshold)
-        check(settings.threshold, self.clock_, settings.length)
+        check(settings.threshold, settings.contamination != "auto", self.clock_, settings.length)
         self.settings_ = settings
         self._calibrate()
         return self
@@ -412,14 +419,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         settings, validation, history = self.settings_, self.validation_scores_, self.decision_scores_
         every = history if self.held_out_ else np.concatenate([validation, history])
         self.contamination_, self.normal_ = calibrate(history, settings.contamination, settings.seed)
-        chosen = choose(
-            settings.threshold,
-            self.contamination_,
-            self.normal_,
-            (validation, every),
-            self.clock_,
-            settings.length,
-        )
+        scores = (history, validation, every)
+        chosen = choose(settings.threshold, self.contamination_, self.normal_, scores, self.clock_, settings.length)
         self.threshold_ = self._place_threshold(chosen)
 
     @property
@@ -483,51 +484,36 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         (300, 'variable_1')
         """
         pieces = self._cut(X)
-        observations, evidence = pieces.observations, list(self._evidence(pieces.observations, progress))
-        lowered = self._lowered(observations, np.array([found.score for found in evidence]))
-        evidence = [_lower(found, own) for found, own in zip(evidence, _each(lowered, observations), strict=True)]
-        drift = self._drift(observations, np.array([found.score for found in evidence]))
-        further = self._further(observations, lowered)
-        result = self._assemble(observations, evidence, len(pieces.left_out), drift, further)
-        if drifted := _drifted(result):
-            notice(
-                f"Most observations of {', '.join(drifted)} score above the threshold: the data has drifted away from "
-                "the history, and only what stands out from the recent past is flagged; fit again with recent history."
-            )
-        return result
+        verdicts = self._verdicts(pieces.observations, progress)
+        result = join([self._with_reasons(part) for part in verdicts.whole_series()], pieces.observations.series)
+        return replace(result, left_out=len(pieces.left_out))
 
-    def _drift(self, observations: Observations, scores: Floats) -> Floats:
-        """Return how much the threshold is raised for each observation; separate observations have no past."""
-        drift = np.zeros(len(observations))
-        for indices, series in zip(observations.by_series(), observations.series, strict=True):
-            usual = self._usual(series.entity)
-            if usual is not None and series.observation is None:
-                drift[indices] = drift_of(scores[indices], usual)
-        return drift
+    def _verdicts(self, observations: Observations, progress: ProgressCallback | None) -> Verdicts:
+        settings = self.settings
+        per_week = observations_per_week(self.clock_, settings.length)
+        return Verdicts(
+            observations=observations,
+            evidence=self._evidence(observations, progress),
+            threshold=Threshold(self.threshold_, float(np.median(self.decision_scores_)), self.normal_, per_week),
+            events=Events.of(settings.event, self.memory_, settings.length),
+            scaler=self.scaler_,
+            view_names=self.view_names,
+            usual=self._usual,
+            lowered=self._lowered(observations),
+            scores=self._scores,
+            coverage=settings.coverage,
+            row_cuts=self.row_cuts,
+        )
 
-    def _lowered(self, observations: Observations, scores: Floats | None = None) -> Floats:
+    def _lowered(self, observations: Observations) -> Floats:
         """Return for each series how much its scores are lowered: 0, or, in audit mode, their own drift."""
         lowered = np.zeros(len(observations.series))
         if self._audits:
-            scores = self._scores(observations) if scores is None else scores
-            for number, (series, own) in enumerate(zip(observations.series, observations.by_series(), strict=True)):
-                usual = self._usual(series.entity)
+            for number, own in enumerate(observations.by_series()):
+                usual = self._usual(observations.series[number].entity)
                 if usual is not None and len(own):
-                    lowered[number] = max(0.0, usual_score(scores[own]) - usual)
+                    lowered[number] = max(0.0, usual_score(self._scores(observations.take(own))) - usual)
         return lowered
-
-    def _further(self, observations: Observations, lowered: Floats) -> tuple[Observations, Floats] | None:
-        """Return observations that overlap these, and their scores, for the scores of rows."""
-        if self.row_cuts == 1:
-            return None
-        further = self._overlapping(observations, lambda place: True)
-        return further, self._scores(further) - _each(lowered, further)
-
-    def _overlapping(self, observations: Observations, wanted: Callable[[Place], bool]) -> Observations:
-        length, coverage = self.settings.length, self.settings.coverage
-        shifts = [i * length // self.row_cuts for i in range(1, self.row_cuts)]
-        places = [place for shift in shifts for place in between(observations, shift, coverage).places if wanted(place)]
-        return Observations(observations.series, tuple(places), length)
 
     @final
     def detect_parts(self, X: Any, *, rows: int = 20_000, progress: ProgressCallback | None = None) -> Iterator[Result]:
@@ -558,81 +544,14 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         >>> sum(len(part.timeline) for part in parts)
         6000
         """
-        observations = self._cut(X).observations
-        lowered, length = self._lowered(observations), self.settings.length
-        evidence = self._evidence(observations, progress)
-        most = max(1, MAX_PART_CELLS // (len(self.variables_) * length))
-        rows = min(rows, most * length)
-        for number, indices in enumerate(observations.by_series()):
-            series, first, part = observations.series[number], 0, list[Evidence]()
-            end, usual, scores, drift = len(series), self._usual(series.entity), list[float](), list[float]()
-            for i in indices:
-                start = observations.places[i].start
-                if start - first > rows and not part:
-                    yield from self._uncovered(observations, number, range(first, start, rows))
-                    first = start
-                part.append(_lower(next(evidence), float(lowered[number])))
-                scores.append(part[-1].score)
-                drift.append(self._drift_of_last(series, scores, usual))
-                stop = end if i == indices[-1] else observations.places[i + 1].start
-                normal = len(part) * length >= rows and part[-1].score <= self.threshold_ + drift[-1]
-                gap = stop - (start + length) > rows
-                if normal or gap or len(part) == most or i == indices[-1]:
-                    stop = start + length if gap else stop
-                    chosen = range(i + 1 - len(part), i + 1)
-                    piece = section(observations, number, chosen, first, stop)
-                    further = self._further_of(observations, number, first, stop, float(lowered[number]))
-                    yield self._assemble(piece, part, 0, np.array(drift[-len(part) :]), further)
-                    first, part = stop, []
-            yield from self._uncovered(observations, number, range(first, end, rows))
+        verdicts = self._verdicts(self._cut(X).observations, progress)
+        yield from map(self._with_reasons, verdicts.parts(rows))
 
-    def _uncovered(self, observations: Observations, number: int, rows: range) -> Iterator[Result]:
-        """Yield results for rows that no observation covers, in parts, as a gap may be larger than memory."""
-        for first in rows:
-            stop = min(first + rows.step, rows.stop)
-            yield self._assemble(section(observations, number, [], first, stop), [], 0, np.zeros(0), None)
+    def _with_reasons(self, result: Result) -> Result:
+        """Return the result with what is usual, and with the reason of each interval."""
+        return replace(result, parts=tuple(self._explained(part) for part in result.parts))
 
-    @staticmethod
-    def _drift_of_last(series: Series, scores: Sequence[float], usual: float | None) -> float:
-        """Return how much the threshold is raised for the last of the observations of a series so far."""
-        if usual is None or series.observation is not None:
-            return 0.0
-        return float(drift_of(np.array(scores[-1:]), usual, scores[:-1])[0])
-
-    def _further_of(
-        self, observations: Observations, number: int, first: int, stop: int, lowered: float
-    ) -> tuple[Observations, Floats] | None:
-        """Return what `_further` returns for rows [first, stop) of one series, as a series of its own."""
-        if self.row_cuts == 1:
-            return None
-        alone, length = Observations((observations.series[number],), (), observations.length), observations.length
-        further = self._overlapping(alone, lambda place: place.start < stop and place.start + length > first)
-        return section(further, 0, range(len(further)), first, stop), self._scores(further) - lowered
-
-    def _assemble(
-        self,
-        observations: Observations,
-        evidence: Sequence[Evidence],
-        left_out: int,
-        drift: Floats,
-        further: tuple[Observations, Floats] | None,
-    ) -> Result:
-        expected = [found.expected for found in evidence if found.expected is not None]
-        result = assemble(
-            observations,
-            evidence,
-            Threshold(self.threshold_, float(np.median(self.decision_scores_)), self.normal_),
-            merge=max(2, round(0.05 * self.settings.length)),
-            expected=expected if len(expected) == len(evidence) else None,
-            left_out=left_out,
-            drift=drift,
-            view_names=self.view_names,
-            further=further,
-        )
-        return replace(result, parts=tuple(self._with_reasons(part) for part in result.parts))
-
-    def _with_reasons(self, part: SeriesResult) -> SeriesResult:
-        """Return the part with what is usual, and with the reason of each interval."""
+    def _explained(self, part: SeriesResult) -> SeriesResult:
         if self.usual_ is None:
             return part
         own = self.usual_.of(part.series.entity)
@@ -672,8 +591,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         return self._judged_scores(self._cut(X).observations)
 
     def _judged_scores(self, observations: Observations) -> Floats:
-        scores = self._scores(observations)
-        return np.asarray(scores - _each(self._lowered(observations, scores), observations))
+        lowered = self._lowered(observations)
+        return np.asarray(self._scores(observations) - lowered[[place.series for place in observations.places]])
 
     @final
     def predict(self, X: Any) -> NDArray[np.int64]:
@@ -703,7 +622,11 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """
         observations = self._cut(X).observations
         scores = self._judged_scores(observations)
-        return (scores > self.threshold_ + self._drift(observations, scores)).astype(np.int64)
+        raised = np.zeros(len(scores))
+        for series, own in zip(observations.series, observations.by_series(), strict=True):
+            if series.observation is None:
+                raised[own] = raised_by(scores[own], self._usual(series.entity))
+        return (scores > self.threshold_ + raised).astype(np.int64)
 
     @final
     def adapt(self, X: Any) -> Self:
@@ -802,28 +725,6 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
                 f"{'were' if count > 1 else 'was'} left out: {_named(pieces.left_out)}."
             )
         return pieces
-
-
-def _each(values: Floats, observations: Observations) -> Floats:
-    """Return for each observation the value of its series."""
-    return np.array([values[place.series] for place in observations.places])
-
-
-def _lower(evidence: Evidence, by: float) -> Evidence:
-    """Return the evidence with the scores of the observation and of its steps lowered."""
-    if by == 0:
-        return evidence
-    return replace(evidence, score=evidence.score - by, steps=evidence.steps.astype(np.float64) - by)
-
-
-def _drifted(result: Result) -> list[str]:
-    """Return the entities whose threshold was raised and that score above the original one most of the time."""
-    above = result.scores > result.threshold
-    drifted = []
-    for series, own in zip(result.scored.series, result.scored.by_series(), strict=True):
-        if result.drift[own].any() and 2 * int(above[own].sum()) > len(own):
-            drifted.append(repr(series.entity))
-    return drifted
 
 
 def _check_intervals(series: Sequence[Series], expected: Clock) -> None:

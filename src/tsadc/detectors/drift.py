@@ -1,27 +1,69 @@
-"""Drift: how far the recent scores of an entity lie above those of its history.
+"""Drift: a period that lies beyond the history as a whole.
 
-    name     meaning
-    usual    quarter quantile of the training scores of the entity's normal observations; unknown if it has fewer than 5
-             training observations
-    drift    of an observation: quarter quantile of the 50 scores before it, minus `usual`; 0 if that is negative, or if
-             there are fewer than 5 scores before it, or `usual` is unknown
+    name      meaning
+    usual     quarter quantile of the training scores of the entity's normal observations; unknown if it has fewer than
+              5 training observations
+    raised    of an observation: quarter quantile of the 50 scores before it, minus `usual`; 0 if that is negative, or
+              if there are fewer than 5 scores before it, or `usual` is unknown
+    drift     the last observations of an entity, at least 10, of which at least three quarters score above the
+              threshold: another machine, a new regime or slow wear, rather than single anomalies
 
-Machines wear out, seasons change: a new period can lie beyond the history as a whole. The threshold then rises by the
-drift, so that what stands out from the recent past is flagged instead of everything. Up to three quarters of the recent
-observations may be anomalous without raising it. Scores do not change, and no verdict depends on later data.
+Machines wear out, seasons change. With fused scores the threshold is raised by `raised`, so that what stands out from
+the recent past is flagged instead of everything. Up to three quarters of the recent observations may be anomalous
+without raising it. Scores do not change, and no verdict depends on later data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
-from tsadc.series import Floats
+from tsadc.scale import Scaler
+from tsadc.series import Floats, Observations, Series
+from tsadc.subsample import evenly_spaced
 
 RECENT = 50
 LEAST = 5
 LEVEL = 0.25
+LEAST_DRIFT = 10  # observations
+DRIFT_SHARE = 0.75
+SAMPLE = 50  # observations of the period that show which variables moved
+MOVED = 1.0  # robust standard deviations between the median of the period and that of the history
+MAX_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A variable whose median in the period differs from that of the history, both in the units of the input."""
+
+    name: str
+    usual: float
+    now: float
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The verdict that a period differs as a whole from what was learnt.
+
+    Attributes
+    ----------
+    entity : str
+    since : Timestamp or int
+        Time of the first row of the period, which lasts until the end of the series; without a clock its number.
+    above, observations : int
+        How many observations of the period score above the threshold of the history, and how many there are.
+    variables : tuple of Moved
+        The variables whose median moved most, at most 3, largest move first.
+    """
+
+    entity: str
+    since: pd.Timestamp | int
+    above: int
+    observations: int
+    variables: tuple[Moved, ...]
 
 
 def usual_score(scores: Floats) -> float:
@@ -29,12 +71,50 @@ def usual_score(scores: Floats) -> float:
     return float(np.quantile(scores, LEVEL))
 
 
-def drift_of(scores: Floats, usual: float, earlier: Sequence[float] = ()) -> Floats:
-    """Return the drift of each observation of a series, in the order of time; `earlier` are the scores before them."""
-    every = np.concatenate([np.asarray(earlier, dtype=np.float64), scores])
-    drift = np.zeros(len(scores))
-    for i in range(len(scores)):
-        stop = len(earlier) + i
-        if stop >= LEAST:
-            drift[i] = max(0.0, float(np.quantile(every[max(0, stop - RECENT) : stop], LEVEL)) - usual)
-    return drift
+def raised_by(scores: Sequence[float] | Floats, usual: float | None, first: int = 0) -> Floats:
+    """Return `raised` of the observations of a series from `first` on; `scores` are those of all, in order of time."""
+    raised = np.zeros(len(scores) - first)
+    if usual is None:
+        return raised
+    for i in range(max(first, LEAST), len(scores)):
+        recent = np.asarray(scores[max(0, i - RECENT) : i], dtype=np.float64)
+        raised[i - first] = max(0.0, float(np.quantile(recent, LEVEL)) - usual)
+    return raised
+
+
+def drifting(scores: Sequence[float] | Floats, threshold: float) -> int | None:
+    """Return the first observation of the drift of a series, None if there is none.
+
+    Of all periods that last until the end, it is the one with the largest excess of observations above the threshold
+    over three quarters."""
+    excess = (np.asarray(scores, dtype=np.float64) > threshold) - DRIFT_SHARE
+    if len(excess) < LEAST_DRIFT:
+        return None
+    total = np.cumsum(excess[::-1])[::-1]
+    first = int(np.argmax(total[: len(excess) - LEAST_DRIFT + 1]))
+    return first if total[first] > 0 else None
+
+
+def find_drift(observations: Observations, scores: Sequence[float], threshold: float, scaler: Scaler) -> Drift | None:
+    """Return the drift of the only series of these observations, None if there is none."""
+    first = drifting(scores, threshold)
+    if first is None:
+        return None
+    series, period = observations.series[0], observations.take(range(first, len(observations)))
+    above = int((np.asarray(scores[first:]) > threshold).sum())
+    since = series.clock.at([max(0, period.places[0].start)])[0]
+    return Drift(series.entity, since, above, len(period), _moved(series, period, scaler))
+
+
+def _moved(series: Series, period: Observations, scaler: Scaler) -> tuple[Moved, ...]:
+    raw = period.batch(evenly_spaced(len(period), SAMPLE))  # (observation, variable, time)
+    values = raw.transpose(1, 0, 2).reshape(len(series.names), -1)
+    known = np.isfinite(values).any(axis=1)
+    now = np.zeros(len(values))
+    now[known] = np.nanmedian(values[known], axis=1)
+    statistics = scaler.entities.get(series.entity, scaler.pooled)
+    size = np.where(known, np.abs(now - statistics.center) / statistics.scale, 0.0)
+    largest = np.argsort(-size, kind="stable")[:MAX_NAMED]
+    return tuple(
+        Moved(series.names[k], float(statistics.center[k]), float(now[k])) for k in largest if size[k] >= MOVED
+    )

@@ -34,7 +34,7 @@ from tsadc.subsample import evenly_spaced
 
 WEIGHTS = "network."
 MAX_SAMPLE_CELLS = 2**22  # in a sample of observations
-AFTER_TRAINING = ("threshold", "scoring")  # settings that do not affect the weights
+AFTER_TRAINING = ("threshold", "event", "scoring")  # settings that do not affect the weights
 CHECKED_BY_TRAIN = ("training", "seed")  # settings that the training loop compares itself
 ResidualT = TypeVar("ResidualT", bound="ResidualDetector.Config", covariant=True, default="ResidualDetector.Config")
 

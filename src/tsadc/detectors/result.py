@@ -12,15 +12,22 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from tsadc.detectors.drift import Drift
+from tsadc.detectors.events import Events
 from tsadc.detectors.reasons import Reason
 from tsadc.detectors.threshold import Threshold
 from tsadc.detectors.usual import SeriesUsual
-from tsadc.series import Booleans, Clock, Floats, Observations, Series
-from tsadc.windows import mean_of_covering, runs, section, stitch
+from tsadc.series import Booleans, Clock, Floats, Observations, Place, Series
+from tsadc.windows import mean_of_covering, stitch
 
 BLAMED = 5  # variables named per interval, at most
 LEAST_SHARE = 0.05
-INTERVALS = ["entity", "start", "end", "score", "severity", "kind", "reason", "evidence", "variables"]
+INTERVALS = [
+    *("entity", "start", "end", "score", "severity", "return_period"),
+    *("kind", "reason", "evidence", "variables"),
+]
+MOST_YEARS = 100  # a longer return period says no more
+YEAR = 365.25 * 86_400 * 10**9
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class Interval:
     stop: int
     score: float
     severity: float
+    return_period: float  # in rows
     evidence: str
     variables: dict[str, float]
     reason: Reason | None = None
@@ -64,7 +72,7 @@ class SeriesResult:
         The input.
     scores : array of shape (row,), float32
         Score of each row, as in `Result.timeline`; NaN where nothing was measured or no observation covers the row.
-    drift : array of shape (row,)
+    raised : array of shape (row,)
         How much the threshold was raised because recent scores lie above those of the history.
     anomalous : array of shape (row,), bool
         Whether the row lies in an interval.
@@ -80,7 +88,7 @@ class SeriesResult:
 
     series: Series
     scores: Floats
-    drift: Floats
+    raised: Floats
     anomalous: Booleans
     contributions: Floats
     expected: Floats | None
@@ -110,11 +118,14 @@ class Result:
     ----------
     intervals : DataFrame
         One row per anomaly. `entity`; `start` and `end` (exclusive), times of the input; `score`, the highest of its
-        steps; `severity`, the share of normal observations that score lower, from 0 to 1; `kind`, what is unusual about
-        the variable that stands out: level, spike, spread, frequency, correlation, stuck, missing, or other if nothing
-        measurable stands out; `reason`, a sentence about it with numbers; `evidence`, the view that
-        contributes most at the highest row; `variables`, a dict from variables to their shares of the blame, largest
-        first: at most 5, and without those below 5 % unless it is the largest, so that they need not add up to 1.
+        steps; `severity`, from 0 to 100, the chance in percent that a normal week of this entity has no score as high
+        (10,080 rows instead of a week if the data has no clock); `return_period`, how much time of normal operation
+        passes on average until this entity scores as high (a Timedelta, at most 100 years; without a clock a number
+        of rows); `kind`, what is unusual about the variable that stands out: level, spike, spread, frequency,
+        correlation, stuck, missing, or other if nothing measurable stands out; `reason`, a sentence about it with
+        numbers; `evidence`, the view that contributes most at the highest row; `variables`, a dict from variables to
+        their shares of the blame, largest first: at most 5, and without those below 5 % unless it is the largest, so
+        that they need not add up to 1.
     timeline : DataFrame
         One row per row of the input. `entity`, `time`, `score` (NaN where nothing was measured or no observation covers
         the row), `anomalous`, whether it lies in an interval. The score of a row is that of its step within the
@@ -134,8 +145,11 @@ class Result:
     expected : DataFrame or None
         The values that the detector expected, in the units of the input, in the layout of `variables`. None if the
         detector has no expectation.
+    drift : tuple of Drift
+        Entities that differ as a whole from what was learnt, with since when, and which variables moved; see
+        `tsadc.detectors.drift`.
     threshold : float
-        Observations that score higher are anomalous. `drift` is added to it.
+        Observations that score higher are anomalous. `raised` is added to it.
     middle : float
         Median training score.
     length : int
@@ -152,7 +166,7 @@ class Result:
         Score of each observation.
     view_scores : dict of str to array of shape (n_observations,)
         The columns `<view>_score` of `observations`, by view.
-    drift : array of shape (n_observations,)
+    raised : array of shape (n_observations,)
         How much the threshold was raised for each observation; see `tsadc.detectors.drift`.
 
     Examples
@@ -175,11 +189,12 @@ class Result:
     scored: Observations
     scores: Floats
     view_scores: dict[str, Floats]
-    drift: Floats
+    raised: Floats
     threshold: float
     middle: float
     length: int
     left_out: int = 0
+    drift: tuple[Drift, ...] = ()
 
     @property
     def series(self) -> tuple[Series, ...]:
@@ -191,9 +206,10 @@ class Result:
         for part in self.parts:
             for found in part.intervals:
                 start, end = part.series.clock.at([found.start, found.stop])
-                explained = [found.score, found.severity, *found.why(part.series.clock)]
-                explained += [found.evidence, found.variables]
-                rows.append([part.series.entity, start, end, *explained])
+                period = as_period(found.return_period, part.series.clock)
+                graded = [found.score, found.severity, period]
+                explained = [*found.why(part.series.clock), found.evidence, found.variables]
+                rows.append([part.series.entity, start, end, *graded, *explained])
         return pd.DataFrame(rows, columns=INTERVALS)
 
     @cached_property
@@ -229,7 +245,7 @@ class Result:
             series = self.scored.series[place.series]
             first, last = max(place.start, 0), min(place.start + self.length, len(series))
             start, end = series.clock.at([first, last])
-            score, threshold = float(self.scores[i]), self.threshold + float(self.drift[i])
+            score, threshold = float(self.scores[i]), self.threshold + float(self.raised[i])
             views = [float(view[i]) for view in self.view_scores.values()]
             judged = [self.scored.coverage(i), score, threshold, *views, score > threshold]
             rows.append([series.entity, start, end, *judged])
@@ -266,98 +282,95 @@ def worst(intervals: pd.DataFrame, count: int = 3) -> pd.DataFrame:
     return intervals.sort_values("score", ascending=False, kind="stable").head(count)
 
 
+def join(parts: Sequence[Result], series: Sequence[Series]) -> Result:
+    """Return the results of `series`, one part each, as one; the parts are in the order of the series."""
+    places = [Place(number, place.start) for number, part in enumerate(parts) for place in part.scored.places]
+    first = parts[0]
+    return replace(
+        first,
+        parts=tuple(
+            replace(own, series=whole) for part, whole in zip(parts, series, strict=True) for own in part.parts
+        ),
+        scored=Observations(tuple(series), tuple(places), first.length),
+        scores=np.concatenate([part.scores for part in parts]),
+        view_scores={name: np.concatenate([part.view_scores[name] for part in parts]) for name in first.view_scores},
+        raised=np.concatenate([part.raised for part in parts]),
+        drift=tuple(drift for part in parts for drift in part.drift),
+    )
+
+
 def assemble(
     observations: Observations,
     evidence: Sequence[Evidence],
     threshold: Threshold,
-    *,
-    merge: int,
-    expected: Sequence[Floats] | None,
-    left_out: int,
-    drift: Floats,
-    view_names: Sequence[str] = (),
+    events: Events,
+    raised: Floats,
+    view_names: Sequence[str],
     further: tuple[Observations, Floats] | None = None,
 ) -> Result:
-    """Stitch the evidence of single observations into one Result. `view_names` is used if there is no evidence.
+    """Stitch the evidence of the observations of one series into a Result. `view_names` is used without evidence.
 
-    `drift` is how much the threshold is raised for each observation. `further` holds observations that overlap these,
-    and their scores; if given, a row scores as the mean of all observations that cover it, otherwise as its step.
-
-    An interval contains a step above the threshold. It extends both ways as long as steps stay above the median
-    training score, as a fault does not end where its score dips. Intervals closer than `merge` steps become one. Only
-    observations above the threshold take part."""
+    `raised` is how much the threshold is raised for each observation. `further` holds observations that overlap these,
+    and their scores; if given, a row scores as the mean of all observations that cover it, otherwise as its step. Only
+    observations above the threshold have intervals."""
     names = list(evidence[0].view_scores) if evidence else list(view_names)
-    parts = []
-    for number, chosen in enumerate(observations.by_series()):
-        series = observations.series[number]
-        whole = section(observations, number, chosen, 0, len(series))
-        values = None if expected is None else [expected[i] for i in chosen]
-        found = [evidence[i] for i in chosen]
-        part = _series_result(series, whole, found, threshold, merge, values, names, drift[chosen])
-        if further is not None:
-            own = (observations, np.array([each.score for each in evidence], dtype=np.float64))
-            rows = np.where(np.isnan(part.scores), np.nan, mean_of_covering([own, further], number))
-            part = replace(part, scores=rows.astype(np.float32))
-        parts.append(part)
+    scores = np.array([found.score for found in evidence], dtype=np.float64)
+    part = _series_result(observations, evidence, threshold, events, names, raised)
+    if further is not None:
+        rows = np.where(np.isnan(part.scores), np.nan, mean_of_covering([(observations, scores), further], 0))
+        part = replace(part, scores=rows.astype(np.float32))
     return Result(
-        parts=tuple(parts),
+        parts=(part,),
         scored=observations,
-        scores=np.array([found.score for found in evidence], dtype=np.float64),
+        scores=scores,
         view_scores={
             name: np.array([found.view_scores[name] for found in evidence], dtype=np.float64) for name in names
         },
-        drift=drift,
+        raised=raised,
         threshold=threshold.value,
         middle=threshold.middle,
         length=observations.length,
-        left_out=left_out,
     )
 
 
 def _series_result(
-    series: Series,
     whole: Observations,
     evidence: Sequence[Evidence],
     threshold: Threshold,
-    merge: int,
-    expected: Sequence[Floats] | None,
+    events: Events,
     names: list[str],
-    drift: Floats,
+    raised_by: Floats,
 ) -> SeriesResult:
+    series = whole.series[0]
     lead = (len(series.names),)
     scores = stitch(whole, [found.steps for found in evidence], 0)
     contributions = stitch(whole, [found.contributions for found in evidence], 0, lead=lead).T
     causes = stitch(whole, [found.causes for found in evidence], 0)
-    raised = stitch(whole, [np.full(whole.length, each) for each in drift], 0, fill=0.0)
-    above = [found.score > threshold.value + own for found, own in zip(evidence, drift, strict=True)]
-    flagged = [np.full(whole.length, each) for each in above]
-    inside = stitch(whole, flagged, 0, fill=False)
+    raised = stitch(whole, [np.full(whole.length, each) for each in raised_by], 0, fill=0.0)
+    above = [found.score > threshold.value + own for found, own in zip(evidence, raised_by, strict=True)]
+    inside = stitch(whole, [np.full(whole.length, each) for each in above], 0, fill=False)
     # In double precision, like the score of an observation: against float32 numpy would round the threshold.
     judged = np.where((inside == 1) & ~np.isnan(scores), scores.astype(np.float64) - raised, -np.inf)
     anomalous: Booleans = np.zeros(len(series), dtype=bool)
     intervals = []
-    for start, stop in _intervals(judged, threshold, merge):
+    for start, stop in events.find(judged, threshold.value, threshold.middle):
         anomalous[start:stop] = True
         highest = start + int(np.nan_to_num(scores[start:stop], nan=-np.inf).argmax())
-        score = float(scores[highest])
+        score, graded = float(scores[highest]), float(scores[highest] - raised[highest])
         view = names[int(causes[highest])] if names else ""
         shares = _shares(series.names, contributions[start:stop])
-        severity = threshold.severity(score - float(raised[highest]))
-        intervals.append(Interval(start, stop, score, severity, view, shares))
-    values = None if expected is None else stitch(whole, expected, 0, lead=lead).T
+        period = threshold.return_period(graded) * whole.length
+        intervals.append(Interval(start, stop, score, threshold.severity(graded), period, view, shares))
+    expected = [found.expected for found in evidence if found.expected is not None]
+    values = stitch(whole, expected, 0, lead=lead).T if len(expected) == len(evidence) else None
     return SeriesResult(series, scores, raised, anomalous, contributions, values, tuple(intervals))
 
 
-def _intervals(steps: Floats, threshold: Threshold, gap: int) -> list[tuple[int, int]]:
-    out: list[tuple[int, int]] = []
-    for start, stop in runs(steps > min(threshold.middle, threshold.value)):
-        if steps[start:stop].max() <= threshold.value:
-            continue
-        if out and start - out[-1][1] < gap:
-            out[-1] = (out[-1][0], stop)
-        else:
-            out.append((start, stop))
-    return out
+def as_period(rows: float, clock: Clock) -> pd.Timedelta | float:
+    """Return a number of rows as a length of time, if the clock has one."""
+    if clock.every is None:
+        return rows
+    return pd.Timedelta(int(min(rows * clock.every, MOST_YEARS * YEAR)), unit="ns")
 
 
 def _shares(names: tuple[str, ...], contributions: Floats) -> dict[str, float]:

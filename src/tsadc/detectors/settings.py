@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from tsadc.config import build_sections, refuse_unknown_settings, require, update
 from tsadc.detectors.docstrings import complete
+from tsadc.detectors.events import Events
 from tsadc.detectors.threshold import CUSTOMARY, Threshold
 from tsadc.errors import ConfigError
 from tsadc.scale import Scaler
@@ -36,17 +37,21 @@ class Common:
         How values are normalised: `method` "robust" (median and interquartile range) or "standard" (mean and standard
         deviation); `scope` "entity" (each entity by its own statistics) or "pooled".
     threshold : Threshold.Config
-        How the threshold is chosen: `method` "quantile" (the 1 - `contamination` quantile of the validation scores),
-        "tail" (the score that `share` of the normal observations exceeds), "alarms" (`per_day` false alarms per day and
-        entity), or "auto" ("quantile" if `contamination` is a number, otherwise "tail").
+        How the threshold is chosen: `method` "alarms" (the false alarms per entity that you accept, `alarms`, by
+        default "1/week"), "balanced" (for the review of a recorded period), "tail" (the score that `share` of the
+        normal observations exceeds), "quantile" (the 1 - `contamination` quantile of the validation scores), or "auto"
+        ("quantile" if `contamination` is a number, otherwise "alarms").
+    event : Events.Config
+        How rows above the threshold become events: those that are closer than `merge` rows become one, and shorter ones
+        than `minimum` rows are dropped.
 
     Examples
     --------
     A mapping for a section keeps the defaults of the settings it does not name:
 
     >>> from tsadc.detectors.settings import Common
-    >>> Common(length=60, threshold={"method": "tail", "share": 0.01}).threshold.per_day
-    1.0
+    >>> Common(length=60, threshold={"method": "tail", "share": 0.02}).threshold.alarms
+    '1/week'
     """
 
     presets: ClassVar[tuple[str, ...]] = ()  # names of class methods that return settings
@@ -59,6 +64,7 @@ class Common:
     coverage: float = 0.5
     scaler: Scaler.Config = field(default_factory=Scaler.Config)
     threshold: Threshold.Config = field(default_factory=Threshold.Config)
+    event: Events.Config = field(default_factory=Events.Config)
 
     def __post_init__(self) -> None:
         build_sections(self)
@@ -68,6 +74,8 @@ class Common:
         require(0 <= self.seed < 2**63, "seed", "a whole number of at least 0", self.seed)
         require(0 < self.validation <= 0.5, "validation", "above 0 and at most 0.5", self.validation)
         require(0 < self.coverage <= 1, "coverage", "above 0 and at most 1", self.coverage)
+        within = self.event.merge == "auto" or self.event.merge < self.length
+        require(within, "event.merge", f"less than the {self.length} rows of an observation", self.event.merge)
 
     @property
     def assumed_contamination(self) -> float:

@@ -28,7 +28,7 @@ from tsadc.errors import ConfigError, ModelFileError
 from tsadc.scale import Scaler
 from tsadc.series import Clock
 
-FORMAT = 3
+FORMAT = 4
 # Settings that format 1 called differently: old name -> new name, and old value -> new value.
 RENAMED_SETTINGS = {"scoring": "inference", "head": "scoring", "views": "ensemble"}
 RENAMED_VALUES = {"head": {"tsadc": "fused", "paper": "own"}}
@@ -54,6 +54,7 @@ def save(detector: Detector, path: Path) -> None:
         "threshold": detector.threshold_,
         "held_out": detector.held_out_,
         "contamination": asdict(detector.contamination_),
+        "memory": detector.memory_,
         "arrays": hashlib.sha256(data).hexdigest(),
         "provenance": detector.provenance_,
         "scaler": detector.scaler_.to_mapping(),
@@ -160,6 +161,7 @@ def _check(settings: Mapping[str, Any]) -> None:
         and (clock.get("pace") or 1) > 0
         and abs(clock["start"]) < 2**63 > max(clock["interval"], clock.get("pace") or 0),
         "scaler": set(shapes) == {(len(variables),)} and all(np.min(own["scale"]) > 0 for own in every),
+        "memory": settings.get("memory") is None or (isinstance(settings["memory"], int) and settings["memory"] > 0),
         "provenance": _describes(settings["provenance"]["data"], settings),
     }
     for name, holds in expected.items():
@@ -212,7 +214,8 @@ def _rebuild(cls: type[Detector], settings: dict[str, Any], arrays: dict[str, np
     detector.validation_scores_ = arrays.pop("validation_scores")
     detector.held_out_ = settings["held_out"] if "held_out" in settings else _was_held_out(detector)
     detector.contamination_ = Contamination(**settings["contamination"])
-    detector.normal_ = Normal(detector.decision_scores_, detector.contamination_.share)
+    detector.memory_ = settings.get("memory")
+    detector.normal_ = Normal(detector.decision_scores_, detector.contamination_.low)
     bands = {name: arrays.pop(name) for name in list(arrays) if name.startswith(f"{STORED}.")}
     detector.usual_ = Usual.restore(bands, detector.settings.length, len(detector.variables_)) if bands else None
     with building_within(arrays):
@@ -231,8 +234,8 @@ def _was_held_out(detector: Detector) -> bool:
 def _upgraded(settings: Any, version: int, detector: str) -> Any:
     """Return the settings of a model of an earlier format under their present names.
 
-    Format 2 has other names than format 1, and format 3 another ensemble than format 2, so models that the former
-    ensemble scores are refused."""
+    Format 2 has other names than format 1, format 3 another ensemble than format 2, so that models which the former
+    ensemble scores are refused, and format 4 other methods for the threshold."""
     if version < 2:
         settings = {
             RENAMED_SETTINGS.get(name, name): RENAMED_VALUES[name][value] if name in RENAMED_VALUES else value
@@ -244,4 +247,17 @@ def _upgraded(settings: Any, version: int, detector: str) -> Any:
         if "ensemble" in settings:  # not used; its setting `keep` no longer exists
             rest = {name: value for name, value in settings["ensemble"].items() if name != "keep"}
             settings = {**settings, "ensemble": rest}
+    if version < 4:
+        settings = {**settings, "threshold": upgraded_threshold(settings["threshold"], version)}
     return settings
+
+
+def upgraded_threshold(old: Mapping[str, Any], version: int) -> Mapping[str, Any]:
+    """Return the settings of a threshold under their present names. Before format 4, "balanced" was the default, and
+    alarms were counted per day."""
+    if version >= 4:
+        return old
+    chosen = {"auto": "balanced", "tail": "balanced" if old["share"] == "auto" else "tail"}
+    method = chosen.get(old["method"], old["method"])
+    share = {} if old["share"] == "auto" else {"share": old["share"]}
+    return {"method": method, "alarms": f"{old['per_day']:.6f}/day", **share}

@@ -7,7 +7,8 @@
     spread         distance of the middle from their 15.87 % quantile: the standard deviation of a Gaussian
     fence          middle + 3 spread
     contamination  share above the fence minus the share below its mirror image: the estimated share of anomalies
-    normal         distribution of the lowest 1 - contamination of u, with an exponential upper quarter
+    normal         distribution of the lowest 1 - contamination of u, with an exponential upper quarter. For the
+                   contamination it takes the lower end of the interval, so that what may be normal counts as normal
 
 Anomalies score high, so the lower half of the scores shows how far normal scores spread, and what the upper half has
 in excess is anomalous. Anomalies that score like normal observations cannot be counted, so the estimate is a lower
@@ -17,9 +18,10 @@ bound.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -29,6 +31,8 @@ from tsadc.series import Clock, Floats
 from tsadc.subsample import evenly_spaced
 
 DAY = 86_400 * 10**9
+PERIODS = {"hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 365.25 / 12, "year": 365.25}  # in days
+BUDGET = re.compile(rf"\s*(\d+\.?\d*|\.\d+)\s*/\s*({'|'.join(PERIODS)})\s*")
 CUSTOMARY = 0.1  # the share of anomalous data that the paper assumes
 FENCE = 3.0  # in spreads; 1 in 740 Gaussian scores is higher
 BELOW = 0.1587  # share of a Gaussian below its mean minus one standard deviation
@@ -37,9 +41,14 @@ MOST = 0.5  # a majority cannot be anomalous
 RESAMPLES, LARGEST_SAMPLE = 200, 4096
 LEVEL = 0.9
 HIGHEST = 700.0  # its exponential is still finite
+DEFAULT_ALARMS = "1/week"
+REFERENCE = 10_080  # rows that count as a week if the data has no clock: one a minute
+MIN_ABOVE = 1e-12  # rarer scores have one return period
+UNCLOCKED = 0.01  # share of normal observations above the default threshold, if the data has no clock
+MOST_ALARMS = 0.05  # the same, at most, if the data has one
 
-Method = Literal["quantile", "tail", "alarms"]
-ONLY_FOR: dict[str, Method] = {"share": "tail", "per_day": "alarms"}  # setting: the one method that uses it
+Method = Literal["alarms", "balanced", "tail", "quantile"]
+ONLY_FOR: dict[str, Method] = {"share": "tail", "alarms": "alarms"}  # setting: the one method that uses it
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,8 @@ class Threshold:
         Median training score.
     normal : Normal
         Distribution of normal scores.
+    per_week : float
+        Observations of an entity in a week, or in `REFERENCE` rows if the data has no clock.
     """
 
     @dataclass(frozen=True)
@@ -149,84 +160,130 @@ class Threshold:
 
         Parameters
         ----------
-        method : {"auto", "quantile", "tail", "alarms"}, default "auto"
-            "quantile": the 1 - contamination quantile of the validation scores. "tail": the score that `share` of
-            normal observations exceeds, from the fitted upper tail of normal training scores. "alarms": the score
-            that `per_day` normal observations exceed on an average day. "auto": "quantile" if the contamination is
-            stated, otherwise "tail".
-        share : float or "auto", default "auto"
-            Only for "tail": share of normal observations allowed above the threshold, between 0 and 1, both
-            excluded. "auto": at most a quarter, less the more clearly anomalies stand out of the history.
-        per_day : float, default 1.0
-            Only for "alarms": false alarms allowed per day and entity, above 0. Needs timestamps or a sampling rate.
+        method : {"auto", "alarms", "balanced", "tail", "quantile"}, default "auto"
+            "alarms": the score that normal observations exceed `alarms` times, per entity. "balanced": for the review
+            of a recorded period, in which a missed anomaly costs as much as a false alarm; up to a quarter of the
+            normal observations may lie above it. "tail": the score that `share` of normal observations exceeds.
+            "quantile": the 1 - contamination quantile of the validation scores. "auto": "quantile" if the
+            contamination is stated, otherwise "alarms". "balanced" is also "quantile" if the contamination is stated.
+        alarms : str, default "1/week"
+            Only for "alarms": the false alarms per entity that you accept, as a number per hour, day, week, month or
+            year. A history that is too short to promise so few gives the fewest that it can promise, which `fit` says.
+            The default needs no clock: without one, 1 % of the normal observations may lie above the threshold.
+        share : float, default 0.01
+            Only for "tail": share of normal observations allowed above the threshold, between 0 and 1, both excluded.
 
         Examples
         --------
         >>> from tsadc.detectors.threshold import Threshold
-        >>> Threshold.Config(method="alarms", per_day=0.5)
-        Threshold.Config(method='alarms', share='auto', per_day=0.5)
+        >>> Threshold.Config(method="alarms", alarms="2/day").per_day
+        2.0
         """
 
-        method: Literal["auto", "quantile", "tail", "alarms"] = "auto"
-        share: float | Literal["auto"] = "auto"
-        per_day: float = 1.0
+        renamed_settings: ClassVar[Mapping[str, str]] = {"per_day": 'is now `alarms`; write "2/day" for 2'}
+
+        method: Literal["auto", "alarms", "balanced", "tail", "quantile"] = "auto"
+        alarms: str = DEFAULT_ALARMS
+        share: float = 0.01
 
         def __post_init__(self) -> None:
-            allowed = self.share == "auto" or 0 < self.share < 1
-            require(allowed, "share", "between 0 and 1, both excluded, or auto", self.share)
-            require(self.per_day > 0, "per_day", "above 0", self.per_day)
+            require(0 < self.share < 1, "share", "between 0 and 1, both excluded", self.share)
+            require(self.per_day > 0, "alarms", "a number per period such as 1/week or 2/day", self.alarms)
+
+        @property
+        def per_day(self) -> float:
+            """False alarms allowed per day and entity; 0 if `alarms` cannot be read."""
+            found = BUDGET.fullmatch(str(self.alarms))
+            return float(found[1]) / PERIODS[found[2]] if found else 0.0
+
+        @property
+        def asked(self) -> bool:
+            """Whether the user asked for this number of alarms; the default adjusts to data for which it makes no
+            sense."""
+            return self.method == "alarms" or self.alarms != DEFAULT_ALARMS
 
         def resolve(self, stated: bool) -> Method:
             """Return the method in force, given whether the contamination is stated."""
             if self.method == "auto":
-                return "quantile" if stated else "tail"
-            return self.method
+                return "quantile" if stated else "alarms"
+            return "quantile" if stated and self.method == "balanced" else self.method
 
     value: float
     middle: float
     normal: Normal
+    per_week: float
 
     def severity(self, score: float) -> float:
-        """Return the share of normal observations that score lower."""
-        return 1.0 - self.normal.above(score)
+        """Return the chance, in percent, that a normal week of an entity has no score as high as this one."""
+        return 100.0 * math.exp(-self.per_week * self.normal.above(score))
+
+    def return_period(self, score: float) -> float:
+        """Return after how many normal observations of an entity a score this high is to be expected."""
+        return 1 / max(self.normal.above(score), MIN_ABOVE)
 
 
 def calibrate(scores: Floats, stated: float | Literal["auto"], seed: int) -> tuple[Contamination, Normal]:
     """Return the contamination of the training scores and the distribution of the normal ones."""
     contamination = Contamination.find(scores, stated, seed)
-    return contamination, Normal(scores, contamination.share)
+    return contamination, Normal(scores, contamination.low)
 
 
 def choose(
     config: Threshold.Config,
     contamination: Contamination,
     normal: Normal,
-    scores: tuple[Floats, Floats],
+    scores: tuple[Floats, Floats, Floats],
     clock: Clock,
     length: int,
 ) -> float:
     """Return the threshold by the method of `config`.
 
-    `scores` holds the validation scores, and those of validation and training together, each observation once."""
+    `scores` holds the training scores, the validation scores, and both together, each observation once."""
+    history, validation, every = scores
     method = config.resolve(contamination.stated)
     if method == "quantile":
-        return _quantile(contamination.share, *scores)
-    if method == "alarms":
-        return normal.at(alarm_share(config.per_day, clock, length))
-    if config.share != "auto":
-        return normal.at(config.share)
-    allowed = _allowed(contamination)
-    return min(normal.at(allowed), normal.fence) if allowed > 0 else normal.fence
+        return _quantile(contamination.share, validation, every)
+    if method == "balanced":
+        return _balanced(Normal(history, contamination.share), contamination)
+    return normal.at(config.share if method == "tail" else promised(config, normal, clock, length))
 
 
-def explain(config: Threshold.Config, contamination: Contamination, above: float, per_day: float | None) -> str:
-    """Say how many false alarms to expect and how the threshold was chosen.
+def promised(config: Threshold.Config, normal: Normal, clock: Clock, length: int) -> float:
+    """Return the share of normal observations above the threshold by the method "alarms".
 
-    `above` is the share of normal observations above the threshold, `per_day` the observations of an entity per day."""
-    method = config.resolve(contamination.stated)
+    The share of the budget, unless the history has fewer normal observations than one false alarm takes: then one in
+    so many."""
+    if config.asked:
+        share = alarm_share(config, clock, length)
+    else:
+        most = observations_per_day(clock, length)
+        share = UNCLOCKED if most is None else min(config.per_day / most, MOST_ALARMS)
+    return max(share, 1 / len(normal.kept))
+
+
+def explain(
+    config: Threshold.Config, contamination: Contamination, normal: Normal, threshold: float, clock: Clock, length: int
+) -> str:
+    """Say how many false alarms to expect and how the threshold was chosen."""
+    method, above = config.resolve(contamination.stated), normal.above(threshold)
+    per_day = observations_per_day(clock, length)
     if per_day is None:
-        return f"about {_rounded(100 * above)} % of normal observations expected above it (method {method})"
-    return f"about {_rounded(above * per_day)} false alarms a day expected per entity (method {method})"
+        expected = f"about {_rounded(100 * above)} % of normal observations expected above it"
+    else:
+        expected = f"about {_per_period(above * per_day)} expected per entity"
+    short = ""
+    if method == "alarms" and per_day is not None and config.per_day < 0.99 * above * per_day:
+        short = (
+            f"; {config.alarms} was wanted, but {len(normal.kept)} normal observations of history cannot promise fewer"
+        )
+    return f"{expected} (method {method}{short})"
+
+
+def _per_period(per_day: float) -> str:
+    """Return "3 false alarms a week", with the shortest period in which there is at least one."""
+    period = next((name for name, days in PERIODS.items() if per_day * days >= 0.995), "year")
+    number = _rounded(per_day * PERIODS[period])
+    return f"{number} false alarm{'' if number == '1' else 's'} {'an' if period == 'hour' else 'a'} {period}"
 
 
 def _rounded(number: float) -> str:
@@ -242,7 +299,7 @@ def unused_setting(config: Threshold.Config, stated: bool, given: Mapping[str, A
     method, default = config.resolve(stated), Threshold.Config()
     for name, needed in ONLY_FOR.items():
         value = getattr(config, name)
-        requested = value != getattr(default, name) if given is None else given.get(name, "auto") != "auto"
+        requested = value != getattr(default, name) if given is None else name in given
         if requested and method != needed:
             return (
                 f"`threshold.{name}` only applies to `threshold.method={needed}`, but the method is {method}; set "
@@ -257,10 +314,10 @@ def refuse_unused(config: Threshold.Config, stated: bool, given: Mapping[str, An
         raise ConfigError(wrong)
 
 
-def check(config: Threshold.Config, clock: Clock, length: int) -> None:
+def check(config: Threshold.Config, stated: bool, clock: Clock, length: int) -> None:
     """Raise a `ConfigError`, before training, if the method needs a clock that the data does not have."""
-    if config.method == "alarms":
-        alarm_share(config.per_day, clock, length)
+    if config.resolve(stated) == "alarms" and config.asked:
+        alarm_share(config, clock, length)
 
 
 def observations_per_day(clock: Clock, length: int) -> float | None:
@@ -268,24 +325,34 @@ def observations_per_day(clock: Clock, length: int) -> float | None:
     return None if clock.every is None else DAY / (clock.every * length)
 
 
-def alarm_share(per_day: float, clock: Clock, length: int) -> float:
-    """Return the share of observations that makes `per_day`, or raise a `ConfigError` if there is none."""
+def observations_per_week(clock: Clock, length: int) -> float:
+    """Return how many observations an entity has in a week, or in `REFERENCE` rows if the data has no clock."""
+    return REFERENCE / length if clock.every is None else 7 * DAY / (clock.every * length)
+
+
+def alarm_share(config: Threshold.Config, clock: Clock, length: int) -> float:
+    """Return the share of observations that makes `alarms`, or raise a `ConfigError` if there is none."""
     most = observations_per_day(clock, length)
     if most is None:
         raise ConfigError(
-            "`threshold.method=alarms` counts alarms per day, but the data has no timestamps and no sampling rate; "
+            "`threshold.method=alarms` counts alarms per time, but the data has no timestamps and no sampling rate; "
             "name the time column, or choose another method."
         )
-    if per_day >= most:
+    if config.per_day >= most:
         raise ConfigError(
-            f"`threshold.per_day` must be below {most:.4g}, the number of observations of {length} rows in a day, but "
-            f"got {per_day:g}."
+            f"`threshold.alarms` must be below {most:.4g}/day, the number of observations of {length} rows in a day, "
+            f"but got {config.alarms}."
         )
-    return per_day / most
+    return config.per_day / most
+
+
+def _balanced(normal: Normal, contamination: Contamination) -> float:
+    allowed = _allowed(contamination)
+    return min(normal.at(allowed), normal.fence) if allowed > 0 else normal.fence
 
 
 def _allowed(contamination: Contamination) -> float:
-    """Return the share of normal observations allowed above the threshold if `share` is "auto".
+    """Return the share of normal observations allowed above the threshold by the method "balanced".
 
     Of future anomalies a share `alike` scores above the fence. The rest is of unknown kind: Gaussian scores separated
     from normal ones by an AUROC between 3/4 and 1, in data with any share of anomalies. F1, averaged over all unknowns,

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
+from tsadc.detectors.drift import Drift
 from tsadc.detectors.reasons import Reason
-from tsadc.detectors.result import Result
+from tsadc.detectors.result import Result, as_period
 from tsadc.detectors.usual import SeriesUsual
 from tsadc.series import Booleans, Floats, Series, Truth
 from tsadc.show.words import Times, evidence, reason_title
@@ -53,9 +55,15 @@ class Finding:
     stop: int
     score: float
     severity: float
+    return_period: float  # in rows
     evidence: str
     variables: dict[str, float]  # shares of the contribution, largest first
     reason: Reason | None = None
+
+    @property
+    def period(self) -> pd.Timedelta | float:
+        """How much normal operation passes on average until a score this high."""
+        return as_period(self.return_period, self.track.series.clock)
 
     @property
     def key(self) -> str:
@@ -96,6 +104,7 @@ class Findings:
     threshold: float
     middle: float
     left_out: int
+    drift: tuple[Drift, ...] = ()
 
     @property
     def truth(self) -> list[Truth]:
@@ -145,7 +154,7 @@ def read(result: Result, truth: Sequence[Truth]) -> Findings:
     tracks = [
         Track(
             part.series,
-            part.scores.astype(np.float64) - part.drift,
+            part.scores.astype(np.float64) - part.raised,
             part.anomalous,
             part.contributions,
             part.expected,
@@ -160,4 +169,4 @@ def read(result: Result, truth: Sequence[Truth]) -> Findings:
     ]
     worst = sorted(intervals, key=lambda pair: -pair[1].score)
     findings = [Finding(rank, track, **vars(interval)) for rank, (track, interval) in enumerate(worst, start=1)]
-    return Findings(tuple(tracks), tuple(findings), result.threshold, result.middle, result.left_out)
+    return Findings(tuple(tracks), tuple(findings), result.threshold, result.middle, result.left_out, result.drift)

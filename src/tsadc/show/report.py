@@ -22,9 +22,10 @@ from tsadc.show.report_data import data_section
 from tsadc.show.report_overview import strips
 from tsadc.show.report_tables import LISTED, about_table, comparison_table, intervals
 from tsadc.show.report_variables import heat_maps, ranking
-from tsadc.show.words import count, number, percent
+from tsadc.show.words import count, drift, number, percent
 
 NAMED = 3  # variables in the summary
+MAX_DRIFTED = 3  # entities in the summary
 OVERVIEW = (
     "The score of each entity over time, maximum per pixel column. The dashed line is the threshold; the scale above "
     "it is compressed. Hatched parts were not scored. Click a marked interval for its details."
@@ -50,9 +51,10 @@ GUIDE = (
     ),
     (
         "Severity",
-        "The fraction of normal observations in the training history with a lower score: at 0.99, 1 in 100 scores "
-        "higher. Normal means without the part of the history assumed to be anomalous. Beyond the scores of the "
-        "history, severity is extrapolated. Below 0.99 is slight, from 0.99 moderate, from 0.999 severe.",
+        "From 0 to 100: the chance, in percent, that a normal week of the entity has no score as high (10,080 rows if "
+        "the data has no clock). Normal means without the part of the history that stands out. Beyond the scores of "
+        "the history, severity is extrapolated. Below 90 is slight, from 90 moderate, from 99 severe. The return "
+        "period says the same as a time: how much normal operation passes on average until a score as high.",
     ),
     (
         "Contribution",
@@ -188,7 +190,17 @@ def _interval_sections(findings: Findings, expected_by: str | None) -> list[Sect
 
 
 def _verdict(findings: Findings) -> Html:
-    """Return the summary in one or two sentences."""
+    """Return the summary in a few sentences; drift, which puts all else in doubt, comes first."""
+    drifted = [element("p", element("strong", "Drift. "), drift(found), class_="verdict") for found in findings.drift]
+    return join(*drifted[:MAX_DRIFTED], _more_drift(len(drifted)), _intervals_verdict(findings))
+
+
+def _more_drift(total: int) -> Html | None:
+    more = total - MAX_DRIFTED
+    return element("p", f"{count(more, 'further entity has', 'further entities have')} drifted.") if more > 0 else None
+
+
+def _intervals_verdict(findings: Findings) -> Html:
     where = _where(findings)
     if not findings.scored_rows:
         return element("p", element("strong", "Nothing could be scored"), where, ".", class_="verdict")

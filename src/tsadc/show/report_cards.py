@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from tsadc.series import Floats
@@ -21,7 +19,7 @@ from tsadc.show.charts import (
 )
 from tsadc.show.findings import Finding, Findings
 from tsadc.show.html import Html, element, join, name
-from tsadc.show.words import number, percent, severity, severity_word
+from tsadc.show.words import number, percent, return_period, severity, severity_word
 
 MOST = 30
 OPEN = 8  # cards shown at once; the others unfold
@@ -58,10 +56,10 @@ def _card(finding: Finding) -> Html:
 
 
 def _severity(finding: Finding) -> Html:
-    text = f"{severity_word(finding.severity)}, {severity(finding.severity)}"
-    decades = -math.log10(max(1 - finding.severity, 1e-4))  # equal steps for 0.9, 0.99, 0.999, 0.9999
-    bar = element("span", element("i", style=f"width:{25 * decades:.4g}%"), class_="bar", aria_hidden="true")
-    return element("span", bar, text, class_="severity", title=f"severity {text}; score {number(finding.score)}")
+    text, often = f"{severity_word(finding.severity)}, {severity(finding.severity)}", return_period(finding.period)
+    bar = element("span", element("i", style=f"width:{finding.severity:.4g}%"), class_="bar", aria_hidden="true")
+    title = f"severity {text}; score {number(finding.score)}; a score like this: {often} of normal operation"
+    return element("span", bar, text, element("span", often, class_="often"), class_="severity", title=title)
 
 
 def _contributions(finding: Finding) -> Html:

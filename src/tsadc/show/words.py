@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tsadc.detectors.drift import Drift
 from tsadc.detectors.reasons import Reason
 from tsadc.series import Clock
 from tsadc.wording import DASH as DASH
@@ -28,6 +29,15 @@ Unit = Literal["s", "ms", "us", "ns"]
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 THIN = "\N{NARROW NO-BREAK SPACE}"
+RETURN_UNITS = {
+    "year": 365.25 * DAY,
+    "month": 365.25 / 12 * DAY,
+    "week": 7 * DAY,
+    "day": DAY,
+    "hour": HOUR,
+    "minute": MINUTE,
+}
+MAX_ROWS = 10**9  # of a return period; more says no more
 
 METRICS = {"auroc": "AUROC", "ap": "AP", "f1": "F1"}
 UNUSUAL_FREQUENCIES = (
@@ -178,16 +188,38 @@ def percent(share: float) -> str:
 
 
 def severity(value: float) -> str:
-    """Format a severity with enough decimals to distinguish it from 1, at most four, rounded down."""
-    if value > 0.9999:
-        return "> 0.9999"
-    decimals = max(2, int(np.ceil(-np.log10(1 - value) - 1e-9)))
-    return f"{np.floor(value * 10**decimals + 1e-6) / 10**decimals:.{decimals}f}"
+    """Format a severity from 0 to 100 as a whole number, rounded down; the ends of the scale are not reached."""
+    if value > 99:
+        return "> 99"
+    return "< 1" if value < 1 else f"{int(value)}"
 
 
 def severity_word(value: float) -> str:
-    """Name a severity: "slight" below 0.99, "severe" from 0.999."""
-    return "slight" if value < 0.99 else "moderate" if value < 0.999 else "severe"
+    """Name a severity: "slight" below 90, "severe" from 99."""
+    return "slight" if value < 90 else "moderate" if value < 99 else "severe"
+
+
+def return_period(period: pd.Timedelta | float) -> str:
+    """Say how often a normal entity scores as high, such as "once in 40 days"; a number counts rows."""
+    if not isinstance(period, pd.Timedelta):
+        return f"once in {count(round(min(period, MAX_ROWS)), 'row', 'rows')}"
+    for unit, size in RETURN_UNITS.items():
+        amount = period.value / size
+        if amount >= 2 or unit == "minute":
+            return f"once in {count(max(1, round(amount)), unit, unit + 's')}"
+    raise AssertionError("the smallest unit fits every period")
+
+
+def drift(found: Drift) -> str:
+    """Say since when an entity differs as a whole from what was learnt, and which variables moved."""
+    moved = ", ".join(f"{item.name} from {number(item.usual)} to {number(item.now)}" for item in found.variables)
+    since = f"{found.since:%Y-%m-%d %H:%M}" if isinstance(found.since, pd.Timestamp) else f"row {found.since}"
+    return (
+        f"{found.above:,} of the {found.observations:,} observations of {found.entity} since {since} differ from what "
+        "was learnt: another machine, a new regime, or drift?"
+        + (f" Medians that moved: {moved}." if moved else "")
+        + " If this is the new normal, fit again, or use `tsadc adapt` if only levels and spreads have changed."
+    )
 
 
 def precision(clocks: Iterable[Clock]) -> Unit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from tsadc.detectors.base import Detector, FitOptions, PartScores
 from tsadc.detectors.ensemble.scorer import VIEWS, FusedScorer
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
-from tsadc.series import Floats, Observations, Place
+from tsadc.series import Floats, Observations
 
 
 class Ensemble(Detector["Ensemble.Config"]):
@@ -102,13 +102,6 @@ class Ensemble(Detector["Ensemble.Config"]):
     def _score_values(self, observations: Observations) -> Iterator[float]:
         for i in range(len(observations)):
             yield self.scorer_.score(observations.entity(i), observations.read(i))
-
-    def _overlapping(self, observations: Observations, wanted: Callable[[Place], bool]) -> Observations:
-        # Separate observations lie end to end: one between two of them would mix what does not belong together.
-        def continuous(place: Place) -> bool:
-            return observations.series[place.series].observation is None and wanted(place)
-
-        return super()._overlapping(observations, continuous)
 
     def _predict(self, entity: str, z: Floats) -> Floats | None:
         return self.scorer_.predict(entity, z)

@@ -216,16 +216,28 @@ class FusedScorer:
         return tuple(scores)
 
     def adapt(self, history: Observations, model: Model | None = None) -> None:
-        """Learn what is usual for the entities of a normalised history; entities with a short history are skipped."""
+        """Learn what is usual for the entities of a normalised history; entities with a short history are skipped.
+
+        The usual score is cross-fitted, like those of the training entities: each half of the history is scored by what
+        was learnt from the other."""
         for places in history.by_series():
             if len(places) < MIN_HISTORY:
                 continue
             entity, own = history.entity(places[0]), history.take(np.asarray(places))
             every = [own.read(i)[self.judged] for i in range(len(own))]
-            for group in self.groups:
-                group.adapt(entity, np.stack([group.measure(z, entity) for z in every]))
+            learnt = [(group, np.stack([group.measure(z, entity) for z in every])) for group in self.groups]
             if model is not None and self.residuals is not None:
-                self.residuals.adapt(entity, np.stack(list(self._residual_features(own, model))))
+                learnt.append((self.residuals, np.stack(list(self._residual_features(own, model)))))
+            half, scores = np.arange(len(own)) < len(own) // 2, np.empty(len(own))
+            for part in (half, ~half):
+                for group, features in learnt:
+                    group.adapt(entity, features[~part])
+                for i in np.flatnonzero(part):
+                    logs = [group.score(entity, features[i]) for group, features in learnt]
+                    scores[i] = self.fusion(np.concatenate(logs))
+            for group, features in learnt:
+                group.adapt(entity, features)
+            self.usual[entity] = usual_score(scores)
 
     def _residual_features(self, observations: Observations, model: Model) -> Iterator[Floats]:
         residuals = self.residuals

@@ -1,0 +1,145 @@
+"""Verdicts: the evidence of observations -> results, one series after the other.
+
+    name       meaning
+    lowered    in audit mode, how much the scores of a series are lowered because it lies above its history as a whole
+    raised     how much the threshold of an observation is raised by the scores before it (`drift.py`)
+    further    observations that overlap those of the grid; the score of a row is the mean over all that cover it
+
+Nothing here depends on later data, apart from `lowered`. `Detector.detect` and `detect_parts` are the same verdicts,
+with a whole series or about `rows` rows of it in one result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tsadc.detectors.drift import find_drift, raised_by
+from tsadc.detectors.events import Events
+from tsadc.detectors.result import Evidence, Result, assemble
+from tsadc.detectors.threshold import Threshold
+from tsadc.scale import Scaler
+from tsadc.series import Floats, Observations
+from tsadc.windows import between, section
+
+MAX_PART_CELLS = 2**22  # of one part: about 100 MB of values, scores and expected values
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """Judges the observations of all series; the evidence comes in their order.
+
+    Attributes
+    ----------
+    usual
+        Returns the usual score of an entity, None if its threshold is never raised.
+    lowered : (series,)
+    scores
+        Returns the scores of observations without evidence.
+    coverage, row_cuts
+        Settings for the overlapping observations; with `row_cuts` of 1 there are none.
+    """
+
+    observations: Observations
+    evidence: Iterator[Evidence]
+    threshold: Threshold
+    events: Events
+    scaler: Scaler
+    view_names: Sequence[str]
+    usual: Callable[[str], float | None]
+    lowered: Floats
+    scores: Callable[[Observations], Floats]
+    coverage: float
+    row_cuts: int
+
+    def whole_series(self) -> Iterator[Result]:
+        """Yield one result per series."""
+        for number, series in enumerate(self.observations.series):
+            yield from self._series(number, len(series) + self.observations.length, len(self.observations) + 1)
+
+    def parts(self, rows: int) -> Iterator[Result]:
+        """Yield results of about `rows` rows. Each ends with its series or after an observation that is not anomalous,
+        so that no interval is cut, unless it would have more than `MAX_PART_CELLS` cells."""
+        length = self.observations.length
+        most = max(1, MAX_PART_CELLS // (len(self.observations.names) * length))
+        for number in range(len(self.observations.series)):
+            yield from self._series(number, min(rows, most * length), most)
+
+    def _series(self, number: int, rows: int, most: int) -> Iterator[Result]:
+        """Yield the results of one series, each with at most `most` observations. The last one has the drift."""
+        every, length = self.observations, self.observations.length
+        series, indices = every.series[number], [i for i, place in enumerate(every.places) if place.series == number]
+        # Separate observations, laid end to end, have no past.
+        continuous = series.observation is None
+        usual = self.usual(series.entity) if continuous else None
+        further = self._overlapping(number)
+        first, part, scores, raised = 0, list[Evidence](), list[float](), list[float]()
+        for i in indices:
+            start = every.places[i].start
+            if start - first > rows and not part:
+                yield from self._uncovered(number, range(first, start, rows))
+                first = start
+            part.append(_lower(next(self.evidence), float(self.lowered[number])))
+            scores.append(part[-1].score)
+            raised.append(float(raised_by(scores, usual, len(scores) - 1)[0]))
+            last = i == indices[-1]
+            stop = len(series) if last else every.places[i + 1].start
+            normal = len(part) * length >= rows and part[-1].score <= self.threshold.value + raised[-1]
+            gap = stop - (start + length) > rows
+            if normal or gap or len(part) == most or last:
+                stop = start + length if gap else stop
+                piece = section(every, number, range(i + 1 - len(part), i + 1), first, stop)
+                found = self._result(number, piece, part, np.array(raised[-len(part) :]), further, first)
+                if last and continuous:
+                    whole = section(every, number, indices, 0, len(series))
+                    drift = find_drift(whole, scores, self.threshold.value, self.scaler)
+                    found = replace(found, drift=() if drift is None else (drift,))
+                yield found
+                first, part = stop, []
+        yield from self._uncovered(number, range(first, len(series), rows))
+
+    def _uncovered(self, number: int, rows: range) -> Iterator[Result]:
+        """Yield results for rows that no observation covers, in parts, as a gap may be larger than memory."""
+        for first in rows:
+            piece = section(self.observations, number, [], first, min(first + rows.step, rows.stop))
+            yield self._result(number, piece, [], np.zeros(0), None, first)
+
+    def _overlapping(self, number: int) -> Observations | None:
+        """Return the observations of a series that lie between those of the grid; none if those are separate."""
+        if self.row_cuts == 1:
+            return None
+        length = self.observations.length
+        alone = Observations((self.observations.series[number],), (), length)
+        if alone.series[0].observation is not None:
+            return alone
+        shifts = [i * length // self.row_cuts for i in range(1, self.row_cuts)]
+        places = [place for shift in shifts for place in between(alone, shift, self.coverage).places]
+        return Observations(alone.series, tuple(sorted(places, key=lambda place: place.start)), length)
+
+    def _result(
+        self,
+        number: int,
+        piece: Observations,
+        evidence: Sequence[Evidence],
+        raised: Floats,
+        further: Observations | None,
+        first: int,
+    ) -> Result:
+        """Return the result of a section of a series that begins at row `first`."""
+        covering = None
+        if further is not None:
+            starts = np.array([place.start for place in further.places], dtype=np.int64)
+            stop = first + len(piece.series[0])
+            chosen = np.flatnonzero((starts < stop) & (starts + piece.length > first))
+            own = further.take(chosen)
+            covering = section(own, 0, range(len(own)), first, stop), self.scores(own) - self.lowered[number]
+        return assemble(piece, evidence, self.threshold, self.events, raised, self.view_names, covering)
+
+
+def _lower(evidence: Evidence, by: float) -> Evidence:
+    """Return the evidence with the scores of the observation and of its steps lowered."""
+    if by == 0:
+        return evidence
+    return replace(evidence, score=evidence.score - by, steps=evidence.steps.astype(np.float64) - by)
