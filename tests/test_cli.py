@@ -21,9 +21,9 @@ READING = """
 """  # the options of every command that reads data
 COMMANDS = """
 demo    --out=demo
-fit     DATA... --out --length=None --contamination=None --detector=ensemble --preset=default --config=None
-        --set=None... --epochs=None --seed=None --resume=False READING
-detect  DATA... --model --out=None --report=None --set=None... --update=False --force=False --json=False
+fit     DATA... --out --length=None --contamination=None --alarms=None --detector=ensemble --preset=default
+        --config=None --set=None... --epochs=None --seed=None --resume=False READING
+detect  DATA... --model --out=None --report=None --alarms=None --set=None... --update=False --force=False --json=False
         --exit-code=False --detector=None READING
 refit   MODEL DATA... --window=90d --out=None --report=None --rollback=False --detector=None
         READING
@@ -101,7 +101,7 @@ def test_fit_says_what_it_did(folder: Path, fitted: Answer) -> None:
     assert re.fullmatch(r"epoch 1/1  loss \d\.\d{4}  validation \d\.\d{4}  0:00:00 left", first)
     assert trained == "Trained on 30 observations of 40 rows, 4 variables, 2 entities: 1 epoch."
     assert re.fullmatch(r"Contamination \d+\.\d % \(estimated; 90% interval \d.* to \d.* %\)\.", contamination)
-    lies = r"Threshold \d+\.\d{3}, about \S+ false alarms a day expected per entity \(method tail\)\. "
+    lies = r"Threshold \d+\.\d{3}, about \S+ false alarms a day expected per entity \(method alarms; 1/week was .*\)\. "
     assert re.fullmatch(lies + r"\d+ training observations lie above it\.", threshold)
     assert where == f"The model is in {folder / 'model'}."
     assert {file.name for file in (folder / "model").iterdir()} == {"config.json", "model.safetensors"}
@@ -125,7 +125,7 @@ def test_detect_finds_the_fault(folder: Path, detected: Answer) -> None:
     verdict = detected.out.splitlines()
     assert re.match(r"\d+ unusual intervals?(\. The worst three)?:", verdict[0])
     assert re.search(
-        r"new  2026-01-01 0[45]:\S+ to 2026-01-01 05:\S+  severity (> )?0\.\d{2,4}  .+: b \d\d%", verdict[1]
+        r"new  2026-01-01 0[45]:\S+ to 2026-01-01 05:\S+  severity (> )?\d+ \(once in .+\)  b \d\d%", verdict[1]
     )
     intervals = pd.read_csv(folder / "found" / "intervals.csv", parse_dates=["start", "end"])
     worst = intervals.loc[intervals["score"].idxmax()]

@@ -21,7 +21,7 @@ from contract import (
     remembering,
     waves,
 )
-from tsadc.detectors.threshold import Contamination
+from tsadc.detectors.threshold import Contamination, observations_per_week
 from tsadc.errors import DataError, TsadcNotice
 from tsadc.series import Series
 
@@ -99,15 +99,15 @@ def test_it_follows_the_pyod_convention(name):
 
 
 @every
-def test_severity_is_the_share_of_normal_observations_that_score_lower(name):
+def test_severity_is_the_chance_of_a_normal_week_without_such_a_score(name):
     detector = copy.deepcopy(fitted(name))
     detector.threshold_ = float(np.min(detector.decision_scores_)) - 1e-6  # so that there is something to judge
     found = detector.detect(history()).intervals.sort_values("score")
     assert len(found)
-    assert found["severity"].between(0, 1).all()
-    assert found["severity"].is_monotonic_increasing
+    assert found["severity"].between(0, 100).all()
+    per_week = observations_per_week(detector.clock_, detector.settings.length)
     for score, severity in zip(found["score"], found["severity"], strict=True):
-        assert severity == 1 - detector.normal_.above(score)
+        assert severity == pytest.approx(100 * np.exp(-per_week * detector.normal_.above(score)))
     if name != "all-positive":
         # Of the highest fifth, which was stated to be anomalous, none is below what is kept as normal.
         above = np.array([detector.normal_.above(score) for score in detector.decision_scores_])

@@ -27,7 +27,7 @@ QUICK = {"training": {"epochs": 1}}
 def test_a_record_holds_what_the_detector_is_worth() -> None:
     [(job, record, arrays)] = run([Job("tiny", "robust-z", 1)], HERE)
     task = draw("tiny", HERE, 1)
-    detector = find("robust-z")(length=60, seed=1).fit(task.train)
+    detector = find("robust-z")(length=60, seed=1).fit(task.train).set_threshold(method="balanced")
     scores, labels = detector.decision_function(task.test), task.answers.labels
     np.testing.assert_array_equal(arrays["score"], scores)
     np.testing.assert_array_equal(arrays["anomalous"], labels)

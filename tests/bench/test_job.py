@@ -4,6 +4,7 @@ import pytest
 
 from tsadc.bench.job import Job, essential, flat, identity, settings_hash, source_digest
 from tsadc.detectors import find
+from tsadc.detectors.threshold import Threshold
 from tsadc.errors import ConfigError, DataError
 
 HERE = Path(".")
@@ -31,7 +32,10 @@ def test_other_settings_have_another_hash() -> None:
 @pytest.mark.usefixtures("tiny")
 def test_only_the_length_is_set_for_the_data() -> None:
     config = Job("tiny", "ridge", 3, overrides={"lags": 1}).config()
-    assert config == find("ridge").Config(length=60, seed=3, lags=1)
+    balanced = Threshold.Config(method="balanced")
+    assert config == find("ridge").Config(length=60, seed=3, lags=1, threshold=balanced)
+    stated = Job("tiny", "ridge", 3, overrides={"threshold": {"method": "tail"}}).config()
+    assert stated.threshold == Threshold.Config(method="tail")
     with pytest.raises(ConfigError, match="`length` comes with the data set"):
         Job("tiny", "ridge", 0, overrides={"length": 30}).config()
     with pytest.raises(ConfigError, match="This detector has only the preset `default`, but got 'paper'"):

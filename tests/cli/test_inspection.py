@@ -51,9 +51,10 @@ def test_a_model_in_words(model: Path) -> None:
     ends = f"{100 * found['low']:.1f} to {100 * found['high']:.1f} %"
     assert about["contamination"] == f"{100 * found['share']:.1f} % (estimated; 90% interval {ends})"
     scores = load_file(model / "model.safetensors")["decision_scores"]
-    above = Normal(scores, found["share"]).above(config["threshold"])
+    above = Normal(scores, found["low"]).above(config["threshold"])
     assert about["threshold"] == (
-        f"{config['threshold']:.4f}, about {36 * above:.2g} false alarms a day expected per entity (method tail)"
+        f"{config['threshold']:.4f}, about {36 * above:.2g} false alarms a day expected per entity (method alarms; "
+        "1/week was wanted, but 30 normal observations of history cannot promise fewer)"
     )
     assert about["scores"].splitlines() == histogram(scores, config["threshold"])
     assert about["entities"] == "2: left, right"
@@ -79,7 +80,7 @@ def test_a_model_that_was_not_trained_by_epochs(tmp_path: Path) -> None:
     about = dict(about_model(tmp_path / "model"))
     assert about["model"].startswith("robust-z, ")
     assert about["sampling"] == "no timestamps, rows are counted"
-    assert about["threshold"].endswith("of normal observations expected above it (method tail)")
+    assert about["threshold"].endswith("of normal observations expected above it (method alarms)")
     assert "training" not in about
 
 

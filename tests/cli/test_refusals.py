@@ -128,7 +128,7 @@ SETTINGS = {
     "--contamination -0.1": "`contamination` must be between 0 and 0.5",
     "--contamination nan": "`contamination` must be a finite number or 'auto', but got nan",
     "--contamination much": "`contamination` must be a finite number or 'auto', but got 'much'",
-    "--set threshold.method=best": "`threshold.method` must be one of 'auto', 'quantile', 'tail', 'alarms'",
+    "--set threshold.method=best": "`threshold.method` must be one of 'auto', 'alarms', 'balanced', 'tail'",
     "--set threshold=3": "`threshold` is a section with settings of its own",
     "--alarms 99/day": "`threshold.alarms` must be below",
     "--set threshold.share=0.1": "only applies to `threshold.method=tail`, but the method is alarms",

@@ -176,7 +176,7 @@ def test_detect_takes_another_threshold_and_leaves_the_model(model: Path, tmp_pa
         with untouched(model):
             assert tsadc("detect", tmp_path / "left.csv", "--model", model, "--out", out, *given).code == 0
         flagged[words] = pd.read_csv(out / "observations.csv")["anomalous"].sum()
-        expected = rethreshold(load(model), words)
+        expected = rethreshold(load(model), words, {})
         thresholds.add(expected.threshold_)
         assert flagged[words] == expected.predict({"left": faulty()}).sum()
         assert pd.read_csv(out / "observations.csv")["score"].tolist() == pytest.approx(
@@ -235,7 +235,7 @@ def test_a_report_is_told_how_the_threshold_was_chosen() -> None:
     assert told["threshold"] == f"{number(detector.threshold_)}, {explain_threshold(detector)}"
     above = detector.normal_.above(detector.threshold_)
     assert explain_threshold(detector) == (
-        f"about {36 * above:.2g} false alarms a day expected per entity (method quantile)"
+        f"about {7 * 36 * above:.2g} false alarms a week expected per entity (method quantile)"
     )
 
 

@@ -30,7 +30,7 @@ def test_the_threshold_is_raised_by_the_quarter_quantile_of_the_scores_before():
         ("0" * 30, None),
         ("1" * 30, 0),
         ("0" * 20 + "1" * 10, 20),
-        ("0" * 20 + "1" * 9, None),  # too short
+        ("0" * 20 + "1" * 7, None),  # of the last ten, only seven
         ("0" * 10 + "1110" * 8, None),  # exactly three quarters
         ("0" * 10 + "11110" * 4, 10),
         ("1" * 20 + "0" * 10, None),  # over
@@ -50,7 +50,7 @@ def test_drift_says_since_when_and_which_variables_moved(name):
         columns=["flow", "speed", "load"],
         index=pd.date_range("2024-01-01", periods=2400, freq="1min"),
     )
-    new = history.set_axis(history.index + pd.Timedelta("2d"))
+    new = history.set_axis(history.index + pd.Timedelta("2D"))
     new.loc[new.index[1200:], "speed"] += 25
     config = cls.Config(kernels=8) if cls is Ensemble else None
     detector = cls(length=40, config=config).fit({"pump": history})

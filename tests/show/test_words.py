@@ -5,17 +5,20 @@ import pandas as pd
 import pytest
 
 from tsadc.detectors import REGISTRY, find
+from tsadc.detectors.drift import Drift, Moved
 from tsadc.series import Clock
 from tsadc.show.words import (
     DASH,
     EVIDENCE,
     THIN,
     Times,
+    drift,
     evidence,
     iso8601,
     number,
     percent,
     precision,
+    return_period,
     severity,
     severity_word,
 )
@@ -51,19 +54,39 @@ def test_percent():
 
 
 def test_severity_has_three_words():
-    assert [severity_word(s) for s in (0.0, 0.989, 0.99, 0.9989, 0.999, 1.0)] == [
+    assert [severity_word(s) for s in (0.0, 89.9, 90.0, 98.9, 99.0, 100.0)] == [
         *["slight"] * 2,
         *["moderate"] * 2,
         *["severe"] * 2,
     ]
 
 
-def test_severity_has_enough_decimals_to_differ_from_one():
-    for value, text in (
-        (0.0, "0.00"), (0.756, "0.75"), (0.9, "0.90"), (0.99, "0.99"), (0.994, "0.994"), (0.9949, "0.994"),
-        (0.99968, "0.9996"), (0.9999, "0.9999"), (0.99995, "> 0.9999"), (1.0, "> 0.9999"),
-    ):  # fmt: skip
+def test_severity_is_a_whole_number_that_does_not_reach_the_ends():
+    for value, text in ((0.0, "< 1"), (0.9, "< 1"), (1.0, "1"), (36.8, "36"), (99.0, "99"), (99.01, "> 99")):
         assert severity(value) == text
+
+
+def test_a_return_period_has_the_largest_unit_that_fits_twice():
+    for period, text in (
+        ("40D", "once in 6 weeks"), ("13D", "once in 13 days"), ("100D", "once in 3 months"),
+        ("36h", "once in 36 hours"),
+        ("90min", "once in 90 minutes"), ("20s", "once in 1 minute"), ("36525D", "once in 100 years"),
+    ):  # fmt: skip
+        assert return_period(pd.Timedelta(period)) == text
+    assert return_period(1234.5) == "once in 1,234 rows"
+    assert return_period(float("inf")) == "once in 1,000,000,000 rows"
+
+
+def test_drift_in_words():
+    moved = (Moved("flow", 31.0, 12.0), Moved("speed", 0.5, 700.0))
+    assert drift(Drift("pump", pd.Timestamp("2024-03-01 12:00"), 70, 72, moved)) == (
+        "70 of the 72 observations of pump since 2024-03-01 12:00 differ from what was learnt: another machine, a new "
+        "regime, or drift? Medians that moved: flow from 31.0 to 12.0, speed from 0.50 to 700. If this is the new "
+        "normal, fit again, or use `tsadc adapt` if only levels and spreads have changed."
+    )
+    assert "since row 40 differ from what was learnt: another machine, a new regime, or drift? If" in drift(
+        Drift("pump", 40, 10, 10, ())
+    )
 
 
 @pytest.mark.parametrize("name", REGISTRY)

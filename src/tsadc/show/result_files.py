@@ -28,7 +28,9 @@ def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool) -> lis
     writers = [_Parquet(folder / name) if parquet else _Csv(folder / name) for name in names]
     try:
         for part in parts:
-            intervals = part.intervals.assign(variables=part.intervals["variables"].map(shares_json))
+            found = part.intervals
+            shares, periods = found["variables"].map(shares_json), found["return_period"].map(period_text)
+            intervals = found.assign(variables=shares, return_period=periods)
             unit = precision(series.clock for series in part.series)
             for writer, table in zip(writers, (intervals, part.timeline, part.observations), strict=True):
                 writer.add(table if parquet else _with_iso_times(table, unit))
@@ -41,6 +43,11 @@ def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool) -> lis
 def shares_json(shares: dict[str, float]) -> str:
     """Format shares as JSON, so that any name stays unambiguous; `json.loads` returns them."""
     return json.dumps({name: float(f"{share:g}") for name, share in shares.items()}, ensure_ascii=False)
+
+
+def period_text(period: pd.Timedelta | float) -> str | float:
+    """Format a return period to the second, such as "40 days 00:00:00"; a number of rows stays a number."""
+    return str(period.round("s")) if isinstance(period, pd.Timedelta) else period
 
 
 def inert(value: Any) -> Any:
