@@ -130,7 +130,7 @@ def test_detect_finds_the_fault(folder: Path, detected: Answer) -> None:
     intervals = pd.read_csv(folder / "found" / "intervals.csv", parse_dates=["start", "end"])
     worst = intervals.loc[intervals["score"].idxmax()]
     assert worst["start"] < pd.Timestamp("2026-01-01 05:30") < worst["end"] + pd.Timedelta("10min")
-    assert worst["variables"].startswith("b:0.")
+    assert worst["variables"].startswith('{"b": 0.')
     timeline = pd.read_csv(folder / "found" / "timeline.csv", parse_dates=["time"])
     assert len(timeline) == 600
     assert timeline.loc[300:329, "anomalous"].mean() > 0.8

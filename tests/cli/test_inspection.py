@@ -16,7 +16,7 @@ from tsadc.detectors import find
 from tsadc.detectors.base import Detector
 from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.store import FORMAT
-from tsadc.detectors.threshold import Normal
+from tsadc.detectors.threshold import Contamination, Normal
 from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.errors import DataError, ModelFileError
 from tsadc.io.doctor import examine
@@ -51,7 +51,7 @@ def test_a_model_in_words(model: Path) -> None:
     ends = f"{100 * found['low']:.1f} to {100 * found['high']:.1f} %"
     assert about["contamination"] == f"{100 * found['share']:.1f} % (estimated; 90% interval {ends})"
     scores = load_file(model / "model.safetensors")["decision_scores"]
-    above = Normal(scores, found["low"]).above(config["threshold"])
+    above = Normal.of(scores, Contamination(**found)).above(config["threshold"])
     assert about["threshold"] == (
         f"{config['threshold']:.4f}, about {36 * above:.2g} false alarms a day expected per entity (method alarms; "
         "1/week was wanted, but 30 normal observations of history cannot promise fewer)"

@@ -103,7 +103,7 @@ def test_an_estimated_contamination_sets_the_threshold_by_the_false_alarms_expec
     assert not found.stated
     assert found == Contamination.find(detector.decision_scores_, "auto", 0)
     assert found.low <= 0.01 <= found.high
-    assert detector.threshold_ == Normal(detector.decision_scores_, found.low).at(0.01)  # there is no clock
+    assert detector.threshold_ == Normal.of(detector.decision_scores_, found).at(0.01)  # there is no clock
     assert detector.labels_[10] == 1
 
 

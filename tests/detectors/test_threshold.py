@@ -96,6 +96,13 @@ def test_what_is_contaminated_is_left_out_of_the_normal():
     assert cleaned.fence == pytest.approx(middle - 1 + 3 * (middle - low))
 
 
+def test_what_may_be_normal_counts_as_normal_but_does_not_stretch_the_tail():
+    scores = np.concatenate([LADDER, [9.0, 1e6, 1e6]])
+    certain, doubtful = Normal(scores, 0.25), Normal.of(scores, Contamination(0.25, 1 / 12, 0.4, False))
+    assert doubtful.kept.tolist() == [*range(-1, 8), 9.0, pytest.approx(3.125 + 6 * (4.125 - 0.75 * 0.1587 * 11))]
+    assert certain.at(0.01) < doubtful.at(0.01) < 60
+
+
 @given(
     arrays(np.float64, st.integers(5, 40), elements=st.floats(-1e6, 1e6)),
     st.floats(0, 0.5),

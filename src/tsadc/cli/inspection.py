@@ -66,7 +66,7 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
     settings, origin = model["settings"], model["provenance"]
     data, training, clock = origin["data"], origin.get("training"), Clock(**model["clock"])
     contamination, threshold = Contamination(**model["contamination"]), float(model["threshold"])
-    normal, config = Normal(scores, contamination.low), _threshold(model)
+    normal, config = Normal.of(scores, contamination), _threshold(model)
     how = explain(config, contamination, normal, threshold, clock, settings["length"])
     rows = [
         ("model", f"{model['detector']}, format {model['format']}, made by tsadc {origin['versions']['tsadc']}"),

@@ -100,7 +100,9 @@ def load(path: str | Path, *, detector: type[Detector] | str | None = None) -> D
     data = read_arrays(folder, settings)
     try:
         arrays = load_arrays(data)
-        return _rebuild(_class_of(settings, detector), settings, arrays)
+        _check(settings)
+        stored = _upgraded(settings["settings"], settings["format"], settings["detector"])
+        return _rebuild(_class_of(settings, detector), {**settings, "settings": stored}, arrays)
     except KeyError as error:
         raise ModelFileError(f"{folder} is not a usable model: it lacks {error}; {RESTORE}.") from None
     except ConfigError as error:
@@ -198,11 +200,10 @@ def _class_of(settings: Mapping[str, Any], given: type[Detector] | str | None) -
 
 
 def _rebuild(cls: type[Detector], settings: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Detector:
-    _check(settings)
-    stored = _upgraded(settings["settings"], settings["format"], settings["detector"])
-    check_counts(stored)
+    """Return the detector that settings of the present format and arrays describe."""
+    check_counts(settings["settings"])
     check_arrays(arrays)
-    detector = cls(config=build(cls.Config, stored))
+    detector = cls(config=build(cls.Config, settings["settings"]))
     if detector.settings.length != settings["provenance"]["data"]["length"]:
         raise ConfigError(f"`length` is not the length of the observations that it was trained on; {RESTORE}.")
     detector.settings_ = detector.settings
@@ -215,7 +216,7 @@ def _rebuild(cls: type[Detector], settings: dict[str, Any], arrays: dict[str, np
     detector.held_out_ = settings["held_out"] if "held_out" in settings else _was_held_out(detector)
     detector.contamination_ = Contamination(**settings["contamination"])
     detector.memory_ = settings.get("memory")
-    detector.normal_ = Normal(detector.decision_scores_, detector.contamination_.low)
+    detector.normal_ = Normal.of(detector.decision_scores_, detector.contamination_)
     bands = {name: arrays.pop(name) for name in list(arrays) if name.startswith(f"{STORED}.")}
     detector.usual_ = Usual.restore(bands, detector.settings.length, len(detector.variables_)) if bands else None
     with building_within(arrays):

@@ -102,20 +102,30 @@ class Contamination:
 
 
 class Normal:
-    """The distribution of normal scores: training scores without the highest share `contamination`."""
+    """The distribution of normal scores: training scores without the highest share `contamination`.
 
-    def __init__(self, scores: Floats, contamination: float) -> None:
+    If the share is uncertain, only the lower end `low` of its interval is left out. Of the rest, scores beyond twice
+    the fence count as there: a clear anomaly among them must not stretch the tail."""
+
+    def __init__(self, scores: Floats, contamination: float, low: float | None = None) -> None:
         self.positive = _positive(scores)
         ordered = np.sort(_symmetric(scores, self.positive))
-        self.kept = ordered[: max(2, round((1 - contamination) * len(ordered)))]
-        self.knot = float(np.quantile(self.kept, 1 - QUARTER))
         middle, spread = _middle(ordered, contamination)
+        left_out = contamination if low is None else low
+        kept = ordered[: max(2, round((1 - left_out) * len(ordered)))]
+        self.kept = kept if low is None else np.minimum(kept, middle + 2 * FENCE * spread)
+        self.knot = float(np.quantile(self.kept, 1 - QUARTER))
         beyond = self.kept[self.kept > self.knot]
         excess = float((beyond - self.knot).mean()) if len(beyond) else 0.0
         self.scale = max(excess, 1e-9 * max(1.0, abs(self.knot)))  # identical scores have no excess
         self.values, first, number = np.unique(self.kept, return_index=True, return_counts=True)
         self.places = (first + (number - 1) / 2) / (len(self.kept) - 1)
         self.fence = self._score(middle + FENCE * spread)
+
+    @classmethod
+    def of(cls, scores: Floats, contamination: Contamination) -> Self:
+        """Return the distribution with what may be normal counted as normal."""
+        return cls(scores, contamination.share, contamination.low)
 
     def above(self, score: float) -> float:
         """Return the share of normal observations that score higher."""
@@ -225,7 +235,7 @@ class Threshold:
 def calibrate(scores: Floats, stated: float | Literal["auto"], seed: int) -> tuple[Contamination, Normal]:
     """Return the contamination of the training scores and the distribution of the normal ones."""
     contamination = Contamination.find(scores, stated, seed)
-    return contamination, Normal(scores, contamination.low)
+    return contamination, Normal.of(scores, contamination)
 
 
 def choose(
