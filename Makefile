@@ -4,7 +4,7 @@ READY := $(VENV)/.ready
 # Real data for the tests that need some; they skip where it is absent.
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: demo test check format clean bench-general bench-choices bench-network bench-studies bench-speed bench-detectors results
+.PHONY: demo test check format fuzz audit clean bench-general bench-choices bench-network bench-studies bench-speed bench-detectors results
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -17,6 +17,19 @@ check: $(READY)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(MAKE) test
+
+# 10,000 damaged files and 1,000 damaged models; about an hour on two cores. docs/guides/safety.md
+fuzz: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python tests/fuzz/fuzzer.py --files 10000 --models 1000 --processes 2
+
+# Known vulnerabilities of the installed packages; skipped without access to the database of pip-audit.
+audit: $(READY)
+	@reach='import urllib.request as web; web.urlopen("https://pypi.org/pypi/pip/json", timeout=10)'; \
+	if ! $(VENV)/bin/python -c "$$reach" 2> /dev/null; then \
+		echo "The audit is skipped, because its database cannot be reached."; \
+	else \
+		$(VENV)/bin/pip install --quiet pip-audit && $(VENV)/bin/pip-audit --skip-editable --progress-spinner off; \
+	fi
 
 format: $(READY)
 	$(VENV)/bin/ruff check --fix .

@@ -83,3 +83,7 @@ def test_fractions_of_a_second_are_spelled_with_few_digits(interval, text):
 def test_the_words_of_programmers_are_not_passed_on():
     assert reason(IndexError("list index out of range")) == "it is empty, cut off or damaged"
     assert reason(ValueError("bad magic. Call us")) == "bad magic"
+
+
+def test_a_reason_that_quotes_the_file_is_cut() -> None:
+    assert reason(ValueError("x" * 5000)) == "x" * 300 + " ..."

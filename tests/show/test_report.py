@@ -220,3 +220,16 @@ def test_no_foreign_script_may_run(page, tmp_path):
     )
     assert dumped.root.get("data-ready") == "true"
     assert "data-error" not in dumped.root
+
+
+def test_the_largest_numbers_there_are_can_be_drawn(tmp_path):
+    """Their distance is no number: warnings, which are errors here, and NaN in the page."""
+    history = np.random.default_rng(0).normal(size=(400, 2))
+    new = history.copy()
+    new[200:202, 0] = 1.7e308, -1.7e308
+    found = find("robust-z")(length=20).fit({"pump": history}).detect({"pump": new})
+    assert len(found.intervals) > 0
+    page = report.write(found, tmp_path / "report.html", title="Extremes").read_text()
+    drawn = page.split("</style>")[1].split("<script>")[0]
+    assert "nan" not in drawn
+    assert "inf" not in drawn.replace("info", "")

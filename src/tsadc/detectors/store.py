@@ -5,8 +5,10 @@ arrays. Nothing is pickled. The folder appears complete or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -24,7 +26,7 @@ from tsadc.detectors.base import Detector, hold_out
 from tsadc.detectors.stored_limits import RESTORE, building_within, check_arrays, check_counts
 from tsadc.detectors.threshold import Contamination, Normal
 from tsadc.detectors.usual import STORED, Usual
-from tsadc.errors import ConfigError, ModelFileError
+from tsadc.errors import ConfigError, DataError, ModelFileError
 from tsadc.scale import Scaler
 from tsadc.series import Clock
 
@@ -222,7 +224,24 @@ def _rebuild(cls: type[Detector], settings: dict[str, Any], arrays: dict[str, np
     with building_within(arrays):
         detector._restore(arrays)
     detector.threshold_ = float(settings["threshold"])
+    _try_out(detector)
     return detector
+
+
+def _try_out(detector: Detector) -> None:
+    """Score made-up values, except by a network, whose weights have been compared: arrays that do not fit fail here."""
+    width, length = len(detector.variables_), detector.settings.length
+    values = np.random.default_rng(0).normal(size=(width, length))
+    entity = next(iter(detector.scaler_.entities), "")
+    scorer = getattr(detector, "scorer_", None)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if scorer is not None:
+            names = detector._residual_names() if hasattr(detector, "_residual_names") else ()
+            scorer.evidence(entity, values, tuple(np.abs(values) for _ in names))
+        elif not hasattr(detector, "network_"):
+            with contextlib.suppress(DataError):  # of a detector that wants other data than these
+                detector.decision_function({entity or "made-up": values.T})
 
 
 def _was_held_out(detector: Detector) -> bool:

@@ -129,6 +129,7 @@ class Usual:
         few = min(PARTNERS, variables - 1)
         if (
             measures.shape[1:] != shape
+            or partners.dtype.kind != "i"
             or partners.shape[1:] != (variables, few)
             or not (
                 state[f"{STORED}.run"].shape[1:] == (variables,)

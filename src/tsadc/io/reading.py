@@ -20,6 +20,7 @@ MINUTE = 60 * 10**9  # nanoseconds
 UNITS = {"D": 1440 * MINUTE, "h": 60 * MINUTE, "min": MINUTE, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 INTERNAL = ("cannot reshape", "index out of range", "mmap length", "unpack requires", "buffer is smaller")
 DAMAGED = "it is empty, cut off or damaged"
+MAX_REASON = 300  # characters: some messages quote the whole file
 MAX_UNITS = 100_000  # in a message: beyond, a larger unit with a decimal point is easier to read
 
 
@@ -308,4 +309,5 @@ def reason(error: BaseException) -> str:
     message = " ".join(str(error).split()).removeprefix("Error tokenizing data. C error: ")
     if any(words in message for words in INTERNAL):
         return DAMAGED
-    return message.split(". ")[0].rstrip(".") or DAMAGED
+    sentence = message.split(". ")[0].rstrip(".")
+    return (sentence if len(sentence) <= MAX_REASON else f"{sentence[:MAX_REASON]} ...") or DAMAGED

@@ -25,6 +25,7 @@ MOST = 30
 OPEN = 8  # cards shown at once; the others unfold
 PLOTS = 3
 COLUMNS = 180
+MAX_DRAWN = 1e300
 
 
 def cards(findings: Findings) -> Html:
@@ -99,15 +100,15 @@ def _plots(finding: Finding) -> Html:
 
 def _plot(finding: Finding, column: int, first: int, stop: int) -> Html:
     track = finding.track
-    measured = np.asarray(track.series.values[first:stop, column], dtype=np.float64)
+    measured = _drawable(track.series.values[first:stop, column])
     expected = None
     if track.expected is not None:
         # A model also fills in values that were never measured. They would look like jumps of the line.
-        filled = np.asarray(track.expected[first:stop, column], dtype=np.float64)
+        filled = _drawable(track.expected[first:stop, column])
         expected = np.where(np.isfinite(measured), filled, np.nan)
     band = None
     if track.usual is not None:
-        lower, upper = (limit[:, column].astype(np.float64) for limit in track.usual.band(first, stop))
+        lower, upper = (_drawable(limit[:, column]) for limit in track.usual.band(first, stop))
         band = lower, upper
     low, high = _range(measured, expected, band)
     rows = stop - first
@@ -141,6 +142,11 @@ def _plot(finding: Finding, column: int, first: int, stop: int) -> Html:
             data_high=f"{high:.9g}",
         ),
     )
+
+
+def _drawable(values: Floats) -> Floats:
+    """Limit the values so that the distance between any two is a number."""
+    return np.clip(np.asarray(values, dtype=np.float64), -MAX_DRAWN, MAX_DRAWN)
 
 
 def _range(measured: Floats, expected: Floats | None, band: tuple[Floats, Floats] | None) -> tuple[float, float]:
