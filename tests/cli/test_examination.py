@@ -97,6 +97,21 @@ def test_fit_says_the_same_and_leaves_labels_out(tmp_path: Path) -> None:
     assert settings["variables"] == ["a", "b", "c", "d", "hours"]
 
 
+def test_refit_does_not_learn_a_label_either(tmp_path: Path) -> None:
+    file, model = write(frame().assign(anomaly=0), tmp_path / "pump.csv"), tmp_path / "model"
+    assert tsadc("fit", file, "--out", model, *WITHOUT_NETWORK, "--contamination", 0.1).code == 0
+    answer = tsadc("refit", model, file, "--window", "30d", "--out", tmp_path / "again")
+    assert answer.code == 0, answer.err
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["variables"] == list("abcd")
+
+
+def test_a_row_of_units_is_shown(tmp_path: Path) -> None:
+    lines = frame().to_csv(index=False).splitlines()
+    (tmp_path / "pump.csv").write_text("\n".join([lines[0], ",°C,bar,l/min,mm/s", *lines[1:]]))
+    found = json.loads(tsadc("info", tmp_path / "pump.csv", "--json").out)
+    assert [variable["unit"] for variable in found["variables"]] == ["°C", "bar", "l/min", "mm/s"]
+
+
 def test_the_remedies_mend_what_was_found(tmp_path: Path) -> None:
     file = write(flawed(), tmp_path / "pump.csv")
     mended = ("--missing", "-200", "--exclude", "anomaly", "--difference", "hours")

@@ -320,6 +320,14 @@ def test_negative_values_are_possible() -> None:
     assert examine(series(columns)).findings == ()
 
 
+def test_a_variable_that_is_mostly_missing() -> None:
+    columns = clean()
+    columns["a"] = at(columns["a"], np.arange(2000) % 3 > 0, np.nan)
+    finding = only(examine(series(columns)))
+    assert (finding.code, finding.severity, finding.variables) == ("sparse", "note", ("a",))
+    assert finding.evidence == "a is missing in most rows, 67 % at worst."
+
+
 def test_gaps() -> None:
     columns = {name: at(column, slice(400, 500), np.nan) for name, column in clean().items()}
     finding = only(examine(series(columns)))

@@ -18,6 +18,7 @@ from tsadc.detectors.base import Detector, ProgressCallback, hold_out
 from tsadc.detectors.result import Result
 from tsadc.errors import DataError, RefitError, TsadcNotice, listed
 from tsadc.series import Booleans, Floats, Series
+from tsadc.variables import match
 
 MINUTE = 60 * 10**9
 DAY = 24 * 60 * MINUTE
@@ -145,7 +146,7 @@ def refit(detector: Detector, window: Sequence[Series], *, progress: ProgressCal
     DataError
         If the window has too few observations.
     """
-    window = tuple(window)
+    window = match(window, detector.variables_)  # the file may have more columns, such as labels
     missing = [name for name in detector.scaler_.entities if name not in {series.entity for series in window}]
     if missing:
         raise RefitError(

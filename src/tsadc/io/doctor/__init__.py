@@ -146,8 +146,10 @@ def _findings(profiles: list[Profile], described: list[Column], detector: Fitted
         yield from clocks.one_machine(profiles, described)
     yield from levels.mixed_units(profiles, described)
     yield from clocks.same_data(profiles)
-    yield from columns.failing(described, profiles)
-    yield from columns.sparse(described, profiles)
+    failing = list(columns.failing(described, profiles))
+    yield from failing
+    known = {name for finding in failing for name in finding.variables}
+    yield from columns.sparse(described, profiles, without=known)
     yield from clocks.gaps(profiles)
 
 

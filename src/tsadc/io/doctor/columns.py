@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -195,7 +195,11 @@ def _marker(
 ) -> Finding:
     worst = max(found, key=lambda k: counts[k])
     marked = [columns[k].facts.name for k in found]
+    facts = columns[worst].facts
     rest = columns[worst].values[columns[worst].values != value]
+    # The end without the marker is known exactly, the other one from the sample.
+    low = rest[0] if value == facts.minimum else facts.minimum
+    high = rest[-1] if value == facts.maximum else facts.maximum
     rows = sum(own.rows for own in profiles)
     text = _exact(value)
     also = f" in {names(marked)}, most often in {marked[found.index(worst)]}" if len(found) > 1 else f" in {marked[0]}"
@@ -209,7 +213,7 @@ def _marker(
         tuple(marked),
         (),
         f"The value {text} comes {counts[worst]:,} times ({percent(counts[worst] / rows)} of the rows){also}, far from "
-        f"all others there ({figure(rest[0])} to {figure(rest[-1])}).",
+        f"all others there ({figure(low)} to {figure(high)}).",
         "It looks like a mark for not measured; as a measurement it would decide levels, spreads and alarms.",
         remedy,
     )
@@ -341,13 +345,14 @@ def failing(columns: Sequence[Column], profiles: Sequence[Profile]) -> Iterator[
         )
 
 
-def sparse(columns: Sequence[Column], profiles: Sequence[Profile]) -> Iterator[Finding]:
-    """Find variables that are mostly missing although the rows have values."""
+def sparse(columns: Sequence[Column], profiles: Sequence[Profile], without: Collection[str]) -> Iterator[Finding]:
+    """Find variables that are mostly missing although the rows have values, except those `without` any need to say so
+    again."""
     found, share = [], 0.0
     filled = sum(int(own.filled.sum()) for own in profiles)
     for k, column in enumerate(columns):
         missing = 1 - sum(int(own.known[k]) for own in profiles) / max(1, filled)
-        if SPARSE < missing < 1:
+        if SPARSE < missing < 1 and column.facts.name not in without:
             found.append(column.facts.name)
             share = max(share, missing)
     if found:

@@ -40,7 +40,7 @@ class VariableFacts:
 
     name: str
     kind: Kind
-    unit: str | None  # as in the header, for example "°C" of "Temp [°C]"
+    unit: str | None  # as in the header ("°C" of "Temp [°C]") or in a row of units
     minimum: float
     percentile_1: float
     median: float
@@ -97,7 +97,7 @@ def _describe(profiles: Sequence[Profile], longest: Profile, k: int) -> Column:
     facts = VariableFacts(
         name=name,
         kind=_kind(profiles, k, name, distinct, low, high),
-        unit=unit_of(name),
+        unit=next((unit for own in profiles if (unit := own.series.units.get(name))), None) or unit_of(name),
         minimum=low,
         percentile_1=float(first),
         median=float(middle),
