@@ -56,8 +56,8 @@ def _row(variable: VariableFacts, shown: list[int]) -> Html:
         variable.minimum, variable.percentile_1, variable.median, variable.percentile_99, variable.maximum,
     )  # fmt: skip
     cells = [
-        element("td", name(variable.name)),
-        element("td", variable.kind),
+        element("td", name(variable.name), class_="variable"),
+        element("td", variable.kind, class_="time"),
         element("td", name(variable.unit) if variable.unit else ""),
         *(_number(value) for value in values),
         _share(variable.missing),
