@@ -4,7 +4,8 @@ READY := $(VENV)/.ready
 # Real data for the tests that need some; they skip where it is absent.
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
-.PHONY: demo test check format fuzz audit clean bench-general bench-choices bench-network bench-studies bench-speed bench-detectors results
+.PHONY: demo test check format fuzz audit notebook clean bench-general bench-choices bench-network bench-studies bench-speed \
+	bench-detectors results
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -34,6 +35,9 @@ audit: $(READY)
 format: $(READY)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+
+notebook: $(READY)
+	$(VENV)/bin/python docs/notebook.py
 
 bench-speed: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/speed.py

@@ -91,6 +91,23 @@ def test_the_python_runs(file, tmp_path, monkeypatch):
                 assert columns == re.sub(r" \(.*\)", "", text).split(", ")
 
 
+@pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
+def test_the_guide_to_notebooks_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    write_units(tmp_path / "history", ["unit-1"], 3000, seed=0)
+    write_units(tmp_path / "new", ["unit-1"], 600, seed=1)
+    frames = [{"unit-1": pd.read_csv(f"{name}/unit-1.csv", parse_dates=["time"])} for name in ("history", "new")]
+    scope = dict(zip(("history", "new"), frames, strict=True))
+    (code,) = blocks("docs/guides/notebook.md", "python")
+    exec(code, scope)
+    assert [axis.get_ylabel() for axis in scope["axes"]] == ["score", "sensor_0", "sensor_2"]
+    assert Path("report.html").stat().st_size > 10_000
+    methods = re.findall(r"^\| `(\w+)\(", (ROOT / "docs/guides/notebook.md").read_text(), flags=re.MULTILINE)
+    assert len(methods) == 6
+    assert all(callable(getattr(scope["detector"], method)) for method in methods)
+
+
 def test_the_guide_to_reading_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (code,) = blocks("docs/guides/reading.md", "python")

@@ -36,6 +36,8 @@ WITHOUT_EFFECT = (
     "tsadc.io.wfdb_files",
     "tsadc.atomic",
     "tsadc.errors",
+    "tsadc.detectors.display",
+    "tsadc.detectors.per_row",
     "tsadc.detectors.store",
     "tsadc.detectors.provenance",
     "tsadc.detectors.reasons",

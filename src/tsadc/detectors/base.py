@@ -10,13 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, cast, final
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, cast, final, overload
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from typing_extensions import TypeVar  # that of `typing` has a default from Python 3.13 on
 
 from tsadc.config import merge, refuse_unknown_settings, to_mapping, update
+from tsadc.detectors.display import shown
 from tsadc.detectors.docstrings import complete
 from tsadc.detectors.drift import raised_by, usual_score
 from tsadc.detectors.events import Events, memory
@@ -222,6 +224,18 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     def _place_threshold(self, threshold: float) -> float:
         """Return the threshold to use instead of the one chosen from the training scores."""
         return threshold
+
+    def __repr__(self) -> str:
+        """Return the constructor's call, followed by what was learnt if the detector is fitted."""
+        made = super().__repr__()
+        if not hasattr(self, "threshold_"):
+            return made
+        learnt = shown("notebook.learnt", self)
+        return f"{made} fitted to {learnt}; threshold {self.threshold_:.3g}, contamination {self.contamination_}"
+
+    def _repr_html_(self) -> str | None:
+        """Return what a notebook shows of a fitted detector; None: the text."""
+        return shown("notebook.detector_html", self) if hasattr(self, "threshold_") else None
 
     @property
     @final
@@ -562,19 +576,29 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         )
         return replace(part, intervals=intervals, usual=usual)
 
+    @overload
+    def decision_function(self, X: Any, *, per: Literal["observation"] = "observation") -> Floats: ...
+
+    @overload
+    def decision_function(self, X: Any, *, per: Literal["row"]) -> pd.Series: ...
+
     @final
-    def decision_function(self, X: Any) -> Floats:
-        """Return the score of each observation; higher is more anomalous.
+    def decision_function(self, X: Any, *, per: str = "observation") -> Floats | pd.Series:
+        """Return the score of each observation, or of each row; higher is more anomalous.
 
         Parameters
         ----------
         X : like the history of `fit`
             New data.
+        per : "observation" or "row", default "observation"
+            What to score. The score of a row is that of `Result.timeline`.
 
         Returns
         -------
         array of shape (observation,), float64
             Scores in the order of the series and of time. Observations with too few rows are left out with a notice.
+            With `per="row"`, a pandas Series: with the index of `X` if it is one data frame, otherwise by entity and
+            time. NaN where a row has no score.
 
         Raises
         ------
@@ -588,7 +612,83 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         >>> int(detector.decision_function(new).argmax())
         5
         """
+        if per == "row":
+            from tsadc.detectors.per_row import row_scores
+
+            return row_scores(self.detect(X), X)
+        if per != "observation":
+            raise ConfigError(f"`per` must be 'observation' or 'row', but got {per!r}.")
         return self._judged_scores(self._cut(X).observations)
+
+    @final
+    def score_samples(self, X: Any) -> Floats:
+        """Return the negative score of each observation, as scikit-learn does; higher is more normal.
+
+        Parameters
+        ----------
+        X : like the history of `fit`
+            New data.
+
+        Returns
+        -------
+        array of shape (observation,), float64
+            `-decision_function(X)`.
+
+        Raises
+        ------
+        NotFittedError, DataError
+            As for `detect`.
+        """
+        return -self.decision_function(X)
+
+    @final
+    def predict_proba(self, X: Any) -> Floats:
+        """Return for each observation how surely its score lies beyond normal operation, in the shape of PyOD.
+
+        Parameters
+        ----------
+        X : like the history of `fit`
+            New data.
+
+        Returns
+        -------
+        array of shape (observation, 2), float64
+            In the second column p, the share of normal observations that score lower; 1 - p in the first. An ordinary
+            observation has 0.5. It is not the probability of an anomaly, which is unknown without labels. Drift is
+            ignored.
+
+        Raises
+        ------
+        NotFittedError, DataError
+            As for `detect`.
+        """
+        above = np.array([self.normal_.above(float(score)) for score in self.decision_function(X)])
+        return np.column_stack([above, 1 - above])
+
+    @final
+    def fit_predict(self, X: Any, y: None = None, **options: Any) -> NDArray[np.int64]:
+        """Learn from unlabelled history and return `labels_`: 1 for each of its observations above the threshold.
+
+        Parameters
+        ----------
+        X : like the history of `fit`
+            The history.
+        y : ignored
+            For compatibility with scikit-learn.
+        **options
+            Further arguments of `fit`.
+
+        Returns
+        -------
+        array of shape (n_observations,), int64
+            In the order of `decision_scores_`.
+
+        Raises
+        ------
+        DataError, ConfigError, ModelFileError, TsadcError
+            As for `fit`.
+        """
+        return self.fit(X, y, **options).labels_
 
     def _judged_scores(self, observations: Observations) -> Floats:
         lowered = self._lowered(observations)

@@ -8,10 +8,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from tsadc.detectors.display import shown
 from tsadc.detectors.drift import Drift
 from tsadc.detectors.events import Events
 from tsadc.detectors.reasons import Reason
@@ -252,6 +255,80 @@ class Result:
         names = [f"{name}_score" for name in self.view_scores]
         columns = ["entity", "start", "end", "coverage", "score", "threshold", *names, "anomalous"]
         return pd.DataFrame(rows, columns=columns)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per row of the input, with the verdict and the measured values side by side.
+
+        Returns
+        -------
+        DataFrame
+            `entity`, `time`, `score` and `anomalous` as in `timeline`, then one column per variable with the measured
+            values. A variable that has the name of one of these four is called `<name>_value`.
+        """
+        values = pd.concat(
+            [pd.DataFrame(np.asarray(part.series.values), columns=list(part.series.names)) for part in self.parts],
+            ignore_index=True,
+        )
+        taken = {name: f"{name}_value" for name in values if name in self.timeline}
+        return pd.concat([self.timeline, values.rename(columns=taken)], axis=1)
+
+    def report(self, path: str | Path, *, title: str = "Detection") -> Path:
+        """Write the report, one self-contained HTML page.
+
+        Parameters
+        ----------
+        path : path
+            The file to write; an earlier report is replaced.
+        title : str, default "Detection"
+            The heading of the page.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        """
+        written: Path = shown("report.write", self, path, title=title)
+        return written
+
+    def plot(
+        self, variables: Sequence[str] | None = None, interval: int | None = None, *, entity: str | None = None
+    ) -> Any:
+        """Draw the score and variables over time with matplotlib (extra `plot`), intervals shaded.
+
+        Parameters
+        ----------
+        variables : sequence of str, optional
+            The variables to draw. None: those that are blamed for the interval, or most often, at most 4.
+        interval : int, optional
+            Row of `intervals` to draw, with some time before and after it. None: all rows of an entity.
+        entity : str, optional
+            The entity to draw. None: that of the interval, or the one with the worst interval.
+
+        Returns
+        -------
+        array of matplotlib axes
+            The score, then one axis per variable.
+
+        Raises
+        ------
+        DataError
+            If there is no such variable, interval or entity.
+        TsadcError
+            If matplotlib is not installed.
+        """
+        return shown("plot.draw", self, variables, interval, entity)
+
+    def __repr__(self) -> str:
+        return f"<Result: {shown('notebook.headline', self)}>"
+
+    def _repr_html_(self) -> str:
+        text: str = shown("notebook.result_html", self)
+        return text
 
     def worst(self, count: int = 3) -> pd.DataFrame:
         """Return the intervals with the highest scores, highest first.

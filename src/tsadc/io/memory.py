@@ -11,9 +11,11 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 from narwhals.exceptions import DuplicateError
+from numpy.typing import NDArray
 
 from tsadc.errors import DataError, notice
 from tsadc.io.arrays import from_array
+from tsadc.io.clock import ticks_of
 from tsadc.io.entities import by_entity, from_frame, notice_notes, to_series
 from tsadc.io.reading import DEFAULT, Reading, no_column
 from tsadc.io.times import TIME_NAMES
@@ -49,6 +51,20 @@ def as_series(data: Any, length: int | None = None, reading: Reading = DEFAULT) 
     if isinstance(data, Sequence) and data and all(isinstance(item, Series) for item in data):
         return check_length(_distinct(tuple(data)), length)
     return _convert(data, "series", length, reading)
+
+
+def as_frame(data: Any) -> pd.DataFrame | None:
+    """Return a data frame of any library as one of pandas; None for anything else."""
+    if isinstance(data, Series | Mapping) or _is_xarray(data):
+        return None
+    return _frame(data, "The data")
+
+
+def frame_ticks(frame: pd.DataFrame, reading: Reading = DEFAULT) -> NDArray[np.int64] | None:
+    """Return the time of each row of a data frame of one entity in nanoseconds; None if it has no times."""
+    (part, *_) = from_frame(frame, "series", "The data", reading)
+    times = getattr(part.content, "times", None)
+    return None if times is None else ticks_of(times, "The data")
 
 
 def check_length(series: tuple[Series, ...], length: int | None) -> tuple[Series, ...]:
