@@ -27,6 +27,7 @@ detect  DATA... --model --out=None --report=None --alarms=None --set=None... --u
         --exit-code=False --detector=None READING
 refit   MODEL DATA... --window=90d --out=None --report=None --rollback=False --detector=None
         READING
+explain MODEL DATA... --at --which=None --detector=None READING
 adapt   DATA... --model --out --detector=None READING
 info    WHAT... --length=None --detector=ensemble --preset=default --json=False READING
 data list

@@ -40,6 +40,7 @@ WITHOUT_EFFECT = (
     "tsadc.detectors.per_row",
     "tsadc.detectors.store",
     "tsadc.detectors.provenance",
+    "tsadc.detectors.counterfactual",
     "tsadc.detectors.reasons",
     "tsadc.detectors.usual",
     "tsadc.wording",

@@ -320,6 +320,27 @@ def refit(
 
 @app.command()
 @reads
+def explain(
+    model: Annotated[Path, typer.Argument(help="Model folder written by `tsadc fit`.", readable=False)],
+    data: Data,
+    at: Annotated[str, typer.Option(help="The moment to explain: a time, or a row number without times.")],
+    which: Annotated[str | None, typer.Option(help="Name of the entity, if the data has several.")] = None,
+    detector: OwnDetector = None,
+    *,
+    options: Options,
+) -> None:
+    """Say why a moment is unusual: the reason, the variables with their usual bands, and what would not be unusual."""
+    from tsadc.cli.console import echo, progress_bar
+    from tsadc.cli.explain import explain_at
+    from tsadc.detectors.store import load
+
+    with progress_bar() as progress:
+        said = explain_at(load(model, detector=detector), _read(data, options), at, which, progress)
+    echo(said)
+
+
+@app.command()
+@reads
 def adapt(
     data: Data,
     model: ModelOption,
