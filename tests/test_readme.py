@@ -84,11 +84,12 @@ def test_the_python_runs(file, tmp_path, monkeypatch):
     assert np.isfinite(result.observations["score"]).all()
     if file == "README.md":
         described = re.findall(r"result\.(\w+)\s+# (.*)", code)
-        assert {name for name, _ in described} == {"intervals", "timeline", "variables", "observations", "expected"}
+        names = {"intervals", "drift", "timeline", "variables", "observations", "expected"}
+        assert {name for name, _ in described} == names
         for name, text in described:
             if name in ("intervals", "observations"):
                 columns = [column for column in getattr(result, name).columns if not column.endswith("_score")]
-                assert columns == re.sub(r" \(.*\)", "", text).split(", ")
+                assert columns == re.sub(r" \(.*\)", "", text).replace("return period", "return_period").split(", ")
 
 
 @pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
@@ -139,7 +140,7 @@ def test_the_commands_of_the_guide_to_thresholds_run(tmp_path, monkeypatch, caps
     for command in block.splitlines():
         run(command, monkeypatch)
     assert " above" in capsys.readouterr().out
-    assert len(pd.read_csv("found/observations.csv")) == len(pd.read_csv("found-quantile/observations.csv"))
+    assert len(pd.read_csv("found/observations.csv")) == len(pd.read_csv("found-review/observations.csv"))
 
 
 def test_the_commands_of_the_guide_to_nightly_runs_run(tmp_path, monkeypatch):
