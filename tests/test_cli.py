@@ -17,7 +17,8 @@ from tsadc.cli.app import app
 READING = """
 --time=None --entity=None --every=None --columns=None --exclude=None --difference=None --missing=None
 --separator=None --decimal=None --encoding=None --skip-rows=None --dayfirst=None
---entity-name=None --entity-from=None --rate=None --skip-bad=False --stream=False
+--long=None --sheet=None --sql=None --query=None
+--entity-name=None --entity-from=None --rate=None --skip-bad=False --stream=False --strict=False
 """  # the options of every command that reads data
 COMMANDS = """
 demo    --out=demo

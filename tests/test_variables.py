@@ -39,7 +39,7 @@ def test_a_missing_variable_is_named_with_the_nearest_there_is():
 def test_many_missing_variables_are_counted_and_some_named():
     names = tuple(f"v{i}" for i in range(9))
     with pytest.raises(
-        DataError, match=r"lacks 8 of the 9 expected variables: v1, v2, v3, v4, v5, \.\.\.; add these columns"
+        DataError, match=r"lacks 8 of the 9 expected variables: v1, v2, v3, v4, v5 and 3 more; add these columns"
     ):
         match([series("v0", "x")], names)
 
@@ -60,8 +60,23 @@ def test_a_frame_for_a_model_of_a_bare_array_is_refused_with_the_fix():
         match([series("x", "y")], unnamed(2))
 
 
+def test_a_missing_variable_counts_as_not_measured_unless_too_many_are_missing():
+    expected = (
+        r"'pump' lacks 1 of the 3 expected variables: heat; it counts as not measured, and scores may differ from usual"
+    )
+    with pytest.warns(TsadcNotice, match=expected):
+        (found,) = match([series("load", "flow")], ("flow", "heat", "load"))
+    assert found.names == ("flow", "heat", "load")
+    np.testing.assert_array_equal(found.values[:, [0, 2]], series("flow", "load").values)
+    assert np.isnan(found.values[:, 1]).all()
+    with pytest.raises(DataError, match=r"lacks 1 of the 3 expected variables: heat; add the column"):
+        match([series("load", "flow")], ("flow", "heat", "load"), strict=True)
+    with pytest.raises(DataError, match=r"lacks 2 of the 3 expected variables: flow, heat; add these columns"):
+        match([series("load")], ("flow", "heat", "load"))
+
+
 def test_only_a_variable_that_is_left_over_can_be_meant():
     with pytest.raises(DataError, match=r"expected variables: v2; did you mean 'V2'\?$"):
         match([series("v1", "V2", "v3")], ("v1", "v2", "v3"))
     with pytest.raises(DataError, match=r"expected variables: v2; add the column, or rename the one that holds it\.$"):
-        match([series("v1", "v3")], ("v1", "v2", "v3"))
+        match([series("v1", "v3")], ("v1", "v2", "v3"), strict=True)

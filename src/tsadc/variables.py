@@ -1,4 +1,4 @@
-"""Match variables by name: put them into the expected order; a missing one is an error."""
+"""Match variables by name: put them into the expected order. A few that are missing count as not measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
-from tsadc.errors import DataError, notice
+import numpy as np
+
+from tsadc.errors import DataError, listed, notice
 from tsadc.series import Series
 
 UNNAMED = "variable_"
@@ -17,12 +19,15 @@ def unnamed(count: int) -> tuple[str, ...]:
     return tuple(f"{UNNAMED}{i}" for i in range(count))
 
 
-def match(series: Sequence[Series], names: tuple[str, ...]) -> tuple[Series, ...]:
-    """Return the series with exactly the variables `names`, in that order. Columns of an array match by position."""
-    return tuple(_match(item, names) for item in series)
+def match(series: Sequence[Series], names: tuple[str, ...], *, strict: bool = False) -> tuple[Series, ...]:
+    """Return the series with exactly the variables `names`, in that order. Columns of an array match by position.
+
+    A variable that is missing becomes NaN, with a notice. It is an error if `strict`, if more than half of them are
+    missing, or if another one has nearly the same name."""
+    return tuple(_match(item, names, strict) for item in series)
 
 
-def _match(series: Series, names: tuple[str, ...]) -> Series:
+def _match(series: Series, names: tuple[str, ...], strict: bool) -> Series:
     if series.names == names:
         return series
     if series.names == unnamed(len(series.names)):
@@ -32,6 +37,7 @@ def _match(series: Series, names: tuple[str, ...]) -> Series:
     missing = [name for name in names if name not in series.names]
     extra = [name for name in series.names if name not in names]
     if missing:
+        lacking = f"{series.entity!r} lacks {len(missing)} of the {len(names)} expected variables: {listed(missing)}"
         close = get_close_matches(missing[0].lower(), [name.lower() for name in extra], n=1)
         hint = next((f"; did you mean {name!r}?" for name in extra if [name.lower()] == close), "")
         if names == unnamed(len(names)):
@@ -39,14 +45,19 @@ def _match(series: Series, names: tuple[str, ...]) -> Series:
         fix = "; add the column, or rename the one that holds it."
         if len(missing) > 1:
             fix = "; add these columns, or rename those that hold them."
-        raise DataError(
-            f"{series.entity!r} lacks {len(missing)} of the {len(names)} expected variables: "
-            f"{', '.join(missing[:5])}{', ...' if len(missing) > 5 else ''}{hint or fix}"
-        )
+        # Values that stay in a file cannot be widened.
+        if hint or strict or 2 * len(missing) > len(names) or not isinstance(series.values, np.ndarray):
+            raise DataError(f"{lacking}{hint or fix}")
+        counts = "it counts" if len(missing) == 1 else "they count"
+        notice(f"{lacking}; {counts} as not measured, and scores may differ from usual ones.")
     if extra:
         notice(
             f"{series.entity!r} has extra variables, which were left out: {', '.join(extra[:5])}"
             f"{', ...' if len(extra) > 5 else ''}."
         )
-    order = [series.names.index(name) for name in names]
-    return replace(series, values=series.values[:, order], names=names)
+    order = [series.names.index(name) for name in names if name in series.names]
+    if not missing:
+        return replace(series, values=series.values[:, order], names=names)
+    values = np.full((len(series), len(names)), np.nan, dtype=series.values.dtype)
+    values[:, [i for i, name in enumerate(names) if name in series.names]] = series.values[:, order]
+    return replace(series, values=values, names=names)

@@ -216,8 +216,8 @@ def test_a_truncated_parquet_file(tmp_path):
 def test_what_is_not_a_file(tmp_path):
     assert refusal(tmp_path / "none.csv") == "There is no file PATH; check the name."
     assert refusal(write(tmp_path, "x", "notes.txt")) == (
-        "PATH should end in .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .arrow, .feather, .npy, .npz, .hea, .edf, .h5, "
-        ".hdf5, .mat, because the ending determines the format."
+        "PATH should end in .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .arrow, .feather, .xlsx, .xlsm, .npy, .npz, .hea, "
+        ".edf, .h5, .hdf5, .mat, because the ending determines the format."
     )
     with pytest.raises(DataError, match="No data file was given"):
         read([])

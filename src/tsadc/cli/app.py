@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import inspect
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
@@ -20,7 +19,6 @@ from tsadc.errors import DataError, OutputError, TooShortError, TsadcError, Tsad
 from tsadc.nn.runtime.allocator import keep_freed_memory
 
 if TYPE_CHECKING:
-    from tsadc.io.reading import Reading
     from tsadc.series import Series
 
 app = typer.Typer(
@@ -39,7 +37,11 @@ app.add_typer(bench_app, name="bench")
 
 Data = Annotated[
     list[Path],
-    typer.Argument(help="Data files or folders; one file per entity (machine, patient).", readable=False),
+    typer.Argument(
+        help="Data files or folders; one file per entity (machine, patient). None with --sql.",
+        readable=False,
+        default_factory=list,
+    ),
 ]
 ModelOption = Annotated[Path, typer.Option("--model", help="Model folder written by `tsadc fit`.", readable=False)]
 DetectorOption = Annotated[
@@ -99,6 +101,15 @@ class Options:
         bool | None,
         typer.Option("--dayfirst/--monthfirst", help="Read 03/04/2024 as 3 April, or as 4 March. (default: detected)"),
     ] = None
+    long: Annotated[
+        str | None,
+        typer.Option("--long", help="Columns of time, variable and value of a table with one row per value."),
+    ] = None
+    sheet: Annotated[str | None, typer.Option("--sheet", help="Sheet of Excel files. (default: the first)")] = None
+    sql: Annotated[
+        str | None, typer.Option("--sql", help="URL of a database to read instead of files; needs --query.")
+    ] = None
+    query: Annotated[str | None, typer.Option("--query", help="SQL query whose result is read with --sql.")] = None
     entity_name: Annotated[
         str | None, typer.Option("--entity-name", help="Join all files into one entity with this name.")
     ] = None
@@ -115,9 +126,9 @@ class Options:
     stream: Annotated[
         bool, typer.Option("--stream", help="Read .npy and .parquet files piece by piece: for data larger than memory.")
     ] = False
-
-
-LISTS = {"columns", "exclude", "difference", "missing"}  # options that are lists separated by commas
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse data that lacks a variable, instead of reading it as not measured.")
+    ] = False
 
 
 def reads(command: Callable[..., None]) -> Callable[..., None]:
@@ -200,9 +211,11 @@ def fit(
     """Learn what is normal from unlabelled history."""
     from tsadc.cli.console import echo, print_error, progress_bar
     from tsadc.cli.examination import check_history
+    from tsadc.cli.reading import listed, requested_reading
     from tsadc.cli.workflow import fit_model, requested_settings
     from tsadc.config import parse_assignments
     from tsadc.detectors.own_file import choose
+    from tsadc.io.reading import to_remember
 
     chosen = choose(detector)
     stated = {} if contamination is None else parse_assignments([f"contamination={contamination}"])
@@ -210,9 +223,9 @@ def fit(
     settings = requested_settings(chosen, preset, config, set_ or [], given)
     try:
         with progress_bar() as progress:
-            unfitted = chosen(config=settings)
-            history = check_history(_read(data, options), data, unfitted, kept=_listed(options.columns or ""))
-            summary = fit_model(unfitted, history, out, resume=resume, progress=progress)
+            reading, unfitted = requested_reading(vars(options)), chosen(config=settings)
+            history = check_history(_read(data, options), data, unfitted, kept=listed(options.columns or ""))
+            summary = fit_model(unfitted, history, out, resume=resume, progress=progress, reading=to_remember(reading))
     except (KeyboardInterrupt, Terminated) as stop:
         word, code = stopped(stop)
         saved = (out.with_name(out.name + ".partial") / "training.safetensors").exists()
@@ -256,6 +269,7 @@ def detect(
     from tsadc.cli.workflow import detect_to, rethreshold
     from tsadc.detectors.store import load
     from tsadc.io.files import stem
+    from tsadc.variables import match
 
     if out is None and report is None and not json:
         raise OutputError(
@@ -265,12 +279,14 @@ def detect(
         raise OutputError(f"--{'update' if update else 'force'} needs a folder of results; add --out FOLDER.")
     if update and force:
         raise OutputError("--update keeps the results in --out and --force replaces them; give one of the two.")
-    title = ", ".join(stem(file) for file in data[:3])
+    title = ", ".join(stem(file) for file in data[:3]) or "query"
     existing: Existing = "update" if update else "replace" if force else "refuse"
     with progress_bar(quiet=json) as progress:
         fitted = rethreshold(load(model, detector=detector), set_ or [], _budget(alarms))
         try:
-            series = _read_day(data, options)
+            series = _read_day(data, options, fitted.provenance_)
+            if options.strict:
+                match(series, fitted.variables_, strict=True)
             found = check_new(series, data, fitted)
             detected = detect_to(
                 fitted, series, out, report, title=title, existing=existing, progress=progress, examination=found
@@ -305,6 +321,7 @@ def refit(
     """Train a model again on recent data without what it flags, compare old and new, and replace the old one."""
     from tsadc.cli.console import echo, progress_bar
     from tsadc.cli.refit import refit_model, roll_back
+    from tsadc.detectors.store import read_settings
 
     if rollback:
         if data:
@@ -314,7 +331,8 @@ def refit(
     if not data:
         raise DataError("Recent data to learn from is missing: tsadc refit MODEL DATA.")
     with progress_bar() as progress:
-        said = refit_model(model, lambda: _read(data, options), window, out, report, progress, own=detector)
+        origin = read_settings(model).get("provenance")
+        said = refit_model(model, lambda: _read(data, options, origin), window, out, report, progress, own=detector)
     echo(said)
 
 
@@ -352,9 +370,14 @@ def adapt(
     """Learn the normal level and spread of further entities from their unlabelled history, without retraining."""
     from tsadc.cli.console import echo
     from tsadc.detectors.store import load
+    from tsadc.variables import match
 
-    series = _read(data, options)
-    load(model, detector=detector).adapt(series).save(out)
+    fitted = load(model, detector=detector)
+    # Of the one entity that the model may know, this is not the history, unless the options say so.
+    stored = {name: value for name, value in fitted.provenance_.get("reading", {}).items() if name != "entity_name"}
+    series = _read(data, options, {"reading": stored})
+    match(series, fitted.variables_, strict=True)
+    fitted.adapt(series).save(out)
     echo(f"Adapted to {', '.join(item.entity for item in series)}; the model is in {out}.")
 
 
@@ -525,34 +548,20 @@ def _raw(given: Path | None) -> Path:
     return given or Path(os.environ.get("TSADC_DATA") or ".")
 
 
-def _read(data: list[Path], options: Options) -> tuple[Series, ...]:
+def _read(data: list[Path], options: Options, model: Mapping[str, Any] | None = None) -> tuple[Series, ...]:
+    """Read the data with the given options, and with those that a model remembers, if its provenance is given."""
+    from tsadc.cli.reading import requested_reading
     from tsadc.io.read import read
 
     if not options.stream:  # streaming is for data larger than memory: then freed memory is given back
         keep_freed_memory()
-    return read(data, _reading(options))
+    return read(data, requested_reading(vars(options), (model or {}).get("reading")))
 
 
-def _reading(options: Options) -> Reading:
-    from tsadc.io.reading import Reading, parse_missing
-
-    given = {name: value for name, value in vars(options).items() if value is not None}
-    for name in LISTS & set(given):
-        given[name] = _listed(given[name])
-    if "missing" in given:
-        given["missing"] = parse_missing(given["missing"])
-    return Reading(**given)
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    """Return the names in a list separated by commas; a name with a comma stands in double quotes."""
-    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip())
-
-
-def _read_day(data: list[Path], options: Options) -> tuple[Series, ...]:
+def _read_day(data: list[Path], options: Options, model: Mapping[str, Any]) -> tuple[Series, ...]:
     """Read new data. One file with too few rows is a day that has just begun; one among several is a mistake."""
     try:
-        return _read(data, options)
+        return _read(data, options, model)
     except TooShortError as error:
         if len(data) == 1 and data[0].is_file():
             raise

@@ -75,9 +75,12 @@ def fit_model(
     *,
     resume: bool = False,
     progress: ProgressCallback | None = None,
+    reading: Mapping[str, Any] | None = None,
 ) -> str:
-    """Train the detector, save it to `out` and return a summary. A network's unfinished run is in `OUT.partial`, and
-    so is the lock that keeps a second process from training the same model."""
+    """Train the detector, save it to `out` and return a summary. The model remembers the options of `reading`.
+
+    A network's unfinished run is in `OUT.partial`, and so is the lock that keeps a second process from training the
+    same model."""
     if out.exists():
         raise OutputError(f"{out} exists already; choose another name or remove it.")
     if not detector.savable:
@@ -96,6 +99,8 @@ def fit_model(
     try:
         with locked(partial / "lock", busy) if IS_MAIN_PROCESS else contextlib.nullcontext():
             detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume)
+            if reading:
+                detector.provenance_["reading"] = dict(reading)
             if IS_MAIN_PROCESS:
                 detector.save(out)
                 checkpoint.unlink(missing_ok=True)

@@ -485,7 +485,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         NotFittedError
             If the detector is not fitted.
         DataError
-            If a variable is missing, the sampling interval differs, or no observation has enough rows.
+            If more than half of the variables are missing, the sampling interval differs, or no observation has enough
+            rows.
 
         Examples
         --------

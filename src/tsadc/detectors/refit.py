@@ -163,6 +163,8 @@ def refit(detector: Detector, window: Sequence[Series], *, progress: ProgressCal
         )
     cleaned = [_without(series, own) for series, own in zip(window, flagged, strict=True)]
     new = type(detector)(config=detector.settings).fit(cleaned, progress=progress)
+    if "reading" in detector.provenance_:
+        new.provenance_["reading"] = detector.provenance_["reading"]
     least = min(LEAST_OBSERVATIONS, len(detector.decision_scores_))
     if len(new.decision_scores_) < least:
         raise RefitError(

@@ -68,7 +68,7 @@ def split_columns(frame: pd.DataFrame, source: str, reading: Reading = DEFAULT) 
     if len(timely) == 2:
         notes.append(f"its times are the columns {timely[0]!r} and {timely[1]!r} joined")
     data = _without_empty_end(data, timely)
-    entities = None if reading.entity is None else _entities(data, reading.entity, source)
+    entities = None if reading.entity is None else entities_of(data, reading.entity, source)
     times, order = _times(frame.index, data, timely, entities, source, reading)
     wanted = {*(reading.columns or ()), *reading.difference}
     for i, name in enumerate(names):
@@ -79,7 +79,7 @@ def split_columns(frame: pd.DataFrame, source: str, reading: Reading = DEFAULT) 
     values = {
         new_name: numbers
         for new_name, position in zip(new_names, positions, strict=True)
-        if (numbers := _numbers(data[rest[position]], rest[position], source, reading)) is not None
+        if (numbers := as_numbers(data[rest[position]], rest[position], source, reading)) is not None
     }
     check_variables(tuple(values), source)
     kept = {new: rest[position] for new, position in zip(new_names, positions, strict=True)}
@@ -131,8 +131,8 @@ def check_variables(names: Sequence[str], source: str) -> None:
         )
 
 
-def _entities(data: dict[str, pd.Series], name: str, source: str) -> NDArray[np.object_]:
-    """Remove the column `name` from `data` and return it as text."""
+def entities_of(data: dict[str, pd.Series], name: str, source: str, what: str = "entity") -> NDArray[np.object_]:
+    """Remove the column `name` from `data` and return it as text; messages call it `what`."""
     if name not in data:
         raise no_column(name, list(data), source)
     column = data.pop(name)
@@ -141,7 +141,7 @@ def _entities(data: dict[str, pd.Series], name: str, source: str) -> NDArray[np.
     if absent.any():
         row = int(np.flatnonzero(absent)[0])
         raise DataError(
-            f"{source}: the entity column {name!r} is empty at row {row} (counted from 0, below the header); fill it."
+            f"{source}: the {what} column {name!r} is empty at row {row} (counted from 0, below the header); fill it."
         )
     return np.asarray(text)
 
@@ -248,7 +248,7 @@ def no_clock(name: str, source: str) -> DataError:
     )
 
 
-def _numbers(column: pd.Series, name: str, source: str, reading: Reading) -> Floats | None:
+def as_numbers(column: pd.Series, name: str, source: str, reading: Reading) -> Floats | None:
     """Return the column as float64, or None with a notice if all of it is text."""
     if pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_timedelta64_dtype(column):
         raise DataError(f"{source} has a second column of times, {name!r}; remove all but one.")

@@ -74,7 +74,8 @@ def read_delimited(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
 
 
 def _read_table(path: Path, form: _Form, reading: Reading) -> pd.DataFrame:
-    literal = {name: _marked for name in form.names if name.strip() == reading.entity}
+    texts = {reading.entity, reading.long[1] if reading.long else None}
+    literal = {name: _marked for name in form.names if name.strip() in texts}
     # Infer types from whole columns, not from chunks: chunks may differ, and pandas would warn about it.
     frame: pd.DataFrame = pd.read_csv(
         path,

@@ -13,6 +13,7 @@ import pandas as pd
 from tsadc.errors import DataError, TooShortError, notice
 from tsadc.io.clock import onto_grid, regular
 from tsadc.io.columns import Columns, split_columns
+from tsadc.io.long import pivot
 from tsadc.io.reading import DEFAULT, Reading, increments
 from tsadc.series import Clock, Floats, Series
 
@@ -38,6 +39,12 @@ def from_frame(frame: pd.DataFrame, entity: str, source: str, reading: Reading =
     All rows belong to `entity`, unless `reading` names a column with entities."""
     if len(frame) == 0:
         raise TooShortError(f"{source} has a header but no rows; add rows of measurements.")
+    if reading.long is not None:
+        wide = pivot(frame, source, reading)
+        # A column of the long table that is excluded was left out with all others that are not used.
+        excluded = tuple(name for name in reading.exclude if name in wide.columns or name not in frame.columns)
+        frame = wide
+        reading = replace(reading, long=None, time=reading.long[0], missing=(), exclude=excluded)
     columns = split_columns(frame, source, reading)
     if columns.entities is None:
         return [Part(entity, source, columns)]
@@ -77,6 +84,15 @@ def notice_notes(parts: Iterable[Part]) -> None:
         first, *others = found
         more = f" and {len(others)} more" if others else ""
         notice(f"{first}{more}: {'; '.join(notes)}.")
+
+
+def widened(part: Part, names: tuple[str, ...]) -> Part:
+    """Return the part with all variables `names`; those that it lacks are NaN."""
+    values = np.full((len(part.content.values), len(names)), np.nan)
+    for place, name in enumerate(names):
+        if name in part.names:
+            values[:, place] = part.content.values[:, part.names.index(name)]
+    return replace(part, content=replace(part.content, values=values, names=names))
 
 
 def renamed(part: Part, entity: str) -> Part:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 from tsadc.errors import DataError, notice
 
 COMPRESSED = ".gz"
+PARTITION = re.compile(r"([A-Za-z_]\w*)=(.+)")  # a folder of a partitioned data set, as Hive and Spark write them
+DATE_KEYS = {"date", "year", "month", "week", "day", "hour", "minute", "dt", "ds", "ts"}
 RECORDINGS = (".hea", ".edf", ".h5", ".hdf5", ".mat")
 
 
@@ -36,6 +40,25 @@ def entity_names(files: Sequence[Path]) -> list[str]:
     return [name if count[name] == 1 else _readable(str(file)) for name, file in zip(stems, files, strict=True)]
 
 
+def partitions(paths: str | Path | Sequence[str | Path], file: Path) -> dict[str, str]:
+    """Return the keys and values of the folders between a partitioned folder in `paths` and a file in it, as in
+    `entity=7/date=2024-01-01`."""
+    for root in [Path(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)]:
+        if root.is_dir() and file.is_relative_to(root):
+            folders = [PARTITION.fullmatch(part) for part in file.relative_to(root).parts[:-1]]
+            return {folder[1]: unquote(folder[2]) for folder in folders if folder}
+    return {}
+
+
+def partition_entity(keys: Mapping[str, str], named: str | None) -> str | None:
+    """Return the entity of a partition: the value of the key `named` or of `entity`, or else the values of all keys
+    that are no dates. None if there is none."""
+    for key in (named, "entity"):
+        if key is not None and key in keys:
+            return keys[key]
+    return "/".join(value for key, value in keys.items() if key.lower() not in DATE_KEYS) or None
+
+
 def ending(path: Path) -> str:
     """Return the ending that determines the format, in lower case: `.csv`, or `.csv.gz` for a compressed file."""
     last = path.suffix.lower()
@@ -53,6 +76,8 @@ def _readable(name: str) -> str:
 
 
 def _expand(path: Path, endings: Collection[str]) -> list[Path]:
+    if path.is_dir() and any(child.is_dir() and PARTITION.fullmatch(child.name) for child in path.iterdir()):
+        return _readable_files(path.rglob("*"), endings, f"The folder {path} has", "")
     if path.is_dir():
         has_folders = any(child.is_dir() and not child.name.startswith(".") for child in path.iterdir())
         fix = f"; name its subfolders, or use a pattern such as {path / '*' / '*.csv'}" if has_folders else ""

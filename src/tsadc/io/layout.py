@@ -66,10 +66,10 @@ def _header(rows: Sequence[Sequence[str]]) -> int:
     widths = [_width(row) for row in rows]
     later = widths[len(widths) // 2 :]
     usual = Counter(later).most_common(1)[0][0] if later else 0
-    if len(rows) < 3 or usual < 2 or usual in (widths[0], len(rows[0])):
+    if len(rows) < 3 or usual < 2 or usual == widths[0]:
         return 0
     for number, row in enumerate(rows[1 : MAX_PREAMBLE + 1], start=1):
-        if usual in (widths[number], len(row)) and _are_names(row):
+        if usual == widths[number] and _are_names(row):
             return number
     return 0
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from tsadc.io.arrays import read_npy, read_npz
 from tsadc.io.columnar import read_arrow, read_parquet
 from tsadc.io.columns import Columns
 from tsadc.io.delimited import read_delimited
-from tsadc.io.entities import Part, by_entity, from_frame, notice_notes, renamed, to_series
-from tsadc.io.files import RECORDINGS, ending, entity_names, expand
+from tsadc.io.entities import Part, by_entity, from_frame, notice_notes, renamed, to_series, widened
+from tsadc.io.excel import read_excel
+from tsadc.io.files import RECORDINGS, ending, entity_names, expand, partition_entity, partitions
 from tsadc.io.reading import DEFAULT, Reading, how_to_resample, spell
+from tsadc.io.sql import ENTITY, read_query
 from tsadc.io.stream import open_rows
 from tsadc.series import Series
 from tsadc.variables import match, unnamed
@@ -31,19 +34,24 @@ TABLES: dict[str, Callable[[Path, Reading], pd.DataFrame]] = {
     ".parquet": read_parquet,
     ".arrow": read_arrow,
     ".feather": read_arrow,
+    ".xlsx": read_excel,
+    ".xlsm": read_excel,
 }
 ARRAYS: dict[str, Callable[[Path, str, Reading], list[Part]]] = {".npy": read_npy, ".npz": read_npz}
 ENDINGS = (*TABLES, *ARRAYS, *RECORDINGS)
 
 
-def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT, **options: Any) -> tuple[Series, ...]:
-    """Read files into series, one per entity.
+def read(
+    paths: str | Path | Sequence[str | Path] = (), reading: Reading = DEFAULT, **options: Any
+) -> tuple[Series, ...]:
+    """Read files, or the result of a database query, into series, one per entity.
 
     Parameters
     ----------
     paths : str, Path, or sequence of them
         Files, folders (all readable files in them) or patterns such as ``"data/*.csv"``. The ending determines the
-        format: .csv, .tsv (also .gz), .parquet, .arrow, .feather, .npy, .npz, .hea (WFDB), .edf, .h5, .hdf5, .mat.
+        format: .csv, .tsv (also .gz), .xlsx, .xlsm, .parquet, .arrow, .feather, .npy, .npz, .hea (WFDB), .edf, .h5,
+        .hdf5, .mat. A folder may be partitioned: ``entity=7/date=2024-01-01/part.parquet``. None with the option `sql`.
     reading : Reading, optional
         Options, such as the names of the time and entity columns. By default each file is one entity, named after the
         file, and its time column is found automatically. See `help(tsadc.Reading)`.
@@ -79,14 +87,20 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT, *
     [[7.5, 1.1], [8.0, 1.2000000000000002]]
     """
     reading = Reading(**{**vars(reading), **options}) if options else reading
-    files = expand(paths, ENDINGS)
     skipped = Skipped(reading.skip_bad)
     parts: list[Part] = []
-    for file, name in zip(files, entity_names(files), strict=True):
+    given = [] if reading.sql is not None and not _count(paths) else expand(paths, ENDINGS)
+    if reading.sql is not None:
+        if given:
+            raise DataError("Both files and a database were given; read one of them at a time.")
+        parts = _read_database(reading)
+    for file, name in zip(given, entity_names(given), strict=True):
         with skipped.errors():
-            parts += _named(read_parts(file, name, reading), file, reading)
+            keys = partitions(paths, file)
+            own = replace(reading, entity=None) if reading.entity in keys else reading
+            parts += _named(read_parts(file, name, own), file, own, _partition(keys, paths, reading))
     notice_notes(parts)
-    parts = _same_date_order(_same_variables(parts, skipped), skipped)
+    parts = _same_date_order(_same_variables(parts, skipped, reading), skipped)
     series: list[Series] = []
     for parts_of_entity in by_entity(parts):
         with skipped.errors():
@@ -94,14 +108,34 @@ def read(paths: str | Path | Sequence[str | Path], reading: Reading = DEFAULT, *
     sources = {part.entity: part.source for part in parts}
     series = _same_interval(series, sources, skipped) if reading.skip_bad else series
     _notice_mixed_zones(series, sources)
-    skipped.report(len(files), anything=bool(series))
+    skipped.report(len(given), anything=bool(series))
     names = series[0].names
     return tuple(match([item], names)[0] if set(item.names) == set(names) else item for item in series)
 
 
-def _named(parts: list[Part], file: Path, reading: Reading) -> list[Part]:
-    """Give the parts of a file the entity that `entity_name` or `entity_from` name; by default they keep their own."""
-    entity = reading.entity_name
+def _count(paths: str | Path | Sequence[str | Path]) -> int:
+    return 1 if isinstance(paths, (str, Path)) else len(paths)
+
+
+def _read_database(reading: Reading) -> list[Part]:
+    """Return the result of the query, which holds one entity or several, like a table file."""
+    if reading.entity_from is not None:
+        raise DataError("A database has no file name to take the entity from; use --entity or --entity-name.")
+    return from_frame(read_query(reading), reading.entity_name or ENTITY, "The result of the query", reading)
+
+
+def _partition(keys: Mapping[str, str], paths: str | Path | Sequence[str | Path], reading: Reading) -> str | None:
+    """Return the entity of a file in a partitioned folder. Without a key that names it, the folder is one entity."""
+    if not keys or (reading.entity is not None and reading.entity not in keys):
+        return None
+    folder = paths if isinstance(paths, (str, Path)) else paths[0]
+    return partition_entity(keys, reading.entity) or Path(folder).resolve().name
+
+
+def _named(parts: list[Part], file: Path, reading: Reading, partition: str | None) -> list[Part]:
+    """Give the parts of a file the entity that its partition, `entity_name` or `entity_from` name; by default they keep
+    their own."""
+    entity = reading.entity_name or partition
     if reading.entity_from is not None:
         found = re.search(reading.entity_from, file.name)
         if found is None or not found[1]:
@@ -179,9 +213,12 @@ class Skipped:
             notice(f"{len(self._messages)} left out: {' '.join(self._messages)}")
 
 
-def _same_variables(parts: list[Part], skipped: Skipped) -> list[Part]:
+def _same_variables(parts: list[Part], skipped: Skipped, reading: Reading) -> list[Part]:
     """Keep the parts with the variables that most files have, in any order. Arrays without names are compared by their
-    number of variables."""
+    number of variables. If a file has the variables of all others, these may lack up to half of them."""
+    full = max(parts, key=lambda part: len(part.names), default=None)
+    if full is not None and not reading.strict and not reading.stream and _mostly_alike(parts, full):
+        return _all_widened(parts, full)
     named = [part for part in parts if not _is_unnamed(part)]
     per_file = {part.source: part for part in named or parts}.values()
     if not per_file:
@@ -196,6 +233,22 @@ def _same_variables(parts: list[Part], skipped: Skipped) -> list[Part]:
             with skipped.errors():
                 raise _other_variables(part, example)
     return [part for part in parts if part.source not in wrong]
+
+
+def _mostly_alike(parts: list[Part], full: Part) -> bool:
+    names = set(full.names)
+    return not _is_unnamed(full) and all(
+        set(part.names) <= names and 2 * len(part.names) >= len(names) for part in parts
+    )
+
+
+def _all_widened(parts: list[Part], full: Part) -> list[Part]:
+    """Give all parts the variables of the one that has most, and say which files lack some."""
+    lacking = {part.source: [name for name in full.names if name not in part.names] for part in parts}
+    for source, missing in {source: missing for source, missing in lacking.items() if missing}.items():
+        counts = "it counts" if len(missing) == 1 else "they count"
+        notice(f"{source} lacks {_listed(missing)}, which {full.source} has; {counts} as not measured there.")
+    return [widened(part, full.names) if len(part.names) < len(full.names) else part for part in parts]
 
 
 def _is_unnamed(part: Part) -> bool:

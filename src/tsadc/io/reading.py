@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tsadc.config import nearest, refuse_unknown_settings, require
-from tsadc.errors import ConfigError, DataError
+from tsadc.config import nearest, refuse_unknown_settings, require, update
+from tsadc.errors import ConfigError, DataError, ModelFileError
 from tsadc.series import Floats
 
 MINUTE = 60 * 10**9  # nanoseconds
@@ -65,6 +65,15 @@ class Reading:
         Whether 03/04/2024 is 3 April (True) or 4 March (False). Default: found in the dates.
     rename : mapping of str to str, optional
         New names for some of the variables: ``{old: new}``. All other options use the old names.
+    long : sequence of three str, optional
+        Names of the columns with time, variable and value of a table that has one row per value, for example
+        ``("time", "tag", "value")``. Its variables become columns; other columns are left out.
+    sheet : str, optional
+        Name of the sheet of an Excel file. Default: the first.
+    sql : str, optional
+        URL of a database, as SQLAlchemy takes it, to read instead of files. Needs `query`.
+    query : str, optional
+        SQL query whose result is read from the database `sql`, like one table file.
     entity_name : str, optional
         Name of the one entity to which all files belong. Their rows are joined in the order of time.
     entity_from : str, optional
@@ -81,6 +90,9 @@ class Reading:
     stream : bool, default False
         Leave the values in their files (.npy, .parquet) and read rows when they are needed, for data larger than
         memory. Cannot be combined with options that change values or join rows.
+    strict : bool, default False
+        Refuse files that lack a variable which others have. By default it counts as not measured, with a notice, unless
+        more than half of the variables are missing.
     may_lack : sequence of str, optional
         Names that `columns`, `exclude` and `difference` may contain although the data does not have them: those that a
         model remembers.
@@ -113,16 +125,21 @@ class Reading:
     skip_rows: int | None = None
     dayfirst: bool | None = None
     rename: Mapping[str, str] | None = None
+    long: tuple[str, str, str] | None = None
+    sheet: str | None = None
+    sql: str | None = field(default=None, repr=False)  # it may hold a password
+    query: str | None = None
     entity_name: str | None = None
     entity_from: str | None = None
     rate: float | None = None
     coverage: float | None = None
     skip_bad: bool = False
     stream: bool = False
+    strict: bool = False
     may_lack: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("columns", "exclude", "difference", "may_lack"):
+        for name in ("columns", "exclude", "difference", "long", "may_lack"):
             names: Any = getattr(self, name)
             if names is not None:
                 require(_is_list_of_names(names), name, "a list of names", names)
@@ -132,6 +149,10 @@ class Reading:
         require(self.rate is None or 0 < self.rate < float("inf"), "rate", "a positive number of Hz", self.rate)
         require(self.entity is None or self.entity != self.time, "entity", "another column than `time`", self.entity)
         _ = self.interval
+        distinct = self.long is None or len(set(self.long)) == len(self.long) == 3
+        require(distinct, "long", "the names of three columns: time, variable and value", self.long)
+        if (self.sql is None) != (self.query is None):
+            raise ConfigError("`sql` names a database and `query` what to read from it; give both or neither.")
         self._check_names()
         self._check_text()
         self._check_entities()
@@ -184,7 +205,7 @@ class Reading:
             require(groups > 0, "entity_from", "a pattern with a group, as in 'pump-(\\d+)_.*'", self.entity_from)
 
     def _check_stream(self) -> None:
-        changing = ("every", "entity", "rate", "missing", "difference")
+        changing = ("every", "entity", "rate", "missing", "difference", "long", "sql")
         given = next((name for name in changing if getattr(self, name)), None)
         if given:
             raise ConfigError(
@@ -221,6 +242,39 @@ def _missing(given: Any) -> tuple[float | str, ...]:
 
 refuse_unknown_settings(Reading)
 DEFAULT = Reading()
+
+
+# What a model remembers: how files of its kind are read. Where its history came from is no part of it.
+REMEMBERED = (
+    "time", "entity", "every", "columns", "exclude", "difference", "missing", "separator", "decimal", "encoding",
+    "skip_rows", "dayfirst", "long", "sheet", "entity_name", "entity_from", "rate",
+)  # fmt: skip
+ENTITIES = {"entity", "entity_name", "entity_from"}  # of which one is given at most
+
+
+def to_remember(reading: Reading) -> dict[str, Any]:
+    """Return the options that a model remembers, as plain data."""
+    given = {name: getattr(reading, name) for name in REMEMBERED}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in given.items()
+        if value != getattr(DEFAULT, name)
+    }
+
+
+def remembered(stored: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Reading, dict[str, Any]]:
+    """Return the options that a model remembers together with those of `given`, which override them, and the former
+    alone. Columns that the model's options name may be absent in new data."""
+    if not isinstance(stored, Mapping):
+        raise ModelFileError("The model does not say how its history was read; fit it again.")
+    dropped = {*given, *(ENTITIES if ENTITIES & set(given) else ())}
+    own = {name: value for name, value in stored.items() if name not in dropped}
+    try:
+        known = update(DEFAULT, own)
+    except ConfigError as error:
+        raise ModelFileError(f"The model does not say how its history was read: {error}") from None
+    names = tuple(name for option in ("columns", "exclude", "difference") for name in own.get(option, ()))
+    return Reading(**{name: getattr(known, name) for name in own}, **given, may_lack=names), own
 
 
 def parse_missing(texts: Sequence[str]) -> tuple[float | str, ...]:

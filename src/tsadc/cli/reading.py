@@ -1,0 +1,43 @@
+"""Options of the command line -> `Reading`, together with the options that a model remembers."""
+
+from __future__ import annotations
+
+import csv
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from tsadc.errors import notice
+from tsadc.io.reading import Reading, parse_missing, remembered
+
+LISTS = {"columns", "exclude", "difference", "missing", "long"}  # options that are lists separated by commas
+
+
+def requested_reading(options: Mapping[str, Any], stored: Any = None) -> Reading:
+    """Return the options that were given and, for all others, those that a model has `stored`; a notice names these."""
+    given = {name: value for name, value in options.items() if value is not None and (value or name == "dayfirst")}
+    given |= {name: listed(given[name]) for name in LISTS & set(given)}
+    if "missing" in given:
+        given["missing"] = parse_missing(given["missing"])
+    reading, kept = remembered(stored or {}, given)
+    if kept:
+        notice(f"The data is read like the model's history: {_as_options(kept)}.")
+    return reading
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Return the names in a list separated by commas; a name with a comma stands in double quotes."""
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip())
+
+
+def _as_options(reading: Mapping[str, Any]) -> str:
+    """Write options as they are given on the command line."""
+
+    def text(name: str, value: Any) -> str:
+        if name == "dayfirst":
+            return "--dayfirst" if value else "--monthfirst"
+        items = value if isinstance(value, list) else [value]
+        joined = ",".join(f"{item:g}" if isinstance(item, float) else str(item) for item in items)
+        return f"--{name.replace('_', '-')} {shlex.quote(joined)}"
+
+    return " ".join(text(name, value) for name, value in reading.items())

@@ -1,0 +1,52 @@
+"""The result of an SQL query -> a data frame. It needs SQLAlchemy, which the extra `sql` installs, and the database's
+driver."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tsadc.errors import DataError
+from tsadc.io.reading import Reading, reason
+
+ENTITY = "query"  # the name of the entity, unless the options name it
+
+
+def read_query(reading: Reading) -> pd.DataFrame:
+    """Return the result of `reading.query`. No message contains the password of the URL."""
+    assert reading.sql is not None
+    assert reading.query is not None
+    try:
+        import sqlalchemy
+    except ImportError:
+        raise DataError("A database needs one more package: pip install 'tsadc[sql]'.") from None
+    try:
+        url = sqlalchemy.engine.make_url(reading.sql)
+    except Exception:  # the message may quote all of the URL
+        raise DataError(
+            "`sql` should be the URL of a database, such as postgresql://user@host/name or sqlite:///file.db, but "
+            "cannot be parsed; correct it."
+        ) from None
+    shown = url.render_as_string(hide_password=True)
+    try:
+        engine = sqlalchemy.create_engine(url)
+    except ImportError as error:
+        raise DataError(f"{shown} needs the driver of its database: {reason(error)}; install it with pip.") from None
+    except Exception as error:
+        raise DataError(f"{shown} cannot be opened: {_safe(error, url.password)}.") from None
+    try:
+        with engine.connect() as connection:
+            frame: pd.DataFrame = pd.read_sql(sqlalchemy.text(reading.query), connection)
+    except Exception as error:
+        raise DataError(
+            f"The query to {shown} failed: {_safe(error, url.password)}; correct the URL or the query."
+        ) from None
+    finally:
+        engine.dispose()
+    return frame
+
+
+def _safe(error: Exception, password: object) -> str:
+    """Return the database's own message without the password, the query and links."""
+    cause = error.__cause__ or error  # pandas wraps the error of SQLAlchemy, which wraps that of the driver
+    message = reason(getattr(cause, "orig", None) or cause)
+    return message.replace(str(password), "***") if password else message

@@ -1,0 +1,109 @@
+"""The options of reading on the command line, and those that a model remembers."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from terminal import frame, tsadc, untouched
+from tsadc.cli.reading import requested_reading
+from tsadc.errors import ConfigError, ModelFileError, TsadcNotice
+from tsadc.io.reading import Reading, to_remember
+
+NIGHTLY = ("--missing", "-200,Bad", "--exclude", "note", "--entity-name", "pump", "--decimal", ",")
+
+
+def export(path: Path, seed: int, start: str, columns: str = "abcd") -> Path:
+    """Write rows as a plant exports them: semicolons, decimal commas, sentinels, a column of notes."""
+    table = frame(seed=seed)[["time", *columns]]
+    table["time"] += pd.Timestamp(start) - table["time"].iloc[0]
+    table["a"] = table["a"].where(np.arange(len(table)) % 50 > 0, -200.0)
+    table.assign(note="x").to_csv(path, sep=";", decimal=",", index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def plant(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plant")
+    one, two = export(folder / "1.csv", 0, "2026-01-01 00:00"), export(folder / "2.csv", 1, "2026-01-01 10:00")
+    answer = tsadc("fit", one, two, *NIGHTLY, "--out", folder / "model", "--length", "40")
+    assert answer.code == 0, answer.err
+    export(folder / "3.csv", 2, "2026-01-01 20:00")
+    return folder
+
+
+def test_a_model_remembers_how_its_history_was_read(plant):
+    stored = json.loads((plant / "model" / "config.json").read_text())["provenance"]["reading"]
+    assert stored == {"exclude": ["note"], "missing": [-200.0, "Bad"], "decimal": ",", "entity_name": "pump"}
+
+
+def test_new_data_is_read_like_the_history_and_a_notice_says_so(plant, tmp_path):
+    answer = tsadc("detect", plant / "3.csv", "--model", plant / "model", "--out", tmp_path / "found")
+    assert answer.code == 0, answer.err
+    said = (
+        "note: The data is read like the model's history: --exclude note --missing -200,Bad --decimal , --entity-name"
+    )
+    assert said in " ".join(answer.err.split())
+    assert set(pd.read_csv(tmp_path / "found" / "observations.csv")["entity"]) == {"pump"}
+    given = tsadc(
+        "detect", plant / "3.csv", "--model", plant / "model", "--out", tmp_path / "again", *NIGHTLY
+    )  # fmt: skip
+    assert "read like" not in given.err
+    for name in ("observations.csv", "intervals.csv"):
+        assert (tmp_path / "again" / name).read_text() == (tmp_path / "found" / name).read_text()
+
+
+def test_an_option_overrides_what_the_model_remembers(plant, tmp_path):
+    answer = tsadc(
+        "detect", plant / "3.csv", "--model", plant / "model", "--out", tmp_path / "found", "--entity-from", "(.)"
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "--entity-name" not in answer.err
+    assert "does not know" in answer.err or set(pd.read_csv(tmp_path / "found" / "observations.csv")["entity"]) == {3}
+    refused = tsadc("adapt", plant / "3.csv", "--model", plant / "model", "--out", tmp_path / "m", "--decimal", ";")
+    assert "`decimal` must be a point or a comma" in refused.err
+
+
+def test_a_new_entity_is_adapted_under_its_own_name(plant, tmp_path):
+    answer = tsadc("adapt", plant / "3.csv", "--model", plant / "model", "--out", tmp_path / "model")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("Adapted to 3;")
+
+
+def test_a_missing_variable_is_a_notice_and_with_strict_a_refusal(plant, tmp_path):
+    lacking = export(tmp_path / "4.csv", 3, "2026-01-02 06:00", columns="abd")
+    words = ("detect", lacking, "--model", plant / "model", "--out", tmp_path / "found")
+    answer = tsadc(*words)
+    assert answer.code == 0, answer.err
+    assert "'pump' lacks 1 of the 4 expected variables: c; it counts as not measured" in " ".join(answer.err.split())
+    with untouched(tmp_path / "found"):
+        refused = tsadc(*words[:-1], tmp_path / "strict", "--strict")
+    assert refused.code == 2
+    assert "lacks 1 of the 4 expected variables: c; add the column" in " ".join(refused.err.split())
+    assert not (tmp_path / "strict").exists()
+
+
+def test_what_is_remembered_and_what_is_not():
+    reading = Reading(time="ts", missing=[-1, "x"], sql="sqlite://", query="select 1", skip_bad=True, stream=False)
+    assert to_remember(reading) == {"time": "ts", "missing": [-1.0, "x"]}
+    with pytest.warns(TsadcNotice, match="--time ts --missing '-1,x'|--time ts --missing -1,x"):
+        again = requested_reading({"columns": "a", "dayfirst": None, "stream": False}, to_remember(reading))
+    assert (again.time, again.missing, again.columns) == ("ts", (-1.0, "x"), ("a",))
+    with pytest.warns(TsadcNotice, match="--monthfirst"):
+        assert requested_reading({}, {"dayfirst": False}).dayfirst is False
+    assert requested_reading({"dayfirst": False}).dayfirst is False
+    with pytest.raises(ConfigError, match="`every` must be a length of time"):
+        requested_reading({"every": "soon"}, {"every": "1min"})
+
+
+@pytest.mark.parametrize("stored", [["x"], {"mising": [1]}, {"missing": 5}, {"every": "soon"}])
+def test_a_damaged_memory_is_refused(stored):
+    with pytest.raises(ModelFileError, match="The model does not say how its history was read"):
+        requested_reading({}, stored)
+
+
+def test_a_command_without_data_says_what_to_name(tmp_path):
+    answer = tsadc("fit", "--out", tmp_path / "model")
+    assert "No data file was given; name a file, a folder or a pattern" in answer.refusal
