@@ -131,6 +131,7 @@ def test_data_without_faults(tmp_path: Path) -> None:
     assert (about["without any value"], about["constant"]) == ("none", "none")
 
 
+@pytest.mark.filterwarnings("ignore:.*has no value in any variable")
 def test_variables_are_matched_as_a_fit_would(tmp_path: Path) -> None:
     named, bare = write(frame(50), tmp_path / "x.csv"), tmp_path / "y.npy"
     np.save(bare, np.full((50, 4), np.nan))

@@ -232,6 +232,7 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     assert refusal(path) == "PATH cannot be read: permission denied."
 
 
+@pytest.mark.filterwarnings("ignore:.*has no times")
 def test_entities_are_named_after_their_files_or_their_paths_where_those_repeat(tmp_path):
     (tmp_path / "x").mkdir()
     one, two = write(tmp_path, TEXT), write(tmp_path / "x", TEXT)

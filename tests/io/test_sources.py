@@ -264,3 +264,16 @@ def test_a_sensor_that_some_files_lack_counts_as_not_measured(tmp_path):
     wide = write(tmp_path, "a,b,c,d,e\n1,2,3,4,5\n", "wide.csv")
     with pytest.raises(DataError, match="has other variables than"):
         read([early, wide])
+
+
+def test_a_file_without_values_or_times_among_others_is_named(tmp_path):
+    dated = write(tmp_path, "time,a\n2024-01-01 00:00,1\n2024-01-01 00:01,2\n", "dated.csv")
+    empty = write(tmp_path, "time,a\n2024-01-01 00:00,\n2024-01-01 00:01,\n", "empty.csv")
+    with pytest.warns(TsadcNotice, match=r"empty\.csv has no value in any variable; check it, or leave it out\."):
+        assert len(read([dated, empty])) == 2
+    plain = write(tmp_path, "a\n1\n2\n", "plain.csv")
+    with pytest.warns(
+        TsadcNotice, match=r"plain\.csv has no times, but .*dated\.csv has; .* as far apart, 1min\. If it"
+    ):
+        read([plain, dated])
+    assert read(empty)[0].values.shape == (2, 1)  # alone, without a notice

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tsadc.errors import DataError, notice
@@ -107,7 +108,7 @@ def read(
             series.append(to_series(parts_of_entity, reading))
     sources = {part.entity: part.source for part in parts}
     series = _same_interval(series, sources, skipped) if reading.skip_bad else series
-    _notice_mixed_zones(series, sources)
+    _notice_unlike(series, sources)
     skipped.report(len(given), anything=bool(series))
     names = series[0].names
     return tuple(match([item], names)[0] if set(item.names) == set(names) else item for item in series)
@@ -308,11 +309,26 @@ def _same_interval(series: list[Series], sources: Mapping[str, str], skipped: Sk
     return kept
 
 
-def _notice_mixed_zones(series: Sequence[Series], sources: Mapping[str, str]) -> None:
-    naive = [item.entity for item in series if item.clock.dated and item.clock.timezone is None]
-    zoned = [item.entity for item in series if item.clock.dated and item.clock.timezone is not None]
+def _notice_unlike(series: Sequence[Series], sources: Mapping[str, str]) -> None:
+    """Name a series without values, without times or without a time zone among others that have them."""
+    clocks = [(item.clock, sources[item.entity]) for item in series]
+    dated = [(clock, source) for clock, source in clocks if clock.dated]
+    # An array never has times, so that its user knows; a table may have a column that was not recognised.
+    bare = next((source for clock, source in clocks if not clock.dated and ending(Path(source)) in TABLES), None)
+    if dated and bare is not None:
+        clock, source = dated[0]
+        notice(
+            f"{bare} has no times, but {source} has; its rows are taken to be as far apart, {spell(clock.interval)}. "
+            "If it has a column of times, name it with --time (in Python: Reading(time=...))."
+        )
+    naive = next((source for clock, source in dated if clock.timezone is None), None)
+    zoned = next((source for clock, source in dated if clock.timezone is not None), None)
     if naive and zoned:
         notice(
-            f"The times of {sources[naive[0]]} have no time zone, but those of {sources[zoned[0]]} have one; times "
-            "without a zone were read as UTC."
+            f"The times of {naive} have no time zone, but those of {zoned} have one; times without a zone were read as "
+            "UTC."
         )
+    if len(series) > 1:
+        for item in series:
+            if isinstance(item.values, np.ndarray) and np.isnan(item.values).all():
+                notice(f"{sources[item.entity]} has no value in any variable; check it, or leave it out.")
