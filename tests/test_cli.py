@@ -207,12 +207,12 @@ def test_adapt_teaches_a_model_a_new_entity(folder: Path, fitted: Answer) -> Non
     ("words", "complaint"),
     [
         ("bogus", "No such command 'bogus'"),
-        ("fit", "Missing argument"),
+        ("fit", "Missing option '--out'"),
         ("fit data.csv", "Missing option '--out'"),
         ("fit data.csv --out model --lenght 3", "No such option: --lenght"),
         ("fit data.csv --out model --length few", "Invalid value for '--length'"),
         ("detect data.csv --out found", "Missing option '--model'"),
-        ("info", "Missing argument"),
+        ("data prepare", "Missing argument"),
     ],
 )
 def test_wrong_usage_is_told_and_leads_to_help(words: str, complaint: str) -> None:

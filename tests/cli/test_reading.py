@@ -1,6 +1,7 @@
 """The options of reading on the command line, and those that a model remembers."""
 
 import json
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -105,5 +106,15 @@ def test_a_damaged_memory_is_refused(stored):
 
 
 def test_a_command_without_data_says_what_to_name(tmp_path):
-    answer = tsadc("fit", "--out", tmp_path / "model")
-    assert "No data file was given; name a file, a folder or a pattern" in answer.refusal
+    for words in (("fit", "--out", tmp_path / "model"), ("info",)):
+        assert "No data file was given; name a file, a folder or a pattern" in tsadc(*words).refusal
+
+
+def test_a_database_needs_no_files(tmp_path):
+    with sqlite3.connect(tmp_path / "plant.db") as connection:
+        frame().to_sql("log", connection, index=False)
+    connection.close()
+    source = ("--sql", f"sqlite:///{tmp_path / 'plant.db'}", "--query", "select * from log")
+    answer = tsadc("info", *source, "--length", "40")
+    assert answer.code == 0, answer.err
+    assert "1: query" in " ".join(answer.out.split())

@@ -384,7 +384,10 @@ def adapt(
 @app.command()
 @reads
 def info(
-    what: Annotated[list[Path], typer.Argument(help="A model folder, or data as for `tsadc fit`.", readable=False)],
+    what: Annotated[
+        list[Path],
+        typer.Argument(help="A model folder, or data as for `tsadc fit`.", readable=False, default_factory=list),
+    ],
     length: Annotated[int | None, typer.Option(help="Rows per observation, for the estimate. (default: 600)")] = None,
     detector: DetectorOption = DEFAULT,
     preset: Annotated[
