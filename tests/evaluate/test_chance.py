@@ -31,6 +31,7 @@ BY_FLAGS = {
     "paper_recall": lambda labels, flags: paper_metrics(labels, flags).paper_recall,
     "paper_apr": lambda labels, flags: paper_metrics(labels, flags).paper_apr,
     "events_detected": lambda labels, flags: delay(labels, flags).detected,
+    "event_precision": lambda labels, flags: delay(labels, flags).precision,
     "delay": lambda labels, flags: delay(labels, flags).median,
     "false_rows": lambda labels, flags: delay(labels, flags).alarms,
     **{

@@ -16,7 +16,9 @@ def test_by_hand() -> None:
     """Found after 2 rows; missed, though flagged just before and after; found at once by an earlier alarm."""
     labels = np.array([0, 1, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1], dtype=bool)
     flags = np.array([0, 0, 0, 1, 0, 1, 0, 0, 1, 1, 1, 0], dtype=bool)
-    assert delay(labels, flags) == Delay((2, None, 0), pytest.approx(2 / 3), 1.0, pytest.approx(3 / 5))
+    assert delay(labels, flags) == Delay(
+        (2, None, 0), pytest.approx(2 / 3), pytest.approx(2 / 3), 1.0, pytest.approx(3 / 5)
+    )
 
 
 @given(pairs)
@@ -33,11 +35,11 @@ def test_equals_the_definition(rows: list[tuple[bool, bool]]) -> None:
 
 def test_flagging_everything_is_as_fast_as_can_be_and_says_at_what_price() -> None:
     labels = np.arange(20) % 5 == 0
-    assert delay(labels, np.ones(20, dtype=bool)) == Delay((0, 0, 0, 0), 1.0, 0.0, 1.0)
+    assert delay(labels, np.ones(20, dtype=bool)) == Delay((0, 0, 0, 0), 1.0, 1.0, 0.0, 1.0)
 
 
 def test_nothing_flagged() -> None:
-    assert delay(np.array([True, False]), np.array([False, False])) == Delay((None,), 0.0, None, 0.0)
+    assert delay(np.array([True, False]), np.array([False, False])) == Delay((None,), 0.0, None, None, 0.0)
 
 
 def test_refusals() -> None:

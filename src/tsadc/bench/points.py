@@ -53,7 +53,7 @@ def _volume_tsb(rows: _Rows) -> list[float | None]:
 
 def _delay(rows: _Rows) -> list[float | None]:
     delays = delay(rows.labels, rows.flagged)
-    return [delays.detected, delays.median, delays.alarms]
+    return [delays.detected, delays.precision, delays.median, delays.alarms]
 
 
 # The functions that compute metrics of rows, and the names of what each returns.
@@ -64,7 +64,7 @@ MEASURES: dict[tuple[str, ...], Callable[[_Rows], Sequence[float | None]]] = {
     ("affiliation_precision", "affiliation_recall", "affiliation_f1"): lambda rows: astuple(
         affiliation(rows.labels, rows.flagged)
     ),
-    ("events_detected", "delay", "false_rows"): _delay,
+    ("events_detected", "event_precision", "delay", "false_rows"): _delay,
 }
 OF_ROWS = tuple(name for names in MEASURES for name in names)
 NAMES = (*OF_ROWS, *OF_BLAME)

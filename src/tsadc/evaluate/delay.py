@@ -3,6 +3,7 @@
 name       meaning
 delays     for each event, rows from its start to its first flagged row; None if it has none
 detected   share of events with a flagged row
+precision  share of alarms, maximal runs of flagged rows, that touch an event; None if there is none
 median     median delay of the detected events; None if there are none
 alarms     share of normal rows that are flagged, because flagging everything detects all events at once"""
 
@@ -24,6 +25,7 @@ class Delay:
 
     delays: tuple[int | None, ...]
     detected: float
+    precision: float | None
     median: float | None
     alarms: float
 
@@ -51,7 +53,7 @@ def delay(labels: Booleans, flagged: NDArray[np.generic]) -> Delay:
     --------
     >>> import numpy as np
     >>> delay(np.array([0, 1, 1, 1, 0, 0]), np.array([0, 0, 0, 1, 1, 0]))
-    Delay(delays=(2,), detected=1.0, median=2.0, alarms=0.3333333333333333)
+    Delay(delays=(2,), detected=1.0, precision=1.0, median=2.0, alarms=0.3333333333333333)
     """
     truth, chosen = flagged_rows(labels, flagged)
     rows = np.flatnonzero(chosen)
@@ -62,6 +64,7 @@ def delay(labels: Booleans, flagged: NDArray[np.generic]) -> Delay:
     return Delay(
         delays=tuple(int(rows) if hit else None for rows, hit in zip(waited, detected, strict=True)),
         detected=float(detected.mean()),
+        precision=float(np.mean([truth[start:stop].any() for start, stop in runs(chosen)])) if len(rows) else None,
         median=float(np.median(waited[detected])) if detected.any() else None,
         alarms=float(chosen[~truth].mean()),
     )
