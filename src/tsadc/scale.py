@@ -159,6 +159,11 @@ class Scaler:
         own = self.entities.get(entity, self.pooled)
         return z * own.scale + own.center
 
+    def alone(self, entity: str) -> Scaler:
+        """Return a scaler with the statistics of one entity, which later changes of this one leave as they are."""
+        own = {entity: self.entities[entity]} if entity in self.entities else {}
+        return Scaler(self.config, self.pooled, self.floor, own)
+
     def to_mapping(self) -> dict[str, Any]:
         """Return the statistics as plain data; floats survive JSON to the bit."""
         return {

@@ -94,7 +94,7 @@ def section(observations: Observations, number: int, chosen: Sequence[int], firs
     """Return the observations `chosen` of series `number`, with rows [first, stop) of it as their only series."""
     whole = observations.series[number]
     clock = replace(whole.clock, start=whole.clock.start + first * whole.clock.interval)
-    part = Series(whole.values[first:stop], whole.names, clock, whole.entity)
+    part = replace(whole, values=whole.values[first:stop], clock=clock)
     places = tuple(Place(0, observations.places[i].start - first) for i in chosen)
     return Observations((part,), places, observations.length, observations.scale)
 

@@ -102,3 +102,14 @@ def test_one_closed_valve_is_one_event():
     assert len(overlapping) == 1
     assert next(iter(overlapping["variables"].iloc[0])) == "variable_1"
     assert len(found) <= 2
+
+
+def test_separate_observations_have_events_of_their_own():
+    rng = np.random.default_rng(2)
+    detector = Ensemble(length=60, config=Ensemble.Config(kernels=8)).fit(rng.normal(size=(40, 60, 3)))
+    new = rng.normal(size=(10, 60, 3))
+    new[4, 40:, 1] += 12
+    new[5, :20, 1] += 12
+    found = detector.detect(new).intervals[["start", "end"]].to_numpy().tolist()
+    assert [300 in range(start + 1, end) for start, end in found].count(True) == 0
+    assert {start // 60 for start, _ in found} >= {4, 5}

@@ -110,3 +110,18 @@ def test_the_sentence_is_in_the_table_of_intervals(detector):
     assert set(result.intervals["kind"]) <= {
         "level", "spike", "spread", "frequency", "correlation", "stuck", "missing", "other"
     }  # fmt: skip
+
+
+def test_a_level_within_its_band_is_no_crash():
+    """The mean of the windows is unusual, but no row leaves the band of single rows."""
+    generator = np.random.default_rng(0)
+    names = ("a", "b")
+    history = Series(generator.normal(size=(24_000, 2)), names, MINUTES, "pump")
+    detector = tsadc.Ensemble(length=1200, config=tsadc.Ensemble.Config(kernels=8)).fit(history)
+    new = generator.normal(size=(2400, 2))
+    new[:1200, 0] = 1.9 + 0.01 * generator.normal(size=1200)
+    (part,) = detector.detect(Series(new, names, MINUTES, "pump")).parts
+    found = reason_of(part.usual, 0, 1200, ["a"])
+    assert (found.kind, found.variable) == ("spread", "a")
+    assert found.sentence(MINUTES).startswith("a varies ")
+    assert "times less than usual" in found.sentence(MINUTES)

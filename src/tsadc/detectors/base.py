@@ -570,7 +570,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         if self.usual_ is None:
             return part
         own = self.usual_.of(part.series.entity)
-        usual = SeriesUsual(part.series, own, self.usual_.window, self.scaler_, self._predict)
+        scaler = self.scaler_.alone(part.series.entity)  # a later `adapt` must not change this result
+        usual = SeriesUsual(part.series, own, self.usual_.window, scaler, self._predict)
         intervals = tuple(
             replace(found, reason=reason_of(usual, found.start, found.stop, list(found.variables)))
             for found in part.intervals

@@ -5,7 +5,7 @@
               5 training observations
     raised    of an observation: quarter quantile of the 50 scores before it, minus `usual`; 0 if that is negative, or
               if there are fewer than 5 scores before it, or `usual` is unknown
-    drift     the last observations of an entity, at least 10, of which at least three quarters score above the
+    drift     the last observations of an entity, at least 10, of which more than three quarters score above the
               threshold: another machine, a new regime or slow wear, rather than single anomalies
 
 Machines wear out, seasons change. With fused scores the threshold is raised by `raised`, so that what stands out from

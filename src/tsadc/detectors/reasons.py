@@ -84,7 +84,7 @@ class Reason:
         usually = f"usually {low} to {high}{' given the other variables' if self.conditional else ''}"
         match self.kind:
             case "missing":
-                return f"{name} was not measured in {self.value:.0%} of the rows{lasts}."
+                return f"{self.value:.0%} of the values of {name} are missing{lasts}."
             case "stuck":
                 often = "row" if self.high <= 1 else duration(clock, int(self.high))
                 return f"{name} stays at {number(self.value)}{lasts}; usually it changes at least every {often}."
@@ -94,13 +94,18 @@ class Reason:
             case "level":
                 return f"{name} {value}; {usually}. {'High' if self.value > self.high else 'Low'}{lasts}."
             case "frequency":
-                return f"{name} varies {number(self.value)} times as fast as usual{lasts}."
+                return f"{name} varies {_times(self.value, 'faster', 'more slowly')} than usual{lasts}."
             case "spread":
-                return f"{name} varies {number(self.value)} times as much as usual{lasts}."
+                return f"{name} varies {_times(self.value, 'more', 'less')} than usual{lasts}."
             case "correlation" if self.partner:
                 now, before = (f"{x:.2f}".replace("-", "\N{MINUS SIGN}") for x in (self.value, self.low))
                 return f"{name} no longer follows {self.partner}: correlation {now}, usually {before}."
         return f"{name} no longer follows the other variables: {value}, where {low} to {high} is usual."
+
+
+def _times(ratio: float, more: str, less: str) -> str:
+    """Say by which factor something is larger or smaller, such as "9 times less"."""
+    return f"{number(ratio)} times {more}" if ratio >= 1 else f"{number(1 / max(ratio, SMALLEST))} times {less}"
 
 
 def reason_of(usual: SeriesUsual, start: int, stop: int, variables: Sequence[str]) -> Reason | None:
@@ -185,6 +190,8 @@ class _Place:
             excess = _excess(self.z[k, rows] - self.predicted[k, rows], quantiles.of("rest")[:, k])
         row = int(np.abs(excess).argmax())
         peak, sign = abs(float(excess[row])), np.sign(excess[row])
+        if peak == 0:  # never outside, though the mean of a window may be unusual
+            return None
         far = runs(np.abs(excess) > peak / 3)
         offset = self._windows(k)[0]
         shift = _distance(offset, quantiles.of("offset")[:, k])

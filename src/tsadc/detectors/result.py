@@ -5,7 +5,7 @@ Times are those of the input. An interval ends where the next row begins: `end` 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -331,7 +331,7 @@ class Result:
         return text
 
     def worst(self, count: int = 3) -> pd.DataFrame:
-        """Return the intervals with the highest scores, highest first.
+        """Return the intervals with the highest severities, highest first; of equal ones, by score.
 
         Parameters
         ----------
@@ -355,8 +355,8 @@ class Result:
 
 
 def worst(intervals: pd.DataFrame, count: int = 3) -> pd.DataFrame:
-    """Return the `count` intervals with the highest scores, highest first."""
-    return intervals.sort_values("score", ascending=False, kind="stable").head(count)
+    """Return the `count` intervals with the highest severities, highest first; of equal ones, by score."""
+    return intervals.sort_values(["severity", "score"], ascending=False, kind="stable").head(count)
 
 
 def join(parts: Sequence[Result], series: Sequence[Series]) -> Result:
@@ -430,10 +430,10 @@ def _series_result(
     judged = np.where((inside == 1) & ~np.isnan(scores), scores.astype(np.float64) - raised, -np.inf)
     anomalous: Booleans = np.zeros(len(series), dtype=bool)
     intervals = []
-    for start, stop in events.find(judged, threshold.value, threshold.middle):
+    for start, stop in _events(whole, judged, threshold, events):
         anomalous[start:stop] = True
-        highest = start + int(np.nan_to_num(scores[start:stop], nan=-np.inf).argmax())
-        score, graded = float(scores[highest]), float(scores[highest] - raised[highest])
+        highest = start + int(judged[start:stop].argmax())
+        score, graded = float(scores[highest]), float(judged[highest])
         view = names[int(causes[highest])] if names else ""
         shares = _shares(series.names, contributions[start:stop])
         period = threshold.return_period(graded) * whole.length
@@ -441,6 +441,15 @@ def _series_result(
     expected = [found.expected for found in evidence if found.expected is not None]
     values = stitch(whole, expected, 0, lead=lead).T if len(expected) == len(evidence) else None
     return SeriesResult(series, scores, raised, anomalous, contributions, values, tuple(intervals))
+
+
+def _events(whole: Observations, judged: Floats, threshold: Threshold, events: Events) -> Iterator[tuple[int, int]]:
+    """Yield the events of a series; separate observations, laid end to end, have events of their own."""
+    separate = whole.series[0].observation
+    for first in range(0, len(judged), separate or max(len(judged), 1)):
+        part = judged[first : first + separate] if separate else judged
+        for start, stop in events.find(part, threshold.value, threshold.middle):
+            yield first + start, first + stop
 
 
 def as_period(rows: float, clock: Clock) -> pd.Timedelta | float:

@@ -280,4 +280,5 @@ def upgraded_threshold(old: Mapping[str, Any], version: int) -> Mapping[str, Any
     chosen = {"auto": "balanced", "tail": "balanced" if old["share"] == "auto" else "tail"}
     method = chosen.get(old["method"], old["method"])
     share = {} if old["share"] == "auto" else {"share": old["share"]}
-    return {"method": method, "alarms": f"{old['per_day']:.6f}/day", **share}
+    alarms = {"alarms": f"{np.format_float_positional(old['per_day'])}/day"} if method == "alarms" else {}
+    return {"method": method, **alarms, **share}

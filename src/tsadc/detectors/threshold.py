@@ -113,7 +113,9 @@ class Normal:
         middle, spread = _middle(ordered, contamination)
         left_out = contamination if low is None else low
         kept = ordered[: max(2, round((1 - left_out) * len(ordered)))]
-        self.kept = kept if low is None else np.minimum(kept, middle + 2 * FENCE * spread)
+        # Without a spread, as when most scores are equal, there is no fence.
+        clipped = low is not None and spread > 1e-9 * max(1.0, abs(middle))
+        self.kept = np.minimum(kept, middle + 2 * FENCE * spread) if clipped else kept
         self.knot = float(np.quantile(self.kept, 1 - QUARTER))
         beyond = self.kept[self.kept > self.knot]
         excess = float((beyond - self.knot).mean()) if len(beyond) else 0.0

@@ -56,21 +56,23 @@ class Verdicts:
 
     def whole_series(self) -> Iterator[Result]:
         """Yield one result per series."""
-        for number, series in enumerate(self.observations.series):
-            yield from self._series(number, len(series) + self.observations.length, len(self.observations) + 1)
+        every = self.observations
+        for number, (series, indices) in enumerate(zip(every.series, every.by_series(), strict=True)):
+            yield from self._series(number, indices, len(series) + every.length, len(every) + 1)
 
     def parts(self, rows: int) -> Iterator[Result]:
         """Yield results of about `rows` rows. Each ends with its series or after an observation that is not anomalous,
         so that no interval is cut, unless it would have more than `MAX_PART_CELLS` cells."""
         length = self.observations.length
         most = max(1, MAX_PART_CELLS // (len(self.observations.names) * length))
-        for number in range(len(self.observations.series)):
-            yield from self._series(number, min(rows, most * length), most)
+        for number, indices in enumerate(self.observations.by_series()):
+            yield from self._series(number, indices, min(rows, most * length), most)
 
-    def _series(self, number: int, rows: int, most: int) -> Iterator[Result]:
-        """Yield the results of one series, each with at most `most` observations. The last one has the drift."""
+    def _series(self, number: int, indices: Sequence[int], rows: int, most: int) -> Iterator[Result]:
+        """Yield the results of one series with the observations `indices`, each with at most `most` of them. The last
+        one has the drift."""
         every, length = self.observations, self.observations.length
-        series, indices = every.series[number], [i for i, place in enumerate(every.places) if place.series == number]
+        series = every.series[number]
         # Separate observations, laid end to end, have no past.
         continuous = series.observation is None
         usual = self.usual(series.entity) if continuous else None

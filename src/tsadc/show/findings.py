@@ -167,6 +167,6 @@ def read(result: Result, truth: Sequence[Truth]) -> Findings:
     intervals = [
         (track, interval) for track, part in zip(tracks, result.parts, strict=True) for interval in part.intervals
     ]
-    worst = sorted(intervals, key=lambda pair: -pair[1].score)
+    worst = sorted(intervals, key=lambda pair: (-pair[1].severity, -pair[1].score))
     findings = [Finding(rank, track, **vars(interval)) for rank, (track, interval) in enumerate(worst, start=1)]
     return Findings(tuple(tracks), tuple(findings), result.threshold, result.middle, result.left_out, result.drift)
