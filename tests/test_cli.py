@@ -28,7 +28,7 @@ detect  DATA... --model --out=None --report=None --alarms=None --set=None... --u
         --exit-code=False --detector=None READING
 refit   MODEL DATA... --window=90d --out=None --report=None --rollback=False --detector=None
         READING
-explain MODEL DATA... --at --which=None --detector=None READING
+explain MODEL DATA... --at --of-entity=None --detector=None READING
 adapt   DATA... --model --out --detector=None READING
 info    WHAT... --length=None --detector=ensemble --preset=default --json=False READING
 data list
@@ -104,7 +104,7 @@ def test_fit_says_what_it_did(folder: Path, fitted: Answer) -> None:
     assert trained == "Trained on 30 observations of 40 rows, 4 variables, 2 entities: 1 epoch."
     assert re.fullmatch(r"Contamination \d+\.\d % \(estimated; 90% interval \d.* to \d.* %\)\.", contamination)
     lies = r"Threshold \d+\.\d{3}, about \S+ false alarms a day expected per entity \(method alarms; 1/week was .*\)\. "
-    assert re.fullmatch(lies + r"\d+ training observations lie above it\.", threshold)
+    assert re.fullmatch(lies + r"(1 training observation lies|\d+ training observations lie) above it\.", threshold)
     assert where == f"The model is in {folder / 'model'}."
     assert {file.name for file in (folder / "model").iterdir()} == {"config.json", "model.safetensors"}
     assert not (folder / "model.partial").exists()

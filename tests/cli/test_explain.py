@@ -51,7 +51,7 @@ def test_a_normal_moment_is_in_no_interval(files: Path) -> None:
     [
         ("noon", [], "--at needs a time such as '2026-03-01 12:30', but got 'noon'."),
         ("2027-01-01", [], "'new' has rows from 2026-01-01 00:00:00 to 2026-01-01 09:59:00, but --at is 2027-01-01"),
-        ("2026-01-01 05:00", ["--which", "pump"], "The data has no entity 'pump', only new"),
+        ("2026-01-01 05:00", ["--of-entity", "pump"], "The data has no entity 'pump', only new"),
     ],
 )
 def test_what_cannot_be_explained_is_refused_in_one_sentence(files: Path, at: str, more: list[str], said: str) -> None:

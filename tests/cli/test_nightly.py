@@ -165,6 +165,41 @@ def test_reports_and_other_files_in_the_folder_stay(folder: Path, tmp_path: Path
     assert (out / "notes" / "valve.txt").read_text() == "changed on Monday"
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_earlier_reports_in_a_subfolder_stay(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    out = tmp_path / "results"
+    detect(folder, "first", out, "--update", "--report", out / "reports" / "first.html")
+    (out / "reports" / "2025" / "may").mkdir(parents=True)
+    (out / "reports" / "2025" / "may" / "valve.txt").write_text("changed on Monday")
+    (out / ".new").write_text("a name that --update uses, too")
+    before = (out / "reports" / "first.html").read_bytes()
+    if not links:
+        monkeypatch.setattr("os.link", refuse)
+    answer = detect(folder, "second", out, "--update", "--report", out / "reports" / "second.html")
+    assert answer.code == 0
+    assert (out / "reports" / "first.html").read_bytes() == before
+    assert (out / "reports" / "second.html").is_file()
+    assert (out / "reports" / "2025" / "may" / "valve.txt").read_text() == "changed on Monday"
+    assert (out / ".new").read_text() == "a name that --update uses, too"
+
+
+@pytest.mark.parametrize("name", ["notes.html", "intervals.xlsx", "timeline", "report.html/photo.png"])
+def test_force_leaves_a_folder_alone_that_has_files_of_the_user(folder: Path, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "results"
+    detect(folder, "first", out, "--report", out / "monday.html")
+    assert detect(folder, "second", out, "--force").code == 0  # over a report of ours
+    (out / name).parent.mkdir(exist_ok=True)
+    (out / name).write_text("mine")
+    with untouched(tmp_path):
+        refusal = detect(folder, "first", out, "--force").refusal
+    assert f"also holds {name.partition('/')[0]}, which --force would remove" in refusal
+
+
 def test_force_replaces_results_and_nothing_else(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "results"
     assert detect(folder, "both", out).code == 0
@@ -242,6 +277,27 @@ def test_the_exit_code_says_whether_something_was_found(folder: Path, tmp_path: 
     frame(rows=600).to_csv(tmp_path / "pump.csv", index=False)
     calm = ("detect", tmp_path / "pump.csv", "--model", folder / "model", "--json", "--exit-code")
     assert tsadc(*calm).code == 0
+
+
+@pytest.mark.parametrize("tables", [True, False])
+def test_a_script_reads_of_drift(folder: Path, tmp_path: Path, tables: bool) -> None:
+    """Events of less than 10,000 rows are dropped, so that drift is all there is."""
+    moved = frame(rows=1200, seed=7)
+    moved.loc[400:, "b"] += 6
+    moved.to_csv(tmp_path / "pump.csv", index=False)
+    out = ["--out", tmp_path / "results"] if tables else []
+    words = ("--model", folder / "model", "--set", "event.minimum=10000", "--json", "--exit-code", *out)
+    answer = tsadc("detect", tmp_path / "pump.csv", *words)
+    assert answer.code == 3
+    found = json.loads(answer.out)
+    assert (found["found"], found["intervals"]) == (0, [])
+    (drift,) = found["drift"]
+    (variable,) = drift.pop("variables")
+    assert drift == {"entity": "pump", "since": "2026-01-01T06:40:00", "above": 20, "observations": 20}
+    assert variable["name"] == "b"
+    assert variable["now"] - variable["usual"] == pytest.approx(6, abs=0.2)
+    assert found["summary"].splitlines()[0].startswith("20 of the 20 observations of pump since 2026-01-01 06:40 ")
+    assert found["summary"].splitlines()[1] == "Nothing stands out from the recent past."
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 19])
@@ -341,7 +397,8 @@ def test_one_command_at_a_time_updates_a_folder(folder: Path, tmp_path: Path) ->
     out = tmp_path / "results"
     detect(folder, "first", out, "--update")
     with FileLock(tmp_path / ".results.lock"):
-        assert "Another command is changing" in detect(folder, "second", out, "--update").refusal
+        for how in ("--update", "--force"):
+            assert "Another command is changing" in detect(folder, "second", out, how).refusal
 
 
 def test_numbers_that_json_does_not_know_are_null() -> None:

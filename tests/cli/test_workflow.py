@@ -193,7 +193,7 @@ def test_detect_uses_the_stored_threshold(model: Path, tmp_path: Path) -> None:
     (edited / "config.json").write_text(json.dumps({**config, "threshold": 99.0}))
     faulty().to_csv(tmp_path / "left.csv", index=False)
     answer = tsadc("detect", tmp_path / "left.csv", "--model", edited, "--out", tmp_path / "found")
-    assert answer.out.startswith("Nothing unusual: no score above the threshold 99.000.")
+    assert answer.out.startswith("No unusual interval (threshold 99.000).")
     assert not pd.read_csv(tmp_path / "found" / "observations.csv")["anomalous"].any()
 
 
@@ -214,6 +214,7 @@ def test_a_report_needs_no_folder_of_tables(model: Path, tmp_path: Path) -> None
     ("word", "expected"),
     [
         ("length=50", "`length` cannot be changed without training again; here --set takes `contamination` and"),
+        ("event.merge=0", "`event.merge` must be at least 1 row"),
         ("lenght=50", "There is no setting `lenght`; did you mean `length`"),
         ("threshold=5", "`threshold` is a section with settings of its own, but got 5"),
         ("threshold.method=best", "`threshold.method` must be one of"),
@@ -221,7 +222,9 @@ def test_a_report_needs_no_folder_of_tables(model: Path, tmp_path: Path) -> None
         ("contamination=0.9", "`contamination` must be between 0 and 0.5"),
     ],
 )
-def test_detect_takes_settings_of_the_threshold_only(model: Path, tmp_path: Path, word: str, expected: str) -> None:
+def test_detect_takes_settings_of_threshold_and_events_only(
+    model: Path, tmp_path: Path, word: str, expected: str
+) -> None:
     frame().to_csv(tmp_path / "new.csv", index=False)
     words = ("detect", tmp_path / "new.csv", "--model", model, "--out", tmp_path / "found", "--set", word)
     assert expected in tsadc(*words).refusal
@@ -409,7 +412,42 @@ def test_verdict_names_the_worst_three_and_counts_in_words() -> None:
     assert verdict(many, 3, 1).startswith(f"{len(many)} unusual intervals in 2 of 3 entities. The worst three:\n")
     assert "  b 9" in one
     none = verdict(found.iloc[:0], 1, result.threshold)
-    assert none == f"Nothing unusual: no score above the threshold {result.threshold:.3f}."
+    assert none == f"No unusual interval (threshold {result.threshold:.3f})."
+
+
+def test_events_can_be_joined_otherwise_without_training(tmp_path: Path) -> None:
+    detector = find("robust-z")(length=40).fit(frame())
+    detector.save(tmp_path / "model")
+    data = faulty()
+    data.loc[350:354, "b"] += 6  # 20 rows after the first fault
+    data.to_csv(tmp_path / "new.csv", index=False)
+    found = {}
+    for merge in (1, 39):
+        out = tmp_path / f"found{merge}"
+        words = ("--model", tmp_path / "model", "--out", out, "--set", f"event.merge={merge}")
+        assert tsadc("detect", tmp_path / "new.csv", *words).code == 0
+        found[merge] = pd.read_csv(out / "intervals.csv")
+        again = rethreshold(load(tmp_path / "model"), [f"event.merge={merge}"], {})
+        assert again.threshold_ == detector.threshold_
+    spans = {merge: list(zip(table["start"], table["end"], strict=True)) for merge, table in found.items()}
+    assert len(spans[39]) < len(spans[1])
+    both = rethreshold(load(tmp_path / "model"), ["event.merge=39", "threshold.method=tail", "threshold.share=0.2"], {})
+    assert both.settings_.event.merge == 39
+    assert both.threshold_ < detector.threshold_
+
+
+def test_one_training_observation_lies_above_the_threshold(tmp_path: Path) -> None:
+    detector = find("robust-z")(length=40, threshold__method="tail", threshold__share=0.001)
+    data = frame(rows=2400)
+    data.loc[400:439, "b"] += 60
+    said = fit_model(detector, read(_written(data, tmp_path / "pump.csv")), tmp_path / "model")
+    assert detector.labels_.sum() == 1
+    assert ". 1 training observation lies above it.\n" in said
+
+
+def _written(data: pd.DataFrame, file: Path) -> Path:
+    data.to_csv(file, index=False)
+    return file
 
 
 def test_without_timestamps_rows_are_told(model: Path, tmp_path: Path) -> None:

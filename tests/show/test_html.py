@@ -59,7 +59,7 @@ def test_only_the_script_of_the_page_may_run(more: tuple[str, ...]) -> None:
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     target = tmp_path / "deep" / "page.html"
-    for text in ("one", "two"):
+    for text in (page("one", element("main")), page("two", element("main"))):
         assert write_page(text, target) == target
         assert target.read_text() == text
     assert list(target.parent.iterdir()) == [target]
@@ -67,3 +67,12 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
         write_page("x", tmp_path)
     with pytest.raises(OutputError, match="cannot be written"):
         write_page("x", target / "below.html")
+
+
+@pytest.mark.parametrize("content", ["", "time,flow\n0,1\n", "<!doctype html>\n<title>thesis</title>"])
+def test_a_file_that_is_no_page_is_not_replaced(tmp_path: Path, content: str) -> None:
+    target = tmp_path / "precious.csv"
+    target.write_text(content)
+    with pytest.raises(OutputError, match=r"precious\.csv exists and is not a report of tsadc, so it is not replaced"):
+        write_page(page("x", element("main")), target)
+    assert target.read_text() == content

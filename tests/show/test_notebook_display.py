@@ -1,5 +1,6 @@
 """How results and detectors look in a notebook, and what they can be asked there."""
 
+import copy
 import re
 import sys
 from xml.etree import ElementTree
@@ -13,6 +14,7 @@ import pytest
 from sklearn.base import clone
 
 import tsadc
+from tsadc.config import update
 from tsadc.detectors.classical.robust_z import RobustZ
 from tsadc.errors import ConfigError, DataError, OutputError, TsadcError
 
@@ -55,6 +57,20 @@ def test_the_text_of_a_result_is_its_headline(result, detector):
     calm = detector.detect({"fan": table(200, seed=3, fault=False)})
     assert repr(calm) == "<Result: Nothing unusual in 200 rows of 1 entity>"
     assert "<table" not in calm._repr_html_()
+
+
+def test_the_headline_mentions_drift(detector):
+    moved = table(600, seed=3, fault=False)
+    moved.iloc[200:, 0] += 30
+    text = repr(detector.detect({"fan": moved})).replace("\u202f", " ")
+    assert re.fullmatch(
+        r"<Result: 1 unusual interval in 600 rows of 1 entity \(\S+ % of the rows\); 1 entity has drifted>", text
+    )
+    lenient = copy.copy(detector)
+    lenient.settings_ = update(detector.settings_, {"event": {"minimum": 10000}})
+    assert repr(lenient.detect({"fan": moved})) == (
+        "<Result: Nothing stands out from the recent past in 600 rows of 1 entity; 1 entity has drifted>"
+    )
 
 
 def test_a_notebook_shows_headline_table_and_scores_without_scripts(result):

@@ -165,7 +165,8 @@ def test_writing_replaces_a_file_whole(result, tmp_path):
 
 def test_a_failed_write_leaves_the_old_file(result, tmp_path, monkeypatch):
     target = tmp_path / "report.html"
-    target.write_text("old")
+    report.write(result, target, title="old")
+    before = target.read_bytes()
 
     def fail(*_):
         raise OSError(28, "No space left on device")
@@ -173,7 +174,7 @@ def test_a_failed_write_leaves_the_old_file(result, tmp_path, monkeypatch):
     monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OutputError, match=r"report.html cannot be written: No space left on device"):
         report.write(result, target, title="x")
-    assert target.read_text() == "old"
+    assert target.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 

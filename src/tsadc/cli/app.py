@@ -248,15 +248,15 @@ def detect(
     alarms: AlarmsOption = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Another threshold for this run, such as threshold.method=alarms."),
+        typer.Option("--set", help="Another threshold or rule for events, such as event.merge=5, for this run."),
     ] = None,
     update: Annotated[
         bool, typer.Option("--update", help="Add to the results in --out; what overlaps is judged again.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the results in --out.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary and all intervals as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print summary, intervals and drift as JSON.")] = False,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with code 3 if something is unusual, for scripts.")
+        bool, typer.Option("--exit-code", help="Exit with code 3 if something is unusual or drifts.")
     ] = False,
     detector: OwnDetector = None,
     *,
@@ -297,7 +297,7 @@ def detect(
         print(as_json(detected, fitted.threshold_, out, report))
     else:
         echo(detected.summary)
-    if exit_code and len(detected.intervals):
+    if exit_code and (len(detected.intervals) or detected.drift):
         raise typer.Exit(3)
 
 
@@ -342,7 +342,7 @@ def explain(
     model: Annotated[Path, typer.Argument(help="Model folder written by `tsadc fit`.", readable=False)],
     data: Data,
     at: Annotated[str, typer.Option(help="The moment to explain: a time, or a row number without times.")],
-    which: Annotated[str | None, typer.Option(help="Name of the entity, if the data has several.")] = None,
+    of_entity: Annotated[str | None, typer.Option(help="Name of the entity, if the data has several.")] = None,
     detector: OwnDetector = None,
     *,
     options: Options,
@@ -353,7 +353,7 @@ def explain(
     from tsadc.detectors.store import load
 
     with progress_bar() as progress:
-        said = explain_at(load(model, detector=detector), _read(data, options), at, which, progress)
+        said = explain_at(load(model, detector=detector), _read(data, options), at, of_entity, progress)
     echo(said)
 
 

@@ -87,9 +87,11 @@ def _otherwise(detector: Detector, part: SeriesResult, interval: Interval) -> li
 def _chosen(series: Sequence[Series], entity: str | None) -> Series:
     names = [item.entity for item in series]
     if entity is None and len(series) > 1:
-        raise DataError(f"The data has {len(series)} entities: {listed(names)}; choose one with --which.")
+        raise DataError(f"The data has {len(series)} entities: {listed(names)}; choose one with --of-entity.")
     if entity is not None and entity not in names:
-        raise DataError(f"The data has no entity {entity!r}, only {listed(names)}; choose one of them with --which.")
+        raise DataError(
+            f"The data has no entity {entity!r}, only {listed(names)}; choose one of them with --of-entity."
+        )
     return series[0] if entity is None else series[names.index(entity)]
 
 

@@ -8,7 +8,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +16,10 @@ import numpy as np
 import pandas as pd
 
 from tsadc.atomic import locked, new_folder, replaced_folder
+from tsadc.detectors.drift import Drift
 from tsadc.errors import DataError, OutputError, TooShortError, listed
 from tsadc.series import Series
+from tsadc.show.html import is_page
 from tsadc.show.result_files import TABLES
 from tsadc.show.result_update import is_results, merge_tables
 
@@ -31,25 +33,33 @@ def results_folder(out: Path, series: Sequence[Series], existing: Existing) -> I
         with new_folder(out) as folder:
             yield folder
         return
-    _check(out, existing)
-    if existing == "replace":
-        with replaced_folder(out) as folder:
-            yield folder
-        return
+    with locked_folder(out):
+        _check(out, existing)
+        if existing == "replace":
+            with replaced_folder(out) as folder:
+                yield folder
+        else:
+            with _updated_folder(out, series) as folder:
+                yield folder
+
+
+@contextlib.contextmanager
+def _updated_folder(out: Path, series: Sequence[Series]) -> Iterator[Path]:
     undated = next((item.entity for item in series if not item.clock.dated), None)
     if undated is not None:
         raise DataError(
             f"--update orders results by time, but {undated!r} has no dates; name its column with --time, or write "
             "each result to a folder of its own."
         )
-    with locked_folder(out), replaced_folder(out) as merged:
+    with replaced_folder(out) as merged:
         new = merged / ".new"
         new.mkdir()
         yield new
         merge_tables(out, new, merged, parquet=out.suffix == ".parquet")
-        for folder in (new, out):  # a new report goes over an old one
-            _link_other_files(folder, merged)
+        _carry_over(new, merged)  # first, as a new report replaces an old one
         shutil.rmtree(new)
+        if out.exists():
+            _carry_over(out, merged)
 
 
 def _check(out: Path, existing: Existing) -> None:
@@ -60,12 +70,17 @@ def _check(out: Path, existing: Existing) -> None:
         does = "--force replaces" if existing == "replace" else "--update adds to"
         raise OutputError(f"{out} exists and is no folder of results, but {does} only those; choose another name.")
     if existing == "replace":
-        other = sorted(file.name for file in out.iterdir() if file.stem not in TABLES and file.suffix != ".html")
+        other = sorted(file.name for file in out.iterdir() if not _is_ours(file))
         if other:
             raise OutputError(f"{out} also holds {listed(other)}, which --force would remove; move it elsewhere first.")
     ending = "parquet" if out.suffix == ".parquet" else "csv"
     if existing == "update" and not (out / f"{TABLES[0]}.{ending}").is_file():
         raise OutputError(f"{out} holds tables of another format than .{ending}; choose another folder.")
+
+
+def _is_ours(file: Path) -> bool:
+    tables = {f"{table}.{ending}" for table in TABLES for ending in ("csv", "parquet")}
+    return file.is_file() and (file.name in tables or is_page(file))
 
 
 def locked_folder(out: Path) -> contextlib.AbstractContextManager[None]:
@@ -74,24 +89,27 @@ def locked_folder(out: Path) -> contextlib.AbstractContextManager[None]:
     return locked(out.with_name(f".{out.name}.lock"), busy)
 
 
-def _link_other_files(folder: Path, merged: Path) -> None:
-    """Take over what else lies in a folder of results, such as reports, without copying it."""
-    for file in folder.iterdir() if folder.exists() else ():
+def _carry_over(folder: Path, merged: Path) -> None:
+    """Give `merged` the files that only `folder` has, such as reports, also in subfolders; linked, not copied."""
+    for file in folder.iterdir():
         place = merged / file.name
-        if place.exists() or file == folder / ".new":
-            continue
         if file.is_dir() and not file.is_symlink():
-            shutil.copytree(file, place, symlinks=True, copy_function=os.link)
-        else:
-            os.link(file, place, follow_symlinks=False)
+            place.mkdir(exist_ok=True)
+            _carry_over(file, place)
+        elif not place.exists():
+            try:
+                os.link(file, place, follow_symlinks=False)
+            except (OSError, NotImplementedError):  # some file systems have no links
+                shutil.copy2(file, place, follow_symlinks=False)
 
 
 @dataclass(frozen=True)
 class Detected:
-    """What a detection found and wrote: the summary for the terminal, the intervals, and whether there was enough."""
+    """What a detection found: the summary for the terminal, intervals, drift, and whether there was enough data."""
 
     summary: str
     intervals: pd.DataFrame
+    drift: tuple[Drift, ...] = ()
     judged: bool = True
 
 
@@ -111,6 +129,7 @@ def as_json(detected: Detected, threshold: float, out: Path | None, report: Path
         "threshold": threshold,
         **{name: None if path is None else str(path) for name, path in written.items()},
         "intervals": rows,
+        "drift": [_plain(asdict(drift)) for drift in detected.drift],
     }
     return json.dumps(answer, allow_nan=False)
 
@@ -118,6 +137,8 @@ def as_json(detected: Detected, threshold: float, out: Path | None, report: Path
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
     if isinstance(value, pd.Timestamp | pd.Timedelta):
         return value.isoformat()
     if isinstance(value, np.generic):

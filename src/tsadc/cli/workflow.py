@@ -25,7 +25,7 @@ from tsadc.io.doctor import Examination
 from tsadc.series import Series
 from tsadc.show import words
 from tsadc.show import write as write_report
-from tsadc.show.html import is_page
+from tsadc.show.html import refuse_other_file
 from tsadc.show.result_files import write_tables
 from tsadc.show.words import count, evidence, number, severity
 
@@ -108,12 +108,13 @@ def fit_model(
         with contextlib.suppress(OSError):  # not empty: there is something to resume
             partial.rmdir()
     data, training = detector.provenance_["data"], detector.provenance_.get("training")
+    above = int(detector.labels_.sum())
     return (
         f"Trained on {data['observations']} observations of {data['length']} rows, {data['variables']} variables, "
         f"{count(data['entities'], 'entity', 'entities')}{_epochs(training) if training else ''}.\n"
         f"Contamination {_with_doubt(detector.contamination_)}\n"
         f"Threshold {detector.threshold_:.3f}, {explain_threshold(detector)}. "
-        f"{int(detector.labels_.sum())} training observations lie above it.\n"
+        f"{count(above, 'training observation lies', 'training observations lie')} above it.\n"
         f"The model is in {out}."
     )
 
@@ -152,7 +153,7 @@ def detect_to(
         if report is not None:
             write_report(result, report, title=title, about=facts(detector), examination=examination)
             said += f"\nThe report is {report}."
-        return Detected(said, result.intervals)
+        return Detected(said, result.intervals, result.drift)
     with contextlib.ExitStack() as outputs:
         # A report inside the folder appears together with it, and one elsewhere right after it.
         inside = report is not None and report.absolute().is_relative_to(out.absolute())
@@ -168,15 +169,14 @@ def detect_to(
     done = f"Updated {', '.join(names)} in" if existing == "update" else f"Wrote {', '.join(names)} to"
     found = pd.concat([table for table in intervals if len(table)] or intervals[:1], ignore_index=True)
     written = f"{done} {out}." + (f"\nThe report is {report}." if report else "")
-    return Detected(f"{verdict(found, len(series), detector.threshold_, drift)}\n{written}", found)
+    return Detected(f"{verdict(found, len(series), detector.threshold_, drift)}\n{written}", found, tuple(drift))
 
 
 def check_report(report: Path) -> None:
     """Raise if the report cannot be written, before time is spent on detection."""
     if report.is_dir():
         raise OutputError(f"{report} is a folder, but a file is to be written there; choose another name.")
-    if report.exists() and not is_page(report):
-        raise OutputError(f"{report} exists and is not a report of tsadc, so it is not replaced; choose another name.")
+    refuse_other_file(report)
     parent = next(folder for folder in report.absolute().parents if folder.exists())
     if not parent.is_dir():
         raise OutputError(f"{report} cannot be written, because {parent} is not a folder; choose another name.")
@@ -211,17 +211,21 @@ def explain_threshold(detector: Detector) -> str:
 
 
 def rethreshold(detector: Detector, assignments: Sequence[str], options: Mapping[str, Any]) -> Detector:
-    """Apply `--set` and other options to the threshold; without any the stored threshold stays as it is."""
+    """Apply `--set` and other options to threshold and events; without any the stored ones stay as they are."""
     changes = merge(parse_assignments(assignments), options)
     if not changes:
         return detector
     update(detector.settings, changes)  # refuses names that are no settings at all
     for name in changes:
-        if name not in ("contamination", "threshold"):
+        if name not in ("contamination", "threshold", "event"):
             raise ConfigError(
                 f"`{name}` cannot be changed without training again; here --set takes `contamination` and the "
-                "settings of `threshold`."
+                "settings of `threshold` and `event`."
             )
+    if "event" in changes:
+        detector.settings_ = update(detector.settings_, {"event": changes.pop("event")})
+    if not changes:
+        return detector  # with the stored threshold
     return detector.set_threshold(contamination=changes.get("contamination"), **changes.get("threshold", {}))
 
 
@@ -237,12 +241,14 @@ def verdict(intervals: pd.DataFrame, entities: int, threshold: float, drift: Seq
     lines = [words.drift(found) for found in drift[:MAX_DRIFTED]]
     if len(drift) > MAX_DRIFTED:
         lines.append(f"{count(len(drift) - MAX_DRIFTED, 'further entity has', 'further entities have')} drifted.")
+    if drift and intervals.empty:
+        return "\n".join([*lines, "Nothing stands out from the recent past."])
     return "\n".join([*lines, _unusual(intervals, entities, threshold)])
 
 
 def _unusual(intervals: pd.DataFrame, entities: int, threshold: float) -> str:
     if intervals.empty:
-        return f"Nothing unusual: no score above the threshold {threshold:.3f}."
+        return f"No unusual interval (threshold {threshold:.3f})."
     number_found = count(len(intervals), "unusual interval", "unusual intervals")
     several = len(intervals) > 1 and entities > 1
     where = f" in {intervals['entity'].nunique()} of {entities} entities" if several else ""

@@ -145,12 +145,19 @@ def page(title: str, content: Html, more: tuple[str, ...] = ()) -> str:
 
 
 def write_page(text: str, path: str | Path) -> Path:
-    """Write or replace the file; it appears whole or not at all."""
+    """Write the file, or replace an earlier page; it appears whole or not at all."""
     target = Path(path)
     if target.is_dir():
         raise OutputError(f"The report needs a file name, but {target} is a folder; add a name such as report.html.")
+    refuse_other_file(target)
     write_file(target, text.encode("utf-8", "replace"))
     return target
+
+
+def refuse_other_file(path: Path) -> None:
+    """Raise if the file is there but is not a page of ours, which may be replaced."""
+    if path.exists() and not is_page(path):
+        raise OutputError(f"{path} exists and is not a report of tsadc, so it is not replaced; choose another name.")
 
 
 def is_page(path: Path) -> bool:

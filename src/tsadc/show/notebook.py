@@ -22,15 +22,16 @@ ALARM = "#c4501f"
 
 
 def headline(result: Result) -> str:
-    """Return in one line how much is unusual, and in how much data."""
+    """Return in one line how much is unusual, in how much data, and how many entities have drifted."""
     entities = len(result.parts)
     rows = sum(len(part.series) for part in result.parts)
     data = f"{count(rows, 'row', 'rows')} of {count(entities, 'entity', 'entities')}"
+    drifted = f"; {count(len(result.drift), 'entity has', 'entities have')} drifted" if result.drift else ""
     if not len(result.intervals):
-        return f"Nothing unusual in {data}"
+        return f"{'Nothing stands out from the recent past' if drifted else 'Nothing unusual'} in {data}{drifted}"
     found = count(len(result.intervals), "unusual interval", "unusual intervals")
     share = sum(int(part.anomalous.sum()) for part in result.parts) / rows
-    return f"{found} in {data} ({percent(share)} of the rows)"
+    return f"{found} in {data} ({percent(share)} of the rows){drifted}"
 
 
 def result_html(result: Result) -> str:

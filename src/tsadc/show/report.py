@@ -112,7 +112,7 @@ def write(
     Raises
     ------
     OutputError
-        If `path` is a folder or cannot be written.
+        If `path` is a folder, a file that is not a report, or cannot be written.
     """
     text = render(
         result,
