@@ -1,3 +1,4 @@
+import re
 import warnings
 
 import numpy as np
@@ -80,3 +81,25 @@ def test_only_a_variable_that_is_left_over_can_be_meant():
         match([series("v1", "V2", "v3")], ("v1", "v2", "v3"))
     with pytest.raises(DataError, match=r"expected variables: v2; add the column, or rename the one that holds it\.$"):
         match([series("v1", "v3")], ("v1", "v2", "v3"), strict=True)
+
+
+def test_a_sensor_of_another_number_does_not_stand_for_a_missing_one():
+    expected = ("temp_1", "flow", "load")
+    said = "temp_1; it counts as not measured.* 'temp_11' has nearly the same name as 'temp_1'; rename it if"
+    with pytest.warns(TsadcNotice) as notices:
+        (found,) = match([series("temp_11", "flow", "load")], expected)
+    assert re.search(said, str(notices[0].message))
+    assert np.isnan(found.values[:, 0]).all()
+    with pytest.raises(DataError, match=r"did you mean 'temp_01'\?$"):
+        match([series("temp_01", "flow", "load")], expected)
+
+
+@pytest.mark.filterwarnings("ignore:.*has extra variables")
+def test_a_near_name_is_refused_only_if_as_many_are_extra_as_missing():
+    expected = ("flow", "pressure", "load", "heat")
+    with pytest.warns(TsadcNotice, match="'presure' has nearly the same name as 'pressure'"):
+        match([series("flow", "presure", "load", "heat", "speed")], expected)
+    with pytest.raises(DataError, match=r"variables: flow, pressure; did you mean 'presure' instead of 'pressure'\?$"):
+        match([series("speed", "presure", "load", "heat")], expected)
+    with pytest.warns(TsadcNotice, match="lacks 1 of the 4 expected variables: heat; it counts as not measured"):
+        match([series("flow", "pressure", "load", "sweat")], expected)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from tsadc.errors import DataError, listed, notice
 from tsadc.series import Series
 
 UNNAMED = "variable_"
+NEAR = 0.85  # of two names, from 0 to 1: a typing error, not another word
+SEARCHED = 200  # names that are compared with as many others
 
 
 def unnamed(count: int) -> tuple[str, ...]:
@@ -23,7 +26,8 @@ def match(series: Sequence[Series], names: tuple[str, ...], *, strict: bool = Fa
     """Return the series with exactly the variables `names`, in that order. Columns of an array match by position.
 
     A variable that is missing becomes NaN, with a notice. It is an error if `strict`, if more than half of them are
-    missing, or if another one has nearly the same name."""
+    missing, or if as many are extra as missing and two of these seem to be one variable: their names are nearly the
+    same and have the same numbers."""
     return tuple(_match(item, names, strict) for item in series)
 
 
@@ -38,18 +42,23 @@ def _match(series: Series, names: tuple[str, ...], strict: bool) -> Series:
     extra = [name for name in series.names if name not in names]
     if missing:
         lacking = f"{series.entity!r} lacks {len(missing)} of the {len(names)} expected variables: {listed(missing)}"
-        close = get_close_matches(missing[0].lower(), [name.lower() for name in extra], n=1)
-        hint = next((f"; did you mean {name!r}?" for name in extra if [name.lower()] == close), "")
-        if names == unnamed(len(names)):
+        near = _nearest_pair(missing, extra)
+        renamed, hint, alike = False, "", ""
+        if near is not None:
+            renamed = len(extra) == len(missing) and _numbers(near[0]) == _numbers(near[1])
+            hint = f"; did you mean {near[1]!r}{f' instead of {near[0]!r}' if len(missing) > 1 else ''}?"
+            alike = f" {near[1]!r} has nearly the same name as {near[0]!r}; rename it if it is the same."
+        bare = names == unnamed(len(names))
+        if bare:
             hint = "; these are names for the columns of an array, so pass an array here too."
         fix = "; add the column, or rename the one that holds it."
         if len(missing) > 1:
             fix = "; add these columns, or rename those that hold them."
         # Values that stay in a file cannot be widened.
-        if hint or strict or 2 * len(missing) > len(names) or not isinstance(series.values, np.ndarray):
+        if renamed or bare or strict or 2 * len(missing) > len(names) or not isinstance(series.values, np.ndarray):
             raise DataError(f"{lacking}{hint or fix}")
         counts = "it counts" if len(missing) == 1 else "they count"
-        notice(f"{lacking}; {counts} as not measured, and scores may differ from usual ones.")
+        notice(f"{lacking}; {counts} as not measured, and scores may differ from usual ones.{alike}")
     if extra:
         notice(
             f"{series.entity!r} has extra variables, which were left out: {', '.join(extra[:5])}"
@@ -61,3 +70,22 @@ def _match(series: Series, names: tuple[str, ...], strict: bool) -> Series:
     values = np.full((len(series), len(names)), np.nan, dtype=series.values.dtype)
     values[:, [i for i, name in enumerate(names) if name in series.names]] = series.values[:, order]
     return replace(series, values=values, names=names)
+
+
+def _nearest_pair(missing: Sequence[str], extra: Sequence[str]) -> tuple[str, str] | None:
+    """Return the missing and the extra variable with the most similar names, or None if no two are similar.
+
+    Two with the same numbers are preferred."""
+    near = dict[tuple[str, str], tuple[bool, float]]()
+    for name in missing[:SEARCHED]:
+        matcher = SequenceMatcher(None, b=name.lower())
+        for other in extra[:SEARCHED]:
+            matcher.set_seq1(other.lower())
+            if matcher.real_quick_ratio() >= NEAR and matcher.quick_ratio() >= NEAR and matcher.ratio() >= NEAR:
+                near[name, other] = _numbers(name) == _numbers(other), matcher.ratio()
+    return max(near, key=lambda pair: near[pair], default=None)
+
+
+def _numbers(name: str) -> list[str]:
+    """Return the numbers in a name: temp_1 and temp_11 are two sensors, temp_1 and temp-01 may be one."""
+    return [digits.lstrip("0") for digits in re.findall(r"\d+", name)]

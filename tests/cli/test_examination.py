@@ -9,7 +9,10 @@ import pandas as pd
 import pytest
 
 from terminal import frame, tsadc
+from tsadc.cli.examination import _say
 from tsadc.cli.inspection import sparkline
+from tsadc.errors import TsadcNotice
+from tsadc.io.doctor import Finding
 
 WITHOUT_NETWORK = ("--detector", "robust-z", "--length", "40")
 
@@ -139,6 +142,17 @@ def test_many_findings_are_cut_short(tmp_path: Path) -> None:
     assert len(said) == 6
     assert all("Mend it with --missing" in line for line in said[:5])
     assert said[5] == f"1 more: tsadc info {file}"
+
+
+def test_the_warnings_that_are_cut_short_are_counted_without_remarks() -> None:
+    about = ((), (), "Seen.", "It follows.", "--mend")
+    found = [Finding("marker", "warn", *about)] * 7 + [Finding("state", "note", *about)] * 4
+    with pytest.warns(TsadcNotice) as said:
+        _say(found, [])
+    assert str(said[-1].message) == "2 more: tsadc info with the same --sql and --query"
+    with pytest.warns(TsadcNotice) as said:
+        _say(found, [Path("a b.csv"), Path("c.csv")])
+    assert str(said[-1].message) == "2 more: tsadc info 'a b.csv' ..."
 
 
 def test_detect_compares_with_the_model(tmp_path: Path) -> None:

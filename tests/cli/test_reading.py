@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -118,3 +119,48 @@ def test_a_database_needs_no_files(tmp_path):
     answer = tsadc("info", *source, "--length", "40")
     assert answer.code == 0, answer.err
     assert "1: query" in " ".join(answer.out.split())
+
+
+def test_zero_and_empty_options_are_given_options():
+    assert requested_reading({"skip_rows": 0}).skip_rows == 0
+    stored = {"missing": [-200.0], "columns": ["a"], "time": "ts", "skip_rows": 3, "entity": "pump"}
+    given = {"missing": "", "columns": "", "time": "", "skip_rows": 0, "entity": ""}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert requested_reading(given, stored) == Reading(skip_rows=0)
+
+
+def test_a_query_is_data_for_refit_and_a_day_that_has_just_begun_for_detect(tmp_path):
+    with sqlite3.connect(tmp_path / "plant.db") as connection:
+        frame().to_sql("log", connection, index=False)
+    connection.close()
+    source = ("--sql", f"sqlite:///{tmp_path / 'plant.db'}", "--query")
+    fitting = ("--out", tmp_path / "model", "--length", "40", "--detector", "robust-z", "--contamination", "0.1")
+    assert tsadc("fit", *source, "select * from log", *fitting).code == 0
+    answer = tsadc("refit", tmp_path / "model", *source, "select * from log", "--out", tmp_path / "again")
+    assert answer.code == 0, answer.err
+    assert "--rollback needs no data" in tsadc("refit", tmp_path / "model", *source, "select 1", "--rollback").refusal
+    for rows in (0, 1):
+        query = f"select * from log limit {rows}"
+        answer = tsadc("detect", *source, query, "--model", tmp_path / "model", "--out", tmp_path / "found")
+        assert answer.code == 0, answer.err
+        assert answer.out.startswith("Nothing to judge yet, and nothing was written: ")
+
+
+def test_explain_reads_new_data_like_the_history(plant):
+    answer = tsadc("explain", plant / "model", plant / "3.csv", "--at", "2026-01-01 22:00")
+    assert answer.code == 0, answer.err
+    assert answer.out.startswith("pump, ")
+    assert "read like the model's history: --exclude note" in " ".join(answer.err.split())
+
+
+@pytest.mark.parametrize("command", ["detect", "adapt"])
+def test_extra_variables_are_noticed_once(plant, tmp_path, command):
+    export(tmp_path / "3.csv", 2, "2026-01-01 20:00")
+    table = pd.read_csv(tmp_path / "3.csv", sep=";", decimal=",")
+    table.assign(level=table["b"]).to_csv(tmp_path / "3.csv", sep=";", decimal=",", index=False)
+    answer = tsadc(
+        command, tmp_path / "3.csv", "--model", plant / "model", "--out", tmp_path / "found", "--strict"
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert " ".join(answer.err.split()).count("has extra variables, which were left out: level.") == 1

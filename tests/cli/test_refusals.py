@@ -200,7 +200,7 @@ def test_data_that_does_not_suit_the_model_is_refused(command: str, model: Path,
     data = frame()
     often = data.assign(time=pd.date_range("2026-01-01", periods=len(data), freq="1s"))
     cases = {
-        "renamed": (data.rename(columns={"c": "cc"}), "c; did you mean 'cc'?"),
+        "renamed": (data.rename(columns={"c": "C"}), "c; did you mean 'C'?"),
         "lacking_most": (data[["time", "a"]], "'lacking_most' lacks 3 of the 4 expected variables: b, c, d"),
         "often": (often, "sampled every 1s, but 1min was expected"),
         "infinite": (data.assign(b=np.inf), "column 'b' is infinite at row 0"),

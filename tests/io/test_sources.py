@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tsadc.errors import ConfigError, DataError, TsadcNotice
+from tsadc.io import limits
 from tsadc.io.files import partition_entity
 from tsadc.io.read import read
 from tsadc.io.reading import Reading
@@ -69,12 +70,19 @@ def test_tags_with_times_of_their_own_are_averaged_on_a_grid(tmp_path):
         (TAGS.replace(",heat,20", ",,20"), r"the variable column 'tag' is empty at row 3"),
         ("when,tag,value\n2024-01-01,a,x\n2024-01-02,a,y\n", "the column of values, 'value', holds only text"),
         ("when,tag,value\n,a,1\n2024-01-02,a,2\n", "has no time at row 0"),
+        (TAGS.replace("heat", "when"), r"has a variable 'when', named like its time column; rename one of them\.$"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
 def test_long_tables_that_cannot_be_read(tmp_path, text, expected):
     with pytest.raises(DataError, match=expected):
         read(write(tmp_path, text.replace("Bad", "")), LONG)
+
+
+def test_a_tag_named_like_the_entity_column_is_refused(tmp_path):
+    text = "pump,when,tag,value\n" + "".join(f"p,{line}\n" for line in TAGS.splitlines()[1:]).replace("heat", "pump")
+    with pytest.raises(DataError, match=r"has a variable 'pump', named like its entity column; rename one of them\.$"):
+        read(write(tmp_path, text), LONG, entity="pump", missing=["Bad"])
 
 
 def test_the_names_of_a_long_table_are_three():
@@ -158,6 +166,37 @@ def test_excel_files_that_cannot_be_read(tmp_path, monkeypatch):
         read(path)
     monkeypatch.setitem(sys.modules, "python_calamine", None)
     with pytest.raises(DataError, match=r"is Excel, which needs one more package: pip install 'tsadc\[excel\]'\."):
+        read(path)
+
+
+def test_whole_numbers_in_excel_name_entities_and_tags_as_in_text(tmp_path):
+    rows = [["when", "tag", "value"], ["2024-01-01", 1.0, 5.0], ["2024-01-02", 1.0, 6.5], ["2024-01-01", 2.0, 7.0]]
+    (found,) = read(workbook(tmp_path / "tags.xlsx", Data=rows), LONG)
+    assert found.names == ("1", "2")
+    np.testing.assert_array_equal(found.values, [[5, 7], [6.5, NAN]])
+    rows = [["id", 7.0], [1.0, 5.0], [1.0, 6.5], ["x", 7.0], ["x", 8.0]]
+    first, second = read(workbook(tmp_path / "pumps.xlsx", Data=rows), entity="id")
+    assert (first.entity, second.entity, first.names) == ("1", "x", ("7",))
+
+
+def test_an_excel_file_larger_than_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    path = workbook(tmp_path / "pump.xlsx", Data=[["a"], *([1.0] for _ in range(1000))])
+    monkeypatch.setattr(limits, "available_memory", lambda: 50_000)
+    with pytest.raises(DataError, match=r"pump\.xlsx, unpacked, needs \d+\.\d kB of memory or more, but 50\.0 kB are"):
+        read(path)
+
+
+def test_one_cell_far_away_does_not_make_an_excel_file_crash(tmp_path, monkeypatch):
+    path = workbook(tmp_path / "pump.xlsx", Data=[["a"], [1.0], [2.0]])
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(path, "w") as file:
+        for name, part in parts.items():
+            file.writestr(name, part.replace(b'r="A3"', b'r="XFD1048576"'))
+    monkeypatch.setattr(limits, "available_memory", lambda: 10**9)
+    with pytest.raises(
+        DataError, match=r"with all cells of a sheet, needs 687\.2 GB of memory.*; remove cells that lie"
+    ):
         read(path)
 
 

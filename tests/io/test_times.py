@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tsadc.errors import DataError, TsadcNotice
-from tsadc.io.times import date_order, is_time, read_times
+from tsadc.io.times import date_order, find_times, is_time, read_times
 
 EXACT = pd.date_range("2024-01-28 22:00", periods=60, freq="3h")  # crosses a month, and days above 12
 
@@ -156,3 +156,13 @@ def test_times_with_and_without_a_zone_are_refused_at_the_first_without():
 )
 def test_the_order_in_which_dates_were_read(texts, expected):
     assert date_order(pd.Series(texts), read(texts)) == expected
+
+
+def test_measured_values_are_not_times_of_day():
+    days = pd.Series([f"2024-01-{day:02}" for day in range(1, 21)])
+    values = pd.Series(["12.34", "Bad", *["11.20"] * 18])
+    assert find_times({"Date": days, "flow": values, "p": values}) == ("Date",)
+    assert find_times({"Date": days, "flow": values}, "Date") == ("Date",)
+    clock = values.replace("Bad", "11.25")
+    assert find_times({"Date": days, "flow": clock, "Uhrzeit": clock}) == ("Date", "Uhrzeit")
+    assert find_times({"Date": days, "flow": clock, "x": clock + ".00"}) == ("Date", "x")

@@ -286,7 +286,7 @@ def detect(
         try:
             series = _read_day(data, options, fitted.provenance_)
             if options.strict:
-                match(series, fitted.variables_, strict=True)
+                series = match(series, fitted.variables_, strict=True)
             found = check_new(series, data, fitted)
             detected = detect_to(
                 fitted, series, out, report, title=title, existing=existing, progress=progress, examination=found
@@ -324,15 +324,17 @@ def refit(
     from tsadc.detectors.store import read_settings
 
     if rollback:
-        if data:
+        if data or options.sql:
             raise OutputError("--rollback needs no data; it only brings MODEL.previous back.")
         echo(roll_back(model, detector))
         return
-    if not data:
+    if not data and not options.sql:
         raise DataError("Recent data to learn from is missing: tsadc refit MODEL DATA.")
     with progress_bar() as progress:
         origin = read_settings(model).get("provenance")
-        said = refit_model(model, lambda: _read(data, options, origin), window, out, report, progress, own=detector)
+        said = refit_model(
+            model, lambda: _read(data or [], options, origin), window, out, report, progress, own=detector
+        )
     echo(said)
 
 
@@ -353,7 +355,8 @@ def explain(
     from tsadc.detectors.store import load
 
     with progress_bar() as progress:
-        said = explain_at(load(model, detector=detector), _read(data, options), at, of_entity, progress)
+        fitted = load(model, detector=detector)
+        said = explain_at(fitted, _read(data, options, fitted.provenance_), at, of_entity, progress)
     echo(said)
 
 
@@ -376,7 +379,7 @@ def adapt(
     # Of the one entity that the model may know, this is not the history, unless the options say so.
     stored = {name: value for name, value in fitted.provenance_.get("reading", {}).items() if name != "entity_name"}
     series = _read(data, options, {"reading": stored})
-    match(series, fitted.variables_, strict=True)
+    series = match(series, fitted.variables_, strict=True)
     fitted.adapt(series).save(out)
     echo(f"Adapted to {', '.join(item.entity for item in series)}; the model is in {out}.")
 
@@ -562,11 +565,12 @@ def _read(data: list[Path], options: Options, model: Mapping[str, Any] | None = 
 
 
 def _read_day(data: list[Path], options: Options, model: Mapping[str, Any]) -> tuple[Series, ...]:
-    """Read new data. One file with too few rows is a day that has just begun; one among several is a mistake."""
+    """Read new data. One file or query with too few rows is a day that has just begun; one file among several is a
+    mistake."""
     try:
         return _read(data, options, model)
     except TooShortError as error:
-        if len(data) == 1 and data[0].is_file():
+        if options.sql or (len(data) == 1 and data[0].is_file()):
             raise
         raise DataError(str(error)) from None
 

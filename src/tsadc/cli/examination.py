@@ -59,5 +59,5 @@ def _say(findings: Sequence[Finding], data: Sequence[Path]) -> None:
     for finding in warnings[:MOST]:
         notice(finding.sentence)
     if len(warnings) > MOST:
-        where = shlex.quote(str(data[0])) + (" ..." if len(data) > 1 else "")
-        notice(f"{len(findings) - MOST} more: tsadc info {where}")
+        where = " ".join(shlex.quote(str(file)) for file in data[:1]) or "with the same --sql and --query"
+        notice(f"{len(warnings) - MOST} more: tsadc info {where}{' ...' if len(data) > 1 else ''}")

@@ -8,17 +8,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from tsadc.errors import notice
-from tsadc.io.reading import Reading, parse_missing, remembered
+from tsadc.io.reading import DEFAULT, Reading, parse_missing, remembered
 
 LISTS = {"columns", "exclude", "difference", "missing", "long"}  # options that are lists separated by commas
 
 
 def requested_reading(options: Mapping[str, Any], stored: Any = None) -> Reading:
-    """Return the options that were given and, for all others, those that a model has `stored`; a notice names these."""
-    given = {name: value for name, value in options.items() if value is not None and (value or name == "dayfirst")}
+    """Return the options that were given and, for all others, those that a model has `stored`; a notice names these.
+
+    An empty text stands for the default, and so clears what the model has stored."""
+    given = {name: value for name, value in options.items() if value is not None}
     given |= {name: listed(given[name]) for name in LISTS & set(given)}
     if "missing" in given:
         given["missing"] = parse_missing(given["missing"])
+    given |= {name: getattr(DEFAULT, name) for name, value in given.items() if value in ("", ())}
     reading, kept = remembered(stored or {}, given)
     if kept:
         notice(f"The data is read like the model's history: {_as_options(kept)}.")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import re
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pandas as pd
 
@@ -13,9 +15,14 @@ from tsadc.config import nearest
 from tsadc.errors import DataError
 from tsadc.io.columns import NOTES, UNITS, check_width
 from tsadc.io.layout import find_table
+from tsadc.io.limits import COPIES, PIECE, check_bytes
 from tsadc.io.reading import DEFAULT, Reading, reason
 
 SAMPLED = 200  # rows in which the header is found
+PER_CELL = 40  # bytes of a cell in the reader's table and in that of Python, also if it is empty
+CELL = re.compile(rb"""\br=["']([A-Za-z]{0,6})(\d{1,10})["']""")  # of a cell, or of a row if there are no letters
+LONGEST = 20  # characters of it, at least
+FAR = "remove cells that lie far from the table, or split it into several files"
 
 
 def read_excel(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
@@ -25,11 +32,12 @@ def read_excel(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
     except ImportError:
         raise DataError(f"{path} is Excel, which needs one more package: pip install 'tsadc[excel]'.") from None
     try:
+        _check_size(path)
         book = CalamineWorkbook.from_path(str(path))
         names = list(book.sheet_names)
         sheet = reading.sheet if reading.sheet is not None else next(iter(names), None)
         rows = book.get_sheet_by_name(sheet).to_python() if sheet in names else None
-    except PermissionError:
+    except (PermissionError, DataError):
         raise
     except Exception as error:  # a damaged file can fail anywhere
         raise DataError(f"{path} is not a readable Excel file: {reason(error)}.") from None
@@ -55,13 +63,41 @@ def read_excel(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
     return frame
 
 
+def _check_size(path: Path) -> None:
+    """Raise unless the sheets fit into memory: they are compressed, and one cell far away makes a sheet that large."""
+    with zipfile.ZipFile(path) as archive:
+        check_bytes(COPIES * sum(entry.file_size for entry in archive.infolist()), f"{path}, unpacked,")
+        for name in archive.namelist():
+            if name.startswith("xl/worksheets/") and name.endswith(".xml"):
+                with archive.open(name) as sheet:
+                    check_bytes(PER_CELL * _cells(sheet), f"{path}, with all cells of a sheet,", FAR)
+
+
+def _cells(sheet: IO[bytes]) -> int:
+    """Return the number of cells up to the last row and the last column that the sheet names."""
+    rows, columns, rest = 0, 0, b""
+    while piece := sheet.read(PIECE):
+        places = CELL.findall(rest + piece)
+        rows = max([rows, *map(int, {row for _, row in places})])
+        columns = max([columns, *map(_column, {column for column, _ in places})])
+        rest = piece[-LONGEST:]
+    return rows * columns
+
+
+def _column(letters: bytes) -> int:
+    number = 0
+    for letter in letters.upper():
+        number = 26 * number + letter - ord("@")
+    return number
+
+
 def _frame(header: Sequence[Any], rows: Sequence[Sequence[Any]], path: Path) -> pd.DataFrame:
     names = [_text(cell) for cell in header]
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         raise DataError(f"{path} has two columns named {twice!r}; give every variable its own name.")
     columns = {
-        name or f"Unnamed: {place}": [None if row[place] == "" else row[place] for row in rows]
+        name or f"Unnamed: {place}": [None if row[place] == "" else _whole(row[place]) for row in rows]
         for place, name in enumerate(names)
         if name or any(row[place] != "" for row in rows)
     }
@@ -73,9 +109,14 @@ def _typed(cells: list[Any]) -> pd.Series:
     if known and all(isinstance(cell, (datetime.datetime, datetime.date)) for cell in known):
         return pd.Series(pd.to_datetime(pd.Series(cells, dtype=object), errors="coerce"))
     if known and all(isinstance(cell, (int, float)) for cell in known):
-        return pd.Series(cells, dtype=float)
+        return pd.Series(cells, dtype="int64" if all(type(cell) is int for cell in cells) else float)
     return pd.Series(cells, dtype=object)
 
 
+def _whole(cell: Any) -> Any:
+    """Return a whole number as int: Excel stores all numbers as floats, but an entity 1 is not named "1.0"."""
+    return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53 else cell
+
+
 def _text(cell: Any) -> str:
-    return str(cell).strip()
+    return str(_whole(cell)).strip()

@@ -38,6 +38,9 @@ def pivot(frame: pd.DataFrame, source: str, reading: Reading) -> pd.DataFrame:
     moments, moment_of = np.unique(times.as_unit("ns").asi8, return_inverse=True)
     keys, rows = np.unique(owners * len(moments) + moment_of, return_inverse=True)
     places, names = pd.factorize(tags)
+    for what, column in (("time", time), ("entity", reading.entity)):
+        if column in names:
+            raise DataError(f"{source} has a variable {column!r}, named like its {what} column; rename one of them.")
     check_width(len(names), source)
     check_numbers(len(keys) * len(names), f"{source}, with one column per variable,", "use a longer --every")
     cells = rows * len(names) + places

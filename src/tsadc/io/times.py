@@ -14,6 +14,8 @@ import pandas as pd
 from tsadc.errors import DataError, notice
 
 TIME_NAMES = {"time", "timestamp", "datetime", "date", "ts", "t"}
+# Columns in which 12.34 is a time of day. Not "t", which is more often a temperature.
+CLOCK_NAMES = {"time", "hour", "clock", "zeit", "uhrzeit", "heure", "hora", "ora", "tijd", "tid", "godzina"}
 # The size of numbers that count from 1970 shows their unit: these are the years 1973 to 2286.
 EPOCH_UNITS: dict[Literal["s", "ms", "us", "ns"], tuple[float, float]] = {
     "s": (1e8, 1e10),
@@ -38,6 +40,7 @@ FIELDS = {
 SLASHED = re.compile(r"\s*(\d{1,2})/(\d{1,2})/\d{2}")
 DATE_ALONE = re.compile(r"\d{1,4}([-/. ])(\d{1,2}|[A-Za-z]{3})\1\d{1,4}|\d{8}")
 TIME_ALONE = re.compile(r"\d{1,2}[:.]\d{2}([:.]\d{2}([.,]\d+)?)?(\s*[AaPp][Mm])?")
+DECIMAL = re.compile(r"\d{1,2}\.\d{2}")
 ZONED = re.compile(r":\d.*(?:[zZ]|UTC|GMT|[+-]\d{2}(?::?\d{2})?)$")
 
 
@@ -61,9 +64,9 @@ def find_times(data: Mapping[str, pd.Series], named: str | None = None) -> tuple
     candidates = [name for name, column in data.items() if is_time(name, column)]
     dates = [name for name in candidates if _is_date_alone(data[name])]
     # 10.03.04 may be either: it is a time of day if another column holds dates.
-    certain = [name for name in dates if not _is_time_alone(data[name])]
+    certain = [name for name in dates if not _is_time_alone(name, data[name])]
     dates = certain or dates
-    clocks = [name for name, column in data.items() if name not in dates and _is_time_alone(column)]
+    clocks = [name for name, column in data.items() if name not in dates and _is_time_alone(name, column)]
     pair = (dates[0], clocks[0]) if dates and clocks else ()
     if named is not None:
         others = (dates if named in clocks else clocks) if named in (*dates, *clocks) else []
@@ -90,10 +93,14 @@ def _is_date_alone(column: pd.Series) -> bool:
     return _all_match(column, DATE_ALONE)
 
 
-def _is_time_alone(column: pd.Series) -> bool:
+def _is_time_alone(name: str, column: pd.Series) -> bool:
     if pd.api.types.is_timedelta64_dtype(column):
         return bool(((column >= pd.Timedelta(0)) & (column < pd.Timedelta("1D"))).all())
-    return _all_match(column, TIME_ALONE)
+    if not _all_match(column, TIME_ALONE):
+        return False
+    # 12.34.56 can only be a time of day, but 12.34 is more often a measured value.
+    decimal = any(DECIMAL.fullmatch(str(cell).strip()) for cell in _sample(column))
+    return not decimal or name.strip().lower() in CLOCK_NAMES
 
 
 def _all_match(column: pd.Series, pattern: re.Pattern[str]) -> bool:
