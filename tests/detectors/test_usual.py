@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import tsadc
+from tsadc.detectors.ensemble.features import interpolated
 from tsadc.detectors.usual import (
     LEVELS,
     MIN_SIZE,
     OF_WINDOWS,
     Usual,
-    interpolated,
     longest_run,
     normal_places,
     window_measures,

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.detectors.base import Detector
+from tsadc.detectors.ensemble.features import interpolated
 from tsadc.detectors.result import Interval, SeriesResult
-from tsadc.detectors.usual import SeriesUsual, interpolated
+from tsadc.detectors.usual import SeriesUsual
 from tsadc.series import Floats
 from tsadc.windows import cut
 

@@ -23,7 +23,8 @@ from typing import Literal
 
 import numpy as np
 
-from tsadc.detectors.usual import SeriesUsual, correlation, interpolated, window_measures
+from tsadc.detectors.ensemble.features import interpolated
+from tsadc.detectors.usual import SeriesUsual, correlation, window_measures
 from tsadc.series import Clock, Floats
 from tsadc.windows import runs
 from tsadc.wording import alike, duration, number

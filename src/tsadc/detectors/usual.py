@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.ensemble.features import decode_names, encode_names
+from tsadc.detectors.ensemble.features import decode_names, encode_names, interpolated
 from tsadc.scale import Scaler
 from tsadc.series import MAX_ABS_VALUE, Floats, Observations, Series
 from tsadc.subsample import evenly_spaced
@@ -46,7 +46,6 @@ MIN_HISTORY = 5  # normal observations that an entity needs for quantiles of its
 MAX_CELLS = 2**16  # values of an entity, and of all together
 PARTNERS = 3
 MIN_SIZE = 1e-3  # z units, added before a logarithm
-MAX_SIZE = 1e6  # z units: larger values would spoil the running sums
 MAX_CORRELATION = 0.995  # arctanh diverges at 1
 MARGIN = 16  # rows around a part of a series that a prediction looks at
 ROWS_AT_ONCE = 4096
@@ -193,17 +192,6 @@ class SeriesUsual:
 def window_of(length: int) -> int:
     """Return the rows of a window of an observation of `length` rows."""
     return min(length, max(length // WINDOWS_PER_OBSERVATION, MIN_WINDOW))
-
-
-def interpolated(z: Floats) -> Floats:
-    """Return z (variable, time) without gaps: linear in time, constant beyond the ends, 0 if nothing was measured."""
-    filled = np.clip(z, -MAX_SIZE, MAX_SIZE).astype(np.float64)
-    rows = np.arange(z.shape[1])
-    for own in filled:
-        known = np.isfinite(own)
-        if not known.all():
-            own[~known] = np.interp(rows[~known], rows[known], own[known]) if known.any() else 0.0
-    return filled
 
 
 def window_measures(z: Floats, rest: Floats, window: int) -> Floats:

@@ -1,6 +1,7 @@
 """Random convolutions against a loop over kernels, taps and steps."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tsadc.detectors.ensemble.features import Convolutions
@@ -25,6 +26,7 @@ def kernels(train) -> Convolutions:
 
 
 def slow_outputs(kernels: Convolutions, z: np.ndarray) -> np.ndarray:
+    z = pd.DataFrame(z.T.astype(np.float64)).interpolate(limit_direction="both").to_numpy().T.astype(z.dtype)
     out = np.zeros((len(kernels.bias), z.shape[1]))
     for i, dilation in enumerate(kernels.dilations):
         for t in range(z.shape[1]):

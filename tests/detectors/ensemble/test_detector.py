@@ -111,3 +111,24 @@ def test_the_scores_of_a_series_that_drifted_as_a_whole_are_lowered_in_audit_mod
     [drift] = found.drift
     assert (drift.since, drift.observations, drift.above) == (0, 100, int(above.sum()))
     assert drift.variables == ()  # they vary twice as much, at the same level
+
+
+def test_a_few_missing_cells_do_not_make_an_observation_unusual():
+    """Variables that depend on each other, at levels far from their median: the median would not be a good guess."""
+    rng = np.random.default_rng(7)
+
+    def plant(rows: int) -> np.ndarray:
+        load = 4 * np.sin(np.arange(rows) / 90)
+        noise = 0.05 * rng.normal(size=(rows, 4))
+        return np.stack([load, 2 * load, -load, load**2], axis=1) + noise
+
+    detector = Ensemble(length=60, config=Ensemble.Config(kernels=16)).fit(plant(6000))
+    new = plant(3000)
+    whole = detector.decision_function(new)
+    holes = new.copy()
+    holes[rng.random(new.shape) < 0.005] = np.nan
+    assert np.isnan(holes).sum() > 40
+    with_holes = detector.decision_function(holes)
+    spread = np.std(detector.decision_scores_)
+    assert np.median(np.abs(with_holes - whole)) < 0.3 * spread
+    assert (with_holes > detector.threshold_).sum() <= (whole > detector.threshold_).sum() + 1

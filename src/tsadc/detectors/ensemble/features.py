@@ -44,6 +44,8 @@ KERNEL_CLIP = 8.0  # z is clipped here: the size of a value is the subject of an
 BIAS_QUANTILES = (0.6, 0.95)
 BIAS_OBSERVATIONS, BIAS_STEPS = 128, 64  # training observations, and steps of each, that set the biases
 
+MAX_SIZE = 1e6  # z units: larger values would spoil sums
+
 # Bands.
 BANDS = 6
 MIN_POWER = 1e-3  # z units squared, added before the log
@@ -213,9 +215,9 @@ class Convolutions:
         return csr_array(dense.reshape(len(dense), -1))
 
     def _outputs(self, z: Floats) -> Iterator[tuple[Booleans, Floats]]:
-        """Yield for each dilation its kernels and their outputs (kernel, time). Values beyond the ends, and values that
-        were not measured, are taken to be at the median: 0."""
-        clipped = np.clip(np.nan_to_num(z, nan=0.0), -KERNEL_CLIP, KERNEL_CLIP)
+        """Yield for each dilation its kernels and their outputs (kernel, time). Gaps are interpolated; values beyond
+        the ends are taken to be at the median: 0."""
+        clipped = np.clip(interpolated(z), -KERNEL_CLIP, KERNEL_CLIP).astype(z.dtype)
         length = z.shape[1]
         for dilation, matrix in self.groups:
             margin = (TAPS - 1) // 2 * dilation
@@ -252,10 +254,22 @@ class Convolutions:
         return cls(channels, weights, dilations, bias, variables)
 
 
+def interpolated(z: Floats) -> Floats:
+    """Return z (variable, time) without gaps: linear in time, constant beyond the ends, 0 if nothing was measured.
+
+    A value in a gap is likelier to be like those beside it than like the median of the history."""
+    filled = np.clip(z, -MAX_SIZE, MAX_SIZE).astype(np.float64)
+    rows = np.arange(z.shape[1])
+    for own in filled:
+        known = np.isfinite(own)
+        if not known.all():
+            own[~known] = np.interp(rows[~known], rows[known], own[known]) if known.any() else 0.0
+    return filled
+
+
 class Bands:
     """Log power of each variable in octave bands, from the Nyquist frequency (band 0) down; the last band reaches down
-    to frequency 0, so a shifted level is power there. Missing values are taken to be the median, 0, and the power is
-    that per measured step."""
+    to frequency 0, so a shifted level is power there. Gaps are interpolated."""
 
     def __init__(self, variables: int, length: int) -> None:
         self.owners: Owners = (np.arange(variables * BANDS), np.repeat(np.arange(variables), BANDS))
@@ -267,12 +281,10 @@ class Bands:
         self.weights = (band[:, None] == np.arange(BANDS)) * twice[:, None] / length
 
     def __call__(self, z: Floats) -> Floats:
-        measured = np.isfinite(z)
-        spectrum = np.fft.rfft(np.where(measured, z, 0).astype(np.float64) * self.window, axis=1)
-        energy = (np.square(spectrum.real) + np.square(spectrum.imag)) @ self.weights
-        weight = (measured @ np.square(self.window))[:, None]
-        power = np.where(weight > 0, energy / np.where(weight > 0, weight, 1), np.nan)
-        return np.log(MIN_POWER + power).ravel()
+        spectrum = np.fft.rfft(interpolated(z) * self.window, axis=1)
+        power = (np.square(spectrum.real) + np.square(spectrum.imag)) @ self.weights / np.square(self.window).sum()
+        known = np.isfinite(z).any(axis=1, keepdims=True)
+        return np.log(MIN_POWER + np.where(known, power, np.nan)).ravel()
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return nothing: bands are not fitted."""

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.ensemble.features import Read, decode_names, encode_names
+from tsadc.detectors.ensemble.features import Read, decode_names, encode_names, interpolated
 from tsadc.detectors.ensemble.linear import EXPLAINED, Gram, principal_components, project
 from tsadc.detectors.ensemble.training import FOLDS, Training
 from tsadc.detectors.ensemble.views import LOG_OFFSET, Explained, ViewGroup
@@ -168,7 +168,7 @@ class Remainder(StepViews):
         return self._cells(z, self.center, self.components)
 
     def _cells(self, z: Floats, center: Floats, components: Floats) -> Sequence[Floats]:
-        remainder = z - project(z, center, components)
+        remainder = z - project(interpolated(z), center, components)
         departure = np.abs(without_level(remainder))
         return departure, departure, np.abs(remainder)
 

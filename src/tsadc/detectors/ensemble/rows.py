@@ -1,8 +1,8 @@
 """Views of rows and of ranges: density and range.
 
     name        meaning
-    row         (variable,) the values of one time step, z clipped at 10; a missing value is taken to be the median, 0.
-                Steps at which nothing was measured are skipped
+    row         (variable,) the values of one time step, z clipped at 10; a missing value is interpolated in time. Steps
+                at which nothing was measured are skipped
     whitening   (variable, variable) maps rows to about unit variance in every direction; directions that hardly vary
                 are enlarged less
     bank        (row, variable) rows of the normal observations of the entity
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.ensemble.features import decode_names, encode_names, windows_to_steps
+from tsadc.detectors.ensemble.features import decode_names, encode_names, interpolated, windows_to_steps
 from tsadc.detectors.ensemble.training import FOLDS, Training
 from tsadc.detectors.ensemble.views import DISTANCE_OFFSET, Explained, ViewGroup
 from tsadc.detectors.pooling import sliding
@@ -144,7 +144,7 @@ def _picked(z: Floats) -> NDArray[np.int64]:
 
 
 def _rows_at(z: Floats, steps: NDArray[np.int64]) -> Floats:
-    return np.clip(np.nan_to_num(z[:, steps], nan=0.0), -ROW_CLIP, ROW_CLIP).T.astype(np.float32)
+    return np.clip(interpolated(z)[:, steps], -ROW_CLIP, ROW_CLIP).T.astype(np.float32)
 
 
 def _measured(rows: Floats) -> Floats:
