@@ -221,6 +221,16 @@ def test_the_result_of_a_query_is_read_like_a_table(database):
     assert read(sql=database, query=query)[0].entity == "query"
 
 
+def test_a_query_cannot_write_and_no_database_is_made(database, tmp_path):
+    for query in ("drop table log", "delete from log"):
+        with pytest.raises(DataError, match="attempt to write a readonly database"):
+            read(sql=database, query=query)
+    assert len(read(sql=database, query="select ts, flow from log where pump = 'p'")[0]) == 3
+    with pytest.raises(DataError, match=r"There is no database file .*nope\.db; check the name"):
+        read(sql=f"sqlite:///{tmp_path / 'nope.db'}", query="select 1")
+    assert not (tmp_path / "nope.db").exists()
+
+
 def test_a_database_that_cannot_be_read(database, tmp_path, monkeypatch):
     with pytest.raises(
         DataError, match=r"The query to sqlite:///.*plant\.db failed: no such table: lag; correct the URL"

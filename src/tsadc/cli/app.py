@@ -41,6 +41,7 @@ Data = Annotated[
         help="Data files or folders; one file per entity (machine, patient). None with --sql.",
         readable=False,
         default_factory=list,
+        show_default=False,
     ),
 ]
 ModelOption = Annotated[Path, typer.Option("--model", help="Model folder written by `tsadc fit`.", readable=False)]
@@ -389,7 +390,9 @@ def adapt(
 def info(
     what: Annotated[
         list[Path],
-        typer.Argument(help="A model folder, or data as for `tsadc fit`.", readable=False, default_factory=list),
+        typer.Argument(
+            help="A model folder, or data as for `tsadc fit`.", readable=False, default_factory=list, show_default=False
+        ),
     ],
     length: Annotated[int | None, typer.Option(help="Rows per observation, for the estimate. (default: 600)")] = None,
     detector: DetectorOption = DEFAULT,

@@ -3,16 +3,25 @@ driver."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 
 from tsadc.errors import DataError
 from tsadc.io.reading import Reading, reason
 
+# Statements that forbid a connection to write, by database.
+READ_ONLY = {
+    "sqlite": "PRAGMA query_only = ON",
+    "postgresql": "SET TRANSACTION READ ONLY",
+    "mysql": "SET SESSION TRANSACTION READ ONLY",
+    "mariadb": "SET SESSION TRANSACTION READ ONLY",
+}
 ENTITY = "query"  # the name of the entity, unless the options name it
 
 
 def read_query(reading: Reading) -> pd.DataFrame:
-    """Return the result of `reading.query`. No message contains the password of the URL."""
+    """Return the result of `reading.query`, which may not write. No message contains the password of the URL."""
     assert reading.sql is not None
     assert reading.query is not None
     try:
@@ -27,6 +36,9 @@ def read_query(reading: Reading) -> pd.DataFrame:
             "cannot be parsed; correct it."
         ) from None
     shown = url.render_as_string(hide_password=True)
+    backend = url.get_backend_name()
+    if backend == "sqlite" and url.database and not Path(url.database).is_file():
+        raise DataError(f"There is no database file {url.database}; check the name.")
     try:
         engine = sqlalchemy.create_engine(url)
     except ImportError as error:
@@ -35,6 +47,8 @@ def read_query(reading: Reading) -> pd.DataFrame:
         raise DataError(f"{shown} cannot be opened: {_safe(error, url.password)}.") from None
     try:
         with engine.connect() as connection:
+            if backend in READ_ONLY:
+                connection.exec_driver_sql(READ_ONLY[backend])
             frame: pd.DataFrame = pd.read_sql(sqlalchemy.text(reading.query), connection)
     except Exception as error:
         raise DataError(

@@ -205,8 +205,9 @@ def _intervals_verdict(findings: Findings) -> Html:
     if not findings.scored_rows:
         return element("p", element("strong", "Nothing could be scored"), where, ".", class_="verdict")
     if not findings.intervals:
+        calm = "Nothing stands out from the recent past" if findings.drift else "Nothing unusual"
         return join(
-            element("p", element("strong", "Nothing unusual"), where, ".", class_="verdict calm"),
+            element("p", element("strong", calm), where, ".", class_="verdict calm"),
             element("p", _highest(findings), class_="worst"),
         )
     amount = count(len(findings.intervals), "unusual interval", "unusual intervals")
