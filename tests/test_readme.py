@@ -122,7 +122,7 @@ def test_the_guide_to_examining_data_runs_and_lists_every_finding(tmp_path, monk
     write_units(tmp_path / "demo/history", ["unit-1", "unit-6"], 1200, seed=0)
     (command,) = blocks("docs/guides/doctor.md", "console")
     run(command.strip(), monkeypatch)
-    assert "Nothing to mend was found." in capsys.readouterr().out
+    assert "No problems were found." in capsys.readouterr().out
     (code,) = blocks("docs/guides/doctor.md", "python")
     exec(code, {})
     rules = "".join(file.read_text() for file in (ROOT / "src/tsadc/io/doctor").glob("*.py"))

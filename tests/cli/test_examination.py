@@ -71,7 +71,7 @@ def test_long_names_do_not_widen_the_table(tmp_path: Path) -> None:
 
 def test_clean_data_is_called_so(tmp_path: Path) -> None:
     answer = tsadc("info", write(frame(), tmp_path / "pump.csv"), "--length", 40)
-    assert "Nothing to mend was found." in answer.out
+    assert "No problems were found." in answer.out
     assert answer.err == ""
 
 
@@ -93,8 +93,8 @@ def test_fit_says_the_same_and_leaves_labels_out(tmp_path: Path) -> None:
     answer = tsadc("fit", write(flawed(), tmp_path / "pump.csv"), "--out", tmp_path / "model", *WITHOUT_NETWORK)
     assert answer.code == 0, answer.err
     said = notes(answer.err)
-    assert said[0].endswith("Mend it with --missing -200.")
-    assert said[1].endswith("Mend it with --difference hours.")
+    assert said[0].endswith("Fix it with --missing -200.")
+    assert said[1].endswith("Fix it with --difference hours.")
     assert said[2].startswith("Left out, because it looks like labels and not like sensors: anomaly.")
     settings = json.loads((tmp_path / "model" / "config.json").read_text())
     assert settings["variables"] == ["a", "b", "c", "d", "hours"]
@@ -140,7 +140,7 @@ def test_many_findings_are_cut_short(tmp_path: Path) -> None:
     file = write(data, tmp_path / "pump.csv")
     said = notes(tsadc("fit", file, "--out", tmp_path / "model", *WITHOUT_NETWORK).err)
     assert len(said) == 6
-    assert all("Mend it with --missing" in line for line in said[:5])
+    assert all("Fix it with --missing" in line for line in said[:5])
     assert said[5] == f"1 more: tsadc info {file}"
 
 
@@ -168,13 +168,13 @@ def test_detect_compares_with_the_model(tmp_path: Path) -> None:
     assert notes(answer.err)[0].startswith(
         "0 does not look like entity '0' of the model: a, b, c and 1 more lie far from"
     )
-    assert notes(answer.err)[0].endswith("it looks like entity '1'. Mend it with --entity-name 1.")
+    assert notes(answer.err)[0].endswith("it looks like entity '1'. Fix it with --entity-name 1.")
     page = (tmp_path / "report.html").read_text()
     assert '<section id="data">' in page
     assert "does not look like entity" in page
     same = tsadc("detect", new, "--model", model, "--report", tmp_path / "report.html", "--entity-name", "1")
     assert same.err == ""
-    assert "Nothing to mend was found." in (tmp_path / "report.html").read_text()
+    assert "No problems were found." in (tmp_path / "report.html").read_text()
 
 
 def test_one_file_or_four_give_the_same_contamination(tmp_path: Path) -> None:

@@ -43,4 +43,4 @@ def test_columns_without_content_are_left_out() -> None:
 
 
 def test_clean_data() -> None:
-    assert "Nothing to mend was found." in data_section(examine(frame().iloc[50:]))
+    assert "No problems were found." in data_section(examine(frame().iloc[50:]))

@@ -125,7 +125,7 @@ def show_examination(found: Examination) -> None:
         echo(f"and {left:,} more; --json lists all.")
     echo("")
     if not found.findings:
-        echo("Nothing to mend was found.\n")
+        echo("No problems were found.\n")
     for finding in found.findings:
         console.print(_finding(finding))
         echo("")

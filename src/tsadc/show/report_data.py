@@ -24,7 +24,7 @@ def data_section(found: Examination) -> Html:
     lead = element(
         "p",
         "Before scores were computed, the data was examined. "
-        + (f"{count(len(found.findings), 'finding', 'findings')}:" if found.findings else "Nothing to mend was found."),
+        + (f"{count(len(found.findings), 'finding', 'findings')}:" if found.findings else "No problems were found."),
         class_="lead",
     )
     findings = element("ol", (_finding(finding) for finding in found.findings), class_="data-findings")

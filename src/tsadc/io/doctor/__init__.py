@@ -99,7 +99,7 @@ def examine(data: Any, detector: Fitted | None = None) -> Examination:
     -------
     Examination
         `variables`, `entities` and `findings`. Each finding says what was seen, what follows from it, and which option
-        mends it.
+        fixes it.
 
     Raises
     ------

@@ -34,7 +34,7 @@ class Finding:
     evidence, consequence : str
         What was seen, with numbers, and what it does to a model; each a sentence.
     remedy : str
-        The option that mends it, or a sentence if no option does.
+        The option that fixes it, or a sentence if no option does.
     """
 
     code: str
@@ -48,7 +48,7 @@ class Finding:
     @property
     def sentence(self) -> str:
         """Evidence and remedy in one line."""
-        remedy = f"Mend it with {self.remedy}." if self.remedy.startswith("--") else self.remedy
+        remedy = f"Fix it with {self.remedy}." if self.remedy.startswith("--") else self.remedy
         return f"{self.evidence} {remedy}"
 
     @property
