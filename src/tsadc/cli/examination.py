@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tsadc.errors import DataError, listed, notice
 from tsadc.io.doctor import Examination, Finding, examine
 from tsadc.io.memory import check_length
@@ -17,13 +19,14 @@ if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
 
 MOST = 5  # findings that are said; `tsadc info` shows all
+STREAMED_ROWS = 10_000  # of a series whose rows stay in their file, that are examined
 
 
 def check_history(
     series: tuple[Series, ...], data: Sequence[Path], detector: Detector, kept: Collection[str] = ()
 ) -> tuple[Series, ...]:
     """Examine history before a fit, and return it without columns that look like labels and are not in `kept`."""
-    found = examine(check_length(series, detector.settings.length))
+    found = examine(_in_memory(check_length(series, detector.settings.length)))
     labels = [name for name in found.labels if name not in kept]
     if len(labels) == len(found.variables):
         labels = []
@@ -39,9 +42,17 @@ def check_history(
 
 def check_new(series: tuple[Series, ...], data: Sequence[Path], detector: Detector) -> Examination:
     """Examine new data before it is judged by the detector."""
-    found = examine(check_length(series, detector.settings.length), detector)
+    found = examine(_in_memory(check_length(series, detector.settings.length)), detector)
     _say(found.findings, data)
     return found
+
+
+def _in_memory(series: tuple[Series, ...]) -> tuple[Series, ...]:
+    """Return the series, with the first rows of those whose values are streamed from a file."""
+    return tuple(
+        one if type(one.values) is np.ndarray else replace(one, values=np.asarray(one.values[:STREAMED_ROWS]))
+        for one in series
+    )
 
 
 def without(series: Series, names: Collection[str]) -> Series:

@@ -21,7 +21,7 @@ from tsadc.detectors.events import Events
 from tsadc.detectors.result import Evidence, Result, assemble
 from tsadc.detectors.threshold import Threshold
 from tsadc.scale import Scaler
-from tsadc.series import Floats, Observations
+from tsadc.series import Floats, Observations, Place
 from tsadc.windows import between, section
 
 MAX_PART_CELLS = 2**22  # of one part: about 100 MB of values, scores and expected values
@@ -95,7 +95,9 @@ class Verdicts:
                 piece = section(every, number, range(i + 1 - len(part), i + 1), first, stop)
                 found = self._result(number, piece, part, np.array(raised[-len(part) :]), further, first)
                 if last and continuous:
-                    whole = section(every, number, indices, 0, len(series))
+                    # Not a section, which would read all rows of a series that is larger than memory.
+                    places = tuple(Place(0, every.places[j].start) for j in indices)
+                    whole = Observations((series,), places, length)
                     drift = find_drift(whole, scores, self.threshold.value, self.scaler)
                     found = replace(found, drift=() if drift is None else (drift,))
                 yield found

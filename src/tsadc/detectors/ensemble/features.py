@@ -45,6 +45,7 @@ BIAS_QUANTILES = (0.6, 0.95)
 BIAS_OBSERVATIONS, BIAS_STEPS = 128, 64  # training observations, and steps of each, that set the biases
 
 MAX_SIZE = 1e6  # z units: larger values would spoil sums
+MAX_BRIDGED = 8  # steps of a gap over which a spectrum is interpolated
 
 # Bands.
 BANDS = 6
@@ -267,9 +268,22 @@ def interpolated(z: Floats) -> Floats:
     return filled
 
 
+def bridged(z: Floats) -> Floats:
+    """Return z (variable, time) with gaps of at most `MAX_BRIDGED` steps interpolated; longer ones, and the ends, stay
+    as they are."""
+    measured = np.isfinite(z)
+    if measured.all():
+        return z
+    rows = np.arange(z.shape[1])
+    before = np.maximum.accumulate(np.where(measured, rows, -z.shape[1]), axis=1)
+    after = np.minimum.accumulate(np.where(measured, rows, 2 * z.shape[1])[:, ::-1], axis=1)[:, ::-1]
+    return np.where(after - before - 1 <= MAX_BRIDGED, interpolated(z).astype(z.dtype), z)
+
+
 class Bands:
     """Log power of each variable in octave bands, from the Nyquist frequency (band 0) down; the last band reaches down
-    to frequency 0, so a shifted level is power there. Gaps are interpolated."""
+    to frequency 0, so a shifted level is power there. Short gaps are interpolated; in longer ones, values are taken to
+    be the median, 0, and the power is that per step."""
 
     def __init__(self, variables: int, length: int) -> None:
         self.owners: Owners = (np.arange(variables * BANDS), np.repeat(np.arange(variables), BANDS))
@@ -281,10 +295,13 @@ class Bands:
         self.weights = (band[:, None] == np.arange(BANDS)) * twice[:, None] / length
 
     def __call__(self, z: Floats) -> Floats:
-        spectrum = np.fft.rfft(interpolated(z) * self.window, axis=1)
-        power = (np.square(spectrum.real) + np.square(spectrum.imag)) @ self.weights / np.square(self.window).sum()
-        known = np.isfinite(z).any(axis=1, keepdims=True)
-        return np.log(MIN_POWER + np.where(known, power, np.nan)).ravel()
+        z = bridged(z)
+        measured = np.isfinite(z)
+        spectrum = np.fft.rfft(np.where(measured, z, 0).astype(np.float64) * self.window, axis=1)
+        energy = (np.square(spectrum.real) + np.square(spectrum.imag)) @ self.weights
+        weight = (measured @ np.square(self.window))[:, None]
+        power = np.where(weight > 0, energy / np.where(weight > 0, weight, 1), np.nan)
+        return np.log(MIN_POWER + power).ravel()
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return nothing: bands are not fitted."""
