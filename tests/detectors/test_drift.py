@@ -12,8 +12,8 @@ from tsadc.detectors.ensemble.detector import Ensemble
 def slow_raised(scores: list[float], usual: float) -> list[float]:
     raised = []
     for i in range(len(scores)):
-        before = sorted(scores[max(0, i - 50) : i])
-        raised.append(max(0.0, np.quantile(before, 0.25) - usual) if len(before) >= 5 else 0.0)
+        before = ([usual] * 20 + scores)[i : i + 20]
+        raised.append(max(0.0, np.quantile(before, 0.25) - usual))
     return raised
 
 
@@ -22,6 +22,11 @@ def test_the_threshold_is_raised_by_the_quarter_quantile_of_the_scores_before():
     np.testing.assert_allclose(raised_by(scores, 0.5), slow_raised(scores, 0.5))
     np.testing.assert_allclose(raised_by(scores, 0.5, first=70), slow_raised(scores, 0.5)[70:])
     assert not raised_by(scores, None).any()
+
+
+def test_a_fault_stays_above_the_threshold_for_15_observations():
+    assert raised_by([0.0] * 5 + [8.0] * 16, 0.0).argmax() == 5 + 15  # the 16th observation of the fault
+    assert not raised_by([8.0] * 15, 0.0).any()
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,15 @@
     name      meaning
     usual     quarter quantile of the training scores of the entity's normal observations; unknown if it has fewer than
               5 training observations
-    raised    of an observation: quarter quantile of the 50 scores before it, minus `usual`; 0 if that is negative, or
-              if there are fewer than 5 scores before it, or `usual` is unknown
+    raised    of an observation: quarter quantile of the 20 scores before it, minus `usual`; 0 if that is negative, or
+              if `usual` is unknown. Where a series has fewer scores, `usual` stands in for those of its history
     drift     the last observations of an entity, at least 10, of which more than three quarters score above the
               threshold: another machine, a new regime or slow wear, rather than single anomalies
 
 Machines wear out, seasons change. With fused scores the threshold is raised by `raised`, so that what stands out from
 the recent past is flagged instead of everything. Up to three quarters of the recent observations may be anomalous
-without raising it. Scores do not change, and no verdict depends on later data.
+without raising it: a fault stays flagged for 15 observations, and what lasts longer is the new state. Scores do not
+change, and no verdict depends on later data.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ from tsadc.scale import Scaler
 from tsadc.series import Floats, Observations, Series
 from tsadc.subsample import evenly_spaced
 
-RECENT = 50
-LEAST = 5
+RECENT = 20  # observations
 LEVEL = 0.25
 LEAST_DRIFT = 10  # observations
 DRIFT_SHARE = 0.75
@@ -76,9 +76,10 @@ def raised_by(scores: Sequence[float] | Floats, usual: float | None, first: int 
     raised = np.zeros(len(scores) - first)
     if usual is None:
         return raised
-    for i in range(max(first, LEAST), len(scores)):
+    for i in range(first, len(scores)):
         recent = np.asarray(scores[max(0, i - RECENT) : i], dtype=np.float64)
-        raised[i - first] = max(0.0, float(np.quantile(recent, LEVEL)) - usual)
+        earlier = np.full(RECENT - len(recent), usual)
+        raised[i - first] = max(0.0, float(np.quantile(np.concatenate([earlier, recent]), LEVEL)) - usual)
     return raised
 
 
