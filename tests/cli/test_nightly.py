@@ -11,6 +11,7 @@ import pytest
 
 from terminal import ALONE, frame, tsadc, untouched
 from tsadc.atomic import exchange
+from tsadc.detectors.store import load
 
 TABLES = ("intervals", "timeline", "observations")
 
@@ -43,8 +44,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def detect(folder: Path, name: str, out: Path, *words: object):
-    return tsadc("detect", folder / name / "pump.csv", "--model", folder / "model", "--out", out, *words)
+def detect(folder: Path, name: str, out: Path, *words: object, model: Path | None = None):
+    return tsadc("detect", folder / name / "pump.csv", "--model", model or folder / "model", "--out", out, *words)
 
 
 def content(out: Path) -> dict[str, str]:
@@ -93,6 +94,102 @@ def test_an_event_that_goes_on_in_the_next_file_is_one_interval(folder: Path, tm
     assert intervals["start"].iloc[-1] <= "2026-01-01T23:30:00"
     assert intervals["end"].iloc[-1] >= "2026-01-02T00:30:00"
     assert intervals["variables"].str.startswith('{"b":').all()
+
+
+def two_nights(folder: Path, data: pd.DataFrame) -> None:
+    """Write two days as `both`, and as `first` and `second`, which meet at midnight, where an observation ends."""
+    for name, part in {"both": data, "first": data[:1440], "second": data[1440:]}.items():
+        (folder / name).mkdir(exist_ok=True)
+        part.to_csv(folder / name / "pump.csv", index=False)
+
+
+def test_an_event_that_pauses_at_midnight_is_one_interval_as_in_one_file(folder: Path, tmp_path: Path) -> None:
+    data = frame(rows=2880, seed=5)
+    data.loc[1400:1429, "b"] += 6
+    data.loc[1444:1469, "b"] += 12
+    two_nights(tmp_path, data)
+    words = ("--model", folder / "model", "--update", "--set", "event.merge=19")
+
+    def judge(name: str, out: Path) -> None:
+        assert tsadc("detect", tmp_path / name / "pump.csv", "--out", out, *words).code == 0
+
+    out, at_once = tmp_path / "nights", tmp_path / "at-once"
+    judge("both", at_once)
+    judge("first", out)
+    first = pd.read_csv(out / "intervals.csv")
+    assert "2026-01-01T23:50:00" <= first["end"].iloc[-1] < "2026-01-02T00:00:00"
+    judge("second", out)
+    # The reason is that of the higher piece, and severity depends on the drift within a file.
+    same = ["entity", "start", "end", "score", "kind", "model"]
+    intervals = pd.read_csv(out / "intervals.csv")
+    pd.testing.assert_frame_equal(intervals[same], pd.read_csv(at_once / "intervals.csv")[same])
+    assert intervals["reason"].iloc[-1].startswith("b 12.")
+    marked = [pd.read_csv(each / "timeline.csv")["anomalous"] for each in (out, at_once)]
+    pd.testing.assert_series_equal(*marked)
+    assert len(pd.read_csv(out / "pieces.csv")) == len(intervals) + 1
+    before = content(out)
+    for name in ("first", "second", "first"):
+        judge(name, out)
+        assert content(out) == before
+    data.loc[1444:1469, "b"] -= 12
+    two_nights(tmp_path, data)
+    judge("second", out)  # corrected: the event ended before midnight, and has its own evidence again
+    pd.testing.assert_frame_equal(pd.read_csv(out / "intervals.csv")[: len(first)], first)
+
+
+def test_a_day_that_comes_late_gives_what_it_would_have_given_in_time(folder: Path, tmp_path: Path) -> None:
+    two_nights(tmp_path, long_run())
+    for out, order in (("in-time", ("first", "second")), ("late", ("second", "first"))):
+        for name in order:
+            assert detect(tmp_path, name, tmp_path / out, "--update", model=folder / "model").code == 0
+    assert content(tmp_path / "late") == content(tmp_path / "in-time")
+    assert len(pd.read_csv(tmp_path / "late" / "intervals.csv")) == 2
+
+
+def test_results_of_two_models_stay_apart_and_are_named(folder: Path, tmp_path: Path) -> None:
+    """The fault lasts over midnight, and the second night is judged with another threshold, then by another model."""
+    two_nights(tmp_path, long_run())
+    frame(rows=2400, seed=3).to_csv(tmp_path / "history.csv", index=False)
+    words = ("--detector", "robust-z", "--length", "40", "--set", "threshold.method=tail")
+    assert tsadc("fit", tmp_path / "history.csv", "--out", tmp_path / "other", *words).code == 0
+    out, model, other = tmp_path / "results", folder / "model", tmp_path / "other"
+    assert detect(tmp_path, "first", out, "--update", model=model).err == ""
+    strict = ("--update", "--set", "threshold.share=0.000001")
+    (note,) = detect(tmp_path, "second", out, *strict, model=model).err.splitlines()
+    assert note.startswith(f"tsadc: note: The latest results in {out} are of the model robust-z-")
+    assert "the new ones of the same model with " in note
+    assert detect(tmp_path, "second", out, *strict, model=model).err == ""
+    intervals = pd.read_csv(out / "intervals.csv").iloc[-2:]
+    assert intervals["end"].iloc[0] == intervals["start"].iloc[1] == "2026-01-02T00:00:00"
+    assert intervals["model"].iloc[0] == intervals["model"].iloc[1]
+    assert intervals["model_threshold"].is_monotonic_increasing
+    (note,) = detect(tmp_path, "second", out, "--update", model=other).err.splitlines()
+    assert "; their scores cannot be compared, and the columns `model` and `model_threshold` say what " in note
+    judged = pd.read_csv(out / "observations.csv").groupby("model", sort=False)["model_threshold"]
+    expected = {
+        line[1]: load(path).threshold_
+        for path in (model, other)
+        for line in (row.split() for row in tsadc("info", path).out.splitlines())
+        if line[0] == "name"
+    }
+    assert judged.first().to_dict() == pytest.approx(expected)
+    assert judged.size().tolist() == [36, 36]
+    assert judged.min().tolist() == judged.max().tolist()
+
+
+def test_results_of_an_earlier_version_are_updated(folder: Path, tmp_path: Path) -> None:
+    """They name no model and have no pieces."""
+    out = tmp_path / "results"
+    detect(folder, "first", out)
+    for name in ("intervals", "observations"):
+        pd.read_csv(out / f"{name}.csv").drop(columns=["model", "model_threshold"]).to_csv(
+            out / f"{name}.csv", index=False
+        )
+    answer = detect(folder, "second", out, "--update")
+    assert (answer.code, answer.err) == (0, "")
+    intervals = pd.read_csv(out / "intervals.csv")
+    assert intervals["model"].isna().tolist() == [True, True, False]
+    assert len(pd.read_csv(out / "timeline.csv")) == 2880
 
 
 def test_an_incomplete_observation_does_not_replace_a_complete_one(folder: Path, tmp_path: Path) -> None:
@@ -160,7 +257,7 @@ def test_reports_and_other_files_in_the_folder_stay(folder: Path, tmp_path: Path
         "first.html",
         "second.html",
         "notes",
-        *(f"{t}.csv" for t in TABLES),
+        *(f"{t}.csv" for t in (*TABLES, "pieces")),
     }
     assert (out / "notes" / "valve.txt").read_text() == "changed on Monday"
 
@@ -265,6 +362,7 @@ def test_json_is_all_there_is_on_stdout(folder: Path, tmp_path: Path) -> None:
     assert max(first["variables"], key=first["variables"].get) == "b"
     out = tmp_path / "results"
     assert json.loads(detect(folder, "both", out, "--json").out)["out"] == str(out)
+    assert set(pd.read_csv(out / "intervals.csv")["model"]) == {found["model"]}
 
 
 def test_json_of_a_refusal_is_nothing(folder: Path) -> None:
@@ -376,7 +474,8 @@ def test_a_kill_leaves_the_results_of_before_or_after(folder: Path, tmp_path: Pa
     assert found.count("before") > 8
     assert found.count("after") > 3
     assert found == ["before"] * found.count("before") + ["after"] * found.count("after")
-    assert sorted(path.name for path in (tmp_path / "results").iterdir()) == sorted(f"{name}.csv" for name in TABLES)
+    names = sorted(path.name for path in (tmp_path / "results").iterdir())
+    assert names == sorted(f"{name}.csv" for name in (*TABLES, "pieces"))
 
 
 def test_two_folders_swap_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,19 +28,21 @@ def test_tables_read_back_as_they_were(
 ) -> None:
     result: Result = request.getfixturevalue(which)
     ending = "parquet" if parquet else "csv"
-    names = write_tables([result], tmp_path, parquet=parquet)
+    names = write_tables([result], tmp_path, parquet=parquet, model="robust-z-0123")
     assert names == [f"{name}.{ending}" for name in ("intervals", "timeline", "observations")]
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(names)
-    for name in ("timeline", "observations"):
+    judged_by = {"model_threshold": result.threshold, "model": "robust-z-0123"}
+    for name, further in (("timeline", {}), ("observations", judged_by)):
         found = read(tmp_path / f"{name}.{ending}", result)
-        pd.testing.assert_frame_equal(found, getattr(result, name), check_dtype=False, rtol=1e-6)
+        expected = getattr(result, name).assign(**further)
+        pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
     found = read(tmp_path / f"intervals.{ending}", result)
     assert len(found) > 0
     expected = result.intervals.assign(variables=[shares_json(shares) for shares in result.intervals["variables"]])
     if result.series[0].clock.dated:
         found["return_period"] = pd.to_timedelta(found["return_period"])
         expected["return_period"] = expected["return_period"].dt.round("s")
-    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
+    pd.testing.assert_frame_equal(found, expected.assign(**judged_by), check_dtype=False, rtol=1e-6)
 
 
 @pytest.mark.parametrize("parquet", [False, True], ids=["csv", "parquet"])
@@ -49,7 +51,7 @@ def test_nothing_found_is_an_empty_table_with_its_columns(calm: Result, parquet:
     file = tmp_path / write_tables([calm], tmp_path, parquet=parquet)[0]
     found = read(file, calm)
     assert len(found) == 0
-    assert list(found.columns) == INTERVALS
+    assert list(found.columns) == [*INTERVALS, "model_threshold", "model"]
 
 
 def test_the_result_is_left_as_it_was(result: Result, tmp_path: Path) -> None:
@@ -77,7 +79,7 @@ def test_text_that_a_spreadsheet_would_run_is_made_inert() -> None:
 
 def test_entities_named_like_formulas_are_inert_in_every_table(result: Result, tmp_path: Path) -> None:
     tables = {name: getattr(result, name).assign(entity="=HYPERLINK(1)") for name in TABLES}
-    names = write_tables([SimpleNamespace(series=result.series, **tables)], tmp_path, parquet=False)
+    names = write_tables([SimpleNamespace(series=result.series, threshold=1.0, **tables)], tmp_path, parquet=False)
     for name in names:
         assert set(pd.read_csv(tmp_path / name)["entity"]) == {"'=HYPERLINK(1)"}
 

@@ -266,7 +266,7 @@ def detect(
     """Find when something is unusual, which variables are involved, and how unusual it is."""
     from tsadc.cli.console import echo, progress_bar
     from tsadc.cli.examination import check_new
-    from tsadc.cli.nightly import Existing, as_json, nothing_to_judge
+    from tsadc.cli.nightly import Existing, as_json, identity, nothing_to_judge
     from tsadc.cli.workflow import detect_to, rethreshold
     from tsadc.detectors.store import load
     from tsadc.io.files import stem
@@ -283,19 +283,27 @@ def detect(
     title = ", ".join(stem(file) for file in data[:3]) or "query"
     existing: Existing = "update" if update else "replace" if force else "refuse"
     with progress_bar(quiet=json) as progress:
-        fitted = rethreshold(load(model, detector=detector), set_ or [], _budget(alarms))
+        fitted, name = rethreshold(load(model, detector=detector), set_ or [], _budget(alarms)), identity(model)
         try:
             series = _read_day(data, options, fitted.provenance_)
             if options.strict:
                 series = match(series, fitted.variables_, strict=True)
             found = check_new(series, data, fitted)
             detected = detect_to(
-                fitted, series, out, report, title=title, existing=existing, progress=progress, examination=found
+                fitted,
+                series,
+                out,
+                report,
+                title=title,
+                model=name,
+                existing=existing,
+                progress=progress,
+                examination=found,
             )
         except TooShortError as error:
             detected = nothing_to_judge(error)
     if json:
-        print(as_json(detected, fitted.threshold_, out, report))
+        print(as_json(detected, fitted.threshold_, out, report, name))
     else:
         echo(detected.summary)
     if exit_code and (len(detected.intervals) or detected.drift):

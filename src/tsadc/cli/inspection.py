@@ -20,6 +20,7 @@ from safetensors.numpy import load as load_arrays
 from tsadc.cli.console import console, echo
 from tsadc.cli.examination import without
 from tsadc.cli.histogram import histogram
+from tsadc.cli.nightly import identity
 from tsadc.config import build
 from tsadc.detectors.store import ARRAYS, SETTINGS, read_arrays, read_settings, upgraded_threshold
 from tsadc.detectors.threshold import Contamination, Normal, Threshold, explain
@@ -57,7 +58,7 @@ def about_model(folder: Path) -> list[tuple[str, str]]:
     model = read_settings(folder)
     data = read_arrays(folder, model)
     try:
-        return _about_model(model, load_arrays(data)["decision_scores"])
+        return [("name", identity(folder)), *_about_model(model, load_arrays(data)["decision_scores"])]
     except (SafetensorError, KeyError, IndexError, TypeError, ValueError, AttributeError):
         raise ModelFileError(f"{folder} is not a usable model: its settings are incomplete or damaged.") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -17,18 +18,21 @@ import pandas as pd
 
 from tsadc.atomic import locked, new_folder, replaced_folder
 from tsadc.detectors.drift import Drift
+from tsadc.detectors.store import SETTINGS, read_settings
 from tsadc.errors import DataError, OutputError, TooShortError, listed
 from tsadc.series import Series
 from tsadc.show.html import is_page
 from tsadc.show.result_files import TABLES
-from tsadc.show.result_update import is_results, merge_tables
+from tsadc.show.result_update import PIECES, is_results, merge_tables
 
 Existing = Literal["refuse", "replace", "update"]  # what becomes of results that are there already
 
 
 @contextlib.contextmanager
-def results_folder(out: Path, series: Sequence[Series], existing: Existing) -> Iterator[Path]:
-    """Yield a temporary folder for new tables, which become the folder `out`, or part of it, when the block ends."""
+def results_folder(out: Path, series: Sequence[Series], existing: Existing, merge: int = 0) -> Iterator[Path]:
+    """Yield a temporary folder for new tables, which become the folder `out`, or part of it, when the block ends.
+
+    Of results that are updated, events that are closer than `merge` rows become one."""
     if existing == "refuse":
         with new_folder(out) as folder:
             yield folder
@@ -39,12 +43,12 @@ def results_folder(out: Path, series: Sequence[Series], existing: Existing) -> I
             with replaced_folder(out) as folder:
                 yield folder
         else:
-            with _updated_folder(out, series) as folder:
+            with _updated_folder(out, series, merge) as folder:
                 yield folder
 
 
 @contextlib.contextmanager
-def _updated_folder(out: Path, series: Sequence[Series]) -> Iterator[Path]:
+def _updated_folder(out: Path, series: Sequence[Series], merge: int) -> Iterator[Path]:
     undated = next((item.entity for item in series if not item.clock.dated), None)
     if undated is not None:
         raise DataError(
@@ -55,7 +59,8 @@ def _updated_folder(out: Path, series: Sequence[Series]) -> Iterator[Path]:
         new = merged / ".new"
         new.mkdir()
         yield new
-        merge_tables(out, new, merged, parquet=out.suffix == ".parquet")
+        within = merge * max((item.clock.interval for item in series), default=0)
+        merge_tables(out, new, merged, parquet=out.suffix == ".parquet", within=within)
         _carry_over(new, merged)  # first, as a new report replaces an old one
         shutil.rmtree(new)
         if out.exists():
@@ -79,7 +84,7 @@ def _check(out: Path, existing: Existing) -> None:
 
 
 def _is_ours(file: Path) -> bool:
-    tables = {f"{table}.{ending}" for table in TABLES for ending in ("csv", "parquet")}
+    tables = {f"{table}.{ending}" for table in (*TABLES, PIECES) for ending in ("csv", "parquet")}
     return file.is_file() and (file.name in tables or is_page(file))
 
 
@@ -118,7 +123,13 @@ def nothing_to_judge(error: TooShortError) -> Detected:
     return Detected(f"Nothing to judge yet, and nothing was written: {error}", pd.DataFrame(), judged=False)
 
 
-def as_json(detected: Detected, threshold: float, out: Path | None, report: Path | None) -> str:
+def identity(model: Path) -> str:
+    """Return the name by which results refer to a model: its detector, and a digest of all that it has learnt."""
+    content = (model / SETTINGS).read_bytes()  # with the digest of the arrays
+    return f"{read_settings(model)['detector']}-{hashlib.sha256(content).hexdigest()[:8]}"
+
+
+def as_json(detected: Detected, threshold: float, out: Path | None, report: Path | None, model: str = "") -> str:
     """Return the answer as one JSON object, with times in ISO 8601 and null for what is not known."""
     rows = [{str(name): _plain(value) for name, value in row.items()} for row in detected.intervals.to_dict("records")]
     written = {"out": out, "report": report} if detected.judged else {"out": None, "report": None}
@@ -127,6 +138,7 @@ def as_json(detected: Detected, threshold: float, out: Path | None, report: Path
         "judged": detected.judged,
         "found": len(rows),
         "threshold": threshold,
+        "model": model,
         **{name: None if path is None else str(path) for name, path in written.items()},
         "intervals": rows,
         "drift": [_plain(asdict(drift)) for drift in detected.drift],

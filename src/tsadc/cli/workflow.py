@@ -17,6 +17,7 @@ from tsadc.config import merge, parse_assignments, read_toml, update
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.drift import Drift
+from tsadc.detectors.events import Events
 from tsadc.detectors.result import Result, worst
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Contamination, explain, refuse_unused
@@ -135,13 +136,15 @@ def detect_to(
     report: Path | None,
     *,
     title: str,
+    model: str = "",
     existing: Existing = "refuse",
     progress: ProgressCallback | None = None,
     examination: Examination | None = None,
 ) -> Detected:
     """Write tables to the folder `out` and a page to `report`, both, either or none, all or nothing.
 
-    `existing` says what becomes of earlier results in `out`. Without a report, memory does not grow with the data.
+    `model` is the name of the model in the tables, and `existing` says what becomes of earlier results in `out`.
+    Without a report, memory does not grow with the data.
     """
     if report is not None and report == out:
         raise OutputError(f"{out} cannot be both the folder for tables and the report; give the report its own name.")
@@ -158,11 +161,14 @@ def detect_to(
         # A report inside the folder appears together with it, and one elsewhere right after it.
         inside = report is not None and report.absolute().is_relative_to(out.absolute())
         page = outputs.enter_context(new_file(report)) if report is not None and not inside else None
-        folder = outputs.enter_context(results_folder(out, series, existing))
+        events = Events.of(detector.settings.event, detector.memory_, detector.settings.length)
+        folder = outputs.enter_context(results_folder(out, series, existing, events.merge))
         whole = detector.detect(series, progress=progress) if report is not None else None
         parts = [whole] if whole is not None else detector.detect_parts(series, progress=progress)
         intervals, drift = list[pd.DataFrame](), list[Drift]()
-        names = write_tables(_collecting(parts, intervals, drift), folder, parquet=out.suffix == ".parquet")
+        names = write_tables(
+            _collecting(parts, intervals, drift), folder, parquet=out.suffix == ".parquet", model=model
+        )
         if whole is not None and report is not None:
             place = page or folder / report.absolute().relative_to(out.absolute())
             write_report(whole, place, title=title, about=facts(detector), examination=examination)

@@ -2,7 +2,8 @@
 
 The shares of the variables in an interval are JSON. In CSV files, times are ISO 8601 with the time of day, and with the
 UTC offset if the data has a time zone. If the offset changes within a file, read it with
-`pandas.to_datetime(column, utc=True)`. Text that a spreadsheet would run as a formula begins with an apostrophe."""
+`pandas.to_datetime(column, utc=True)`. Text that a spreadsheet would run as a formula begins with an apostrophe.
+Intervals and observations name the model that judged them, as a folder may hold the results of several."""
 
 from __future__ import annotations
 
@@ -22,17 +23,22 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 TABLES = ("intervals", "timeline", "observations")
 
 
-def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool) -> list[str]:
-    """Write the three tables into `folder` and return their file names. Memory holds one part at a time."""
+def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool, model: str = "") -> list[str]:
+    """Write the three tables into `folder` and return their file names. Memory holds one part at a time.
+
+    Intervals and observations get two more columns: `model_threshold`, before drift raises it, and `model`."""
     names = [f"{table}.{'parquet' if parquet else 'csv'}" for table in TABLES]
     writers = [_Parquet(folder / name) if parquet else _Csv(folder / name) for name in names]
     try:
         for part in parts:
             found = part.intervals
             shares, periods = found["variables"].map(shares_json), found["return_period"].map(period_text)
-            intervals = found.assign(variables=shares, return_period=periods)
+            found = found.assign(variables=shares, return_period=periods)
+            intervals, observations = (
+                table.assign(model_threshold=part.threshold, model=model) for table in (found, part.observations)
+            )
             unit = precision(series.clock for series in part.series)
-            for writer, table in zip(writers, (intervals, part.timeline, part.observations), strict=True):
+            for writer, table in zip(writers, (intervals, part.timeline, observations), strict=True):
                 writer.add(table if parquet else _with_iso_times(table, unit))
     finally:
         for writer in writers:

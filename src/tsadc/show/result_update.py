@@ -5,10 +5,15 @@
 
 The observation at the end of a file is often incomplete. The next file has the rest of it, or all of it if the files
 overlap. Rows and intervals within the span of a new winner come from the new tables, all others stay as they were, so
-merging the same tables twice changes nothing. Text of earlier CSV files is kept as it is, to the last digit."""
+merging the same tables twice changes nothing. Text of earlier CSV files is kept as it is, to the last digit.
+
+An event that goes on in the next file is found in pieces, one per file. The table `pieces` keeps them, and the table
+`intervals` is made from it by joining those that one file would have given as one interval. A night that is judged
+again so replaces its own pieces only."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +22,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tsadc.errors import OutputError
+from tsadc.errors import OutputError, notice
 from tsadc.show.result_files import TABLES
 
 Ticks = NDArray[np.int64]  # nanoseconds since 1970, UTC
-KEYS = {"intervals": ["start", "end"], "timeline": ["time"], "observations": ["start", "end"]}
+KEYS = {
+    **{table: ["start", "end"] for table in ("intervals", "pieces", "observations")},
+    "timeline": ["time"],
+}
+PIECES = "pieces"  # the intervals before they are joined
+WITHIN = "joins_within"  # of a piece: the one before it is part of the same event if it ends less than this earlier
 
 
 @dataclass(frozen=True)
@@ -52,19 +62,30 @@ def is_results(folder: Path) -> bool:
     return any(all((folder / f"{table}.{ending}").is_file() for table in TABLES) for ending in ("csv", "parquet"))
 
 
-def merge_tables(old: Path, new: Path, into: Path, *, parquet: bool) -> None:
-    """Write the three tables of `new`, merged with those of `old` if there are any, into the folder `into`."""
+def merge_tables(old: Path, new: Path, into: Path, *, parquet: bool, within: int = 0) -> None:
+    """Write the three tables of `new`, merged with those of `old` if there are any, into the folder `into`.
+
+    New intervals continue earlier ones that end less than `within` nanoseconds before them."""
     ending = "parquet" if parquet else "csv"
     tables: dict[str, tuple[pd.DataFrame, pd.DataFrame]] = {}
     for table in TABLES:
         added = _read(new / f"{table}.{ending}", parquet)
-        earlier = _read(old / f"{table}.{ending}", parquet) if old.exists() else added.iloc[:0]
+        if table == "intervals":
+            added = added.assign(**{WITHIN: str(pd.Timedelta(within, "ns"))})
+        has_pieces = table == "intervals" and (old / f"{PIECES}.{ending}").is_file()
+        stored = old / f"{PIECES if has_pieces else table}.{ending}"
+        earlier = _read(stored, parquet) if old.exists() else added.iloc[:0]
         tables[table] = _with_ticks(earlier, KEYS[table], old), _with_ticks(added, KEYS[table], new)
+    _say_if_judged_by_another(*tables["observations"], old)
     observations, spans = _merge_observations(*tables["observations"])
+    pieces = _merge_pieces(*tables["intervals"], spans, tables["observations"][1])
+    intervals = _joined(pieces, old)
+    timeline = _merge_timeline(*tables["timeline"], spans)
     merged = {
         "observations": observations,
-        "timeline": _merge_timeline(*tables["timeline"], spans),
-        "intervals": _merge_intervals(*tables["intervals"], spans, tables["observations"][1]),
+        "timeline": _marked(timeline, intervals, parquet=parquet),
+        "intervals": intervals,
+        PIECES: pieces,
     }
     for table, frame in merged.items():
         first = f"{KEYS[table][0]}_ticks"
@@ -149,10 +170,10 @@ def _merge_timeline(old: pd.DataFrame, new: pd.DataFrame, spans: dict[str, Spans
     return _stack(kept, added, columns=new.columns)
 
 
-def _merge_intervals(
+def _merge_pieces(
     old: pd.DataFrame, new: pd.DataFrame, spans: dict[str, Spans], observations: pd.DataFrame
 ) -> pd.DataFrame:
-    """Return the parts of old intervals outside the spans and of new ones inside them; parts that touch become one."""
+    """Return the parts of old pieces outside the spans and of new ones inside them."""
     edges = {
         (entity, tick): time
         for key in ("start", "end")
@@ -167,17 +188,69 @@ def _merge_intervals(
                 first = row["start"] if start == row["start_ticks"] else edges[row["entity"], start]
                 last = row["end"] if end == row["end_ticks"] else edges[row["entity"], end]
                 parts.append({**known, "start": first, "end": last, "start_ticks": start, "end_ticks": end})
-    parts.sort(key=lambda part: (part["entity"], part["start_ticks"]))
-    merged: list[dict[str, Any]] = []
-    for part in parts:
-        before = merged[-1] if merged else None
-        if before is None or before["entity"] != part["entity"] or before["end_ticks"] < part["start_ticks"]:
-            merged.append(part)
+    return pd.DataFrame(parts, columns=list(dict.fromkeys([*new.columns, *old.columns])))
+
+
+def _joined(pieces: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Return the intervals: pieces of one event and one model become one, with the evidence of the highest score."""
+    try:
+        within = pd.to_timedelta(pieces[WITHIN].replace("", None)).fillna(pd.Timedelta(0))
+    except ValueError:
+        raise OutputError(
+            f"The column {WITHIN} of {PIECES} in {folder} is damaged, so nothing can be added; choose another folder."
+        ) from None
+    ordered = pieces.assign(**{WITHIN: pd.TimedeltaIndex(within).as_unit("ns").asi8})
+    joined: list[dict[str, Any]] = []
+    for piece in ordered.sort_values(["entity", "start_ticks"], kind="stable").to_dict("records"):
+        part = {str(name): value for name, value in piece.items()}
+        before = joined[-1] if joined else None
+        if before is None or before["entity"] != part["entity"] or not _goes_on(before, part):
+            joined.append(part)
             continue
         higher = part if float(part["score"]) > float(before["score"]) else before
         begin = {name: before[name] for name in ("start", "start_ticks")}
-        merged[-1] = {**higher, **begin, **{name: part[name] for name in ("end", "end_ticks")}}
-    return pd.DataFrame(merged, columns=list(dict.fromkeys([*new.columns, *old.columns])))
+        joined[-1] = {**higher, **begin, **{name: part[name] for name in ("end", "end_ticks")}}
+    return pd.DataFrame(joined, columns=[name for name in pieces.columns if name != WITHIN])
+
+
+def _goes_on(before: dict[str, Any], part: dict[str, Any]) -> bool:
+    """Return whether a piece belongs to the event of the one before it. Scores of two models cannot be compared."""
+    distance = part["start_ticks"] - before["end_ticks"]
+    return (distance <= 0 or distance < part[WITHIN]) and _judge(before) == _judge(part)
+
+
+def _judge(row: Mapping[Any, Any]) -> tuple[str, float]:
+    """Return the model of a row and its threshold; results of earlier versions name none."""
+    model, threshold = row.get("model"), row.get("model_threshold")
+    known = isinstance(model, str) and model != ""
+    return (str(model), float(threshold or "nan")) if known else ("", 0.0)
+
+
+def _say_if_judged_by_another(old: pd.DataFrame, new: pd.DataFrame, folder: Path) -> None:
+    """Issue a notice if the latest results of an entity are of another model or threshold than the new ones."""
+    if old.empty or new.empty:
+        return
+    now = _judge(new.iloc[0].to_dict())
+    own = old[old["entity"].isin(new["entity"].unique())].sort_values("end_ticks").groupby("entity").tail(1)
+    others = dict.fromkeys(judge for judge in map(_judge, own.to_dict("records")) if judge[0] and judge != now)
+    if others:
+        before = next(reversed(others))
+        same = before[0] == now[0]
+        notice(
+            f"The latest results in {folder} are of the model {before[0]} with the threshold {before[1]:.4g}, the new "
+            f"ones of {'the same model' if same else now[0]} with {now[1]:.4g}; "
+            f"{'' if same else 'their scores cannot be compared, and '}the columns `model` and `model_threshold` say "
+            "what each row was judged by."
+        )
+
+
+def _marked(timeline: pd.DataFrame, intervals: pd.DataFrame, *, parquet: bool) -> pd.DataFrame:
+    """Return the timeline with `anomalous` for the rows in intervals, also for those between two joined pieces."""
+    inside = np.zeros(len(timeline), dtype=bool)
+    for entity, own in intervals.groupby("entity", sort=False):
+        rows = (timeline["entity"] == entity).to_numpy()
+        inside[rows] = _spans(own.sort_values("start_ticks")).contain(timeline.loc[rows, "time_ticks"].to_numpy())
+    return timeline.assign(anomalous=inside if parquet else inside.astype(str))
 
 
 def _stack(*tables: pd.DataFrame, columns: pd.Index) -> pd.DataFrame:
