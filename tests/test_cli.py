@@ -26,7 +26,7 @@ fit     DATA... --out --length=None --contamination=None --alarms=None --detecto
         --config=None --set=None... --epochs=None --seed=None --resume=False READING
 detect  DATA... --model --out=None --report=None --alarms=None --set=None... --update=False --force=False --json=False
         --exit-code=False --detector=None READING
-refit   MODEL DATA... --window=90d --out=None --report=None --rollback=False --detector=None
+refit   MODEL DATA... --window=90d --out=None --report=None --rollback=False --force=False --detector=None
         READING
 explain MODEL DATA... --at --of-entity=None --detector=None READING
 adapt   DATA... --model --out --detector=None READING

@@ -40,8 +40,8 @@ def test_a_model_in_words(model: Path) -> None:
     about = dict(about_model(model))
     training = config["provenance"]["training"]
     assert list(about) == [
-        "model", "variables", "sampling", "observation", "contamination", "threshold", "entities", "trained on", "seed",
-        "training", "scores",
+        "model", "name", "variables", "sampling", "observation", "contamination", "threshold", "entities", "trained on",
+        "seed", "training", "scores",
     ]  # fmt: skip
     assert about["model"] == f"tsadc, format {FORMAT}, made by tsadc {config['provenance']['versions']['tsadc']}"
     assert about["variables"] == "4: a, b, c, d"

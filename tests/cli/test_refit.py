@@ -11,9 +11,10 @@ from terminal import frame, tsadc, untouched
 from tsadc.cli.refit import replace_model
 from tsadc.detectors.base import Detector
 from tsadc.detectors.classical.robust_z import RobustZ
+from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.refit import duration, last_part, refit
 from tsadc.detectors.store import load
-from tsadc.errors import DataError, RefitError
+from tsadc.errors import DataError, RefitError, TsadcNotice
 from tsadc.io.memory import as_series
 from tsadc.series import Clock, Series
 
@@ -130,10 +131,83 @@ def test_a_short_window_is_refused(fitted: RobustZ) -> None:
         refit(fitted, [noise(200, 1)])
 
 
-def test_entities_are_not_forgotten() -> None:
+def test_entities_are_forgotten_only_on_request() -> None:
     detector = RobustZ(length=20).fit([noise(2000, 0, "left"), noise(2000, 1, "right")])
-    with pytest.raises(RefitError, match="The model knows right, which the data lacks"):
+    with pytest.raises(RefitError, match=r"The model knows right, which the data lacks.* insist with --force\."):
         refit(detector, [noise(2000, 2, "left")])
+    with pytest.warns(TsadcNotice, match="The new model forgets right"):
+        done = refit(detector, [noise(2000, 2, "left")], force=True)
+    assert list(done.detector.scaler_.entities) == ["left"]
+
+
+def test_variables_are_lost_only_on_request(fitted: RobustZ) -> None:
+    window = noise(6000, 1)
+    window.values[:, 1] = np.nan
+    with pytest.raises(RefitError, match=r"The model judges b, of which the window has no values.* --force on a model"):
+        refit(fitted, [window])
+    done = refit(fitted, [window], force=True)
+    assert done.detector.variables_ == ("a", "c")
+    assert done.lost == ("b",)
+    assert "it no longer judges b" in done.objections()
+
+
+def test_a_variable_that_hardly_varies_any_more_is_named() -> None:
+    """The ensemble does not judge variables with at most 10 values: a valve that rests would never be judged again."""
+    detector = Ensemble(length=40).fit([noise(4000, 0)])
+    window = noise(4000, 1)
+    window.values[:, 2] = np.round(0.5 * window.values[:, 2])
+    with pytest.warns(TsadcNotice, match=r"Not judged, .*: c\."):
+        done = refit(detector, [window])
+    assert done.lost == ("c",)
+    assert "it no longer judges c" in done.objections()
+
+
+def test_less_history_than_half_is_refused_unless_forced(model: Path, tmp_path: Path) -> None:
+    """The old model was trained on 300 observations; two days have 144, and three 216."""
+    file, page = csv(noise(6000, 7), tmp_path / "pump.csv"), tmp_path / "page.html"
+    with untouched(model):
+        refusal = tsadc("refit", model, file, "--window", "2d", "--report", page).refusal
+    assert refusal == (
+        f"The new model is not sound, so {model} stays as it is: it has learnt from 144 observations per entity, less "
+        "than half of the 300 of the old one; look at it with --report, save it elsewhere with --out, or insist with "
+        "--force."
+    )
+    said = "144 observations (2 days); before, 300 observations (4.2 days)"
+    assert said in page.read_text()
+    assert "The new model was trained on these days, too" in page.read_text()
+    answer = tsadc("refit", model, file, "--window", "2d", "--force")
+    assert answer.code == 0
+    assert "note: The new model is not sound: it has learnt from 144 observations" in answer.err
+    assert f"\nHistory per entity: {said}.\n" in answer.out
+    assert load(model).provenance_["data"]["observations"] == 144
+    assert load(tmp_path / "model.previous").provenance_["data"]["observations"] == 300
+
+
+def test_the_validation_scores_are_those_of_what_the_training_held_out(fitted: RobustZ) -> None:
+    window = noise(6000, 1)
+    window.values[1000:1600] *= 100
+    done = refit(fitted, [window])
+    cleaned = np.array(window.values)
+    cleaned[done.old.parts[0].anomalous] = np.nan
+    direct = strict().fit([Series(cleaned, window.names, window.clock, window.entity)])
+    held = done.detector.validation_scores_
+    assert len(direct.decision_scores_) < len(done.detector.decision_scores_) == 300
+    assert np.isin(direct.validation_scores_, held).mean() > 0.95  # an observation in part flagged has another score
+    assert len(held) == pytest.approx(60, abs=2)
+    flagged = np.sort(done.detector.decision_scores_)[-30:]
+    assert np.isin(held, flagged).sum() == pytest.approx(6, abs=1)
+
+
+def test_the_new_model_is_compared_by_scores_of_what_it_has_not_learnt() -> None:
+    """The ensemble scores its history in folds. Scored as new data, what it has learnt looks more usual than it is."""
+    calm = {"length": 40, "threshold__method": "tail", "threshold__share": 0.0001}
+    done = refit(Ensemble(**calm).fit([noise(4000, 0)]), [noise(4000, 1)])
+    assert done.removed == 0
+    direct = Ensemble(**calm).fit([noise(4000, 1)])
+    _, compared = done.scores
+    np.testing.assert_allclose(compared, direct.decision_scores_)
+    assert np.mean(compared) > np.mean(done.new.scores)
+    assert done.flagged[1] == (compared > done.detector.threshold_ + done.new.raised)[done.recent].sum()
 
 
 def test_the_new_model_replaces_the_old_one_and_can_be_rolled_back(model: Path, tmp_path: Path) -> None:

@@ -438,6 +438,15 @@ def test_too_little_history_to_adapt_to_is_refused(rows):
     assert "new" not in detector.scaler_.entities
 
 
+def test_a_known_entity_is_adapted_with_a_notice():
+    detector = Largest(length=8).fit({"left": noise(80), "right": noise(80)})
+    before = detector.scaler_.entities["right"].center.copy()
+    with pytest.warns(TsadcNotice, match=r"^The model already knows left; its statistics are replaced"):
+        detector.adapt({"left": noise(80) + 9, "new": noise(80)})
+    assert (detector.scaler_.entities["left"].center > before + 8).all()
+    np.testing.assert_array_equal(detector.scaler_.entities["right"].center, before)
+
+
 def test_a_pace_without_a_start_is_kept_and_compared(tmp_path):
     def series(pace: int | None, entity: str = "x") -> Series:
         return Series(noise(160), ("a", "b", "c"), Clock(pace=pace), entity)

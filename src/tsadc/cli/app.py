@@ -323,6 +323,9 @@ def refit(
     rollback: Annotated[
         bool, typer.Option("--rollback", help="Swap MODEL and MODEL.previous, the model before the last refit.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace MODEL even by one that is not sound or has learnt less.")
+    ] = False,
     detector: OwnDetector = None,
     *,
     options: Options,
@@ -342,7 +345,7 @@ def refit(
     with progress_bar() as progress:
         origin = read_settings(model).get("provenance")
         said = refit_model(
-            model, lambda: _read(data or [], options, origin), window, out, report, progress, own=detector
+            model, lambda: _read(data or [], options, origin), window, out, report, progress, own=detector, force=force
         )
     echo(said)
 

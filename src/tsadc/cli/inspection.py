@@ -58,7 +58,8 @@ def about_model(folder: Path) -> list[tuple[str, str]]:
     model = read_settings(folder)
     data = read_arrays(folder, model)
     try:
-        return [("name", identity(folder)), *_about_model(model, load_arrays(data)["decision_scores"])]
+        kind, *rest = _about_model(model, load_arrays(data)["decision_scores"])
+        return [kind, ("name", identity(folder)), *rest]
     except (SafetensorError, KeyError, IndexError, TypeError, ValueError, AttributeError):
         raise ModelFileError(f"{folder} is not a usable model: its settings are incomplete or damaged.") from None
 

@@ -15,7 +15,7 @@ from tsadc.detectors.store import load, read_settings
 from tsadc.errors import ModelFileError, OutputError, RefitError, notice
 from tsadc.series import Series
 from tsadc.show.html import write_page
-from tsadc.show.refit_page import render, span
+from tsadc.show.refit_page import learnt, render, span
 from tsadc.show.words import number, percent
 
 
@@ -28,33 +28,34 @@ def refit_model(
     progress: ProgressCallback | None = None,
     *,
     own: str | None = None,
+    force: bool = False,
 ) -> str:
     """Train the model again on the last `window` of the data and return a summary.
 
     The new model takes the place of the old one, which is kept as MODEL.previous; with `out`, it is saved there.
-    A model that is not sound replaces nothing: the page is written, and an error says why."""
+    A model that is not sound replaces nothing, unless `force`: the page is written, and an error says why."""
     length = duration(window)
     if out is not None and out.exists():
         raise OutputError(f"{out} exists already; choose another name or remove it.")
     if report is not None:
         check_report(report)
-    done = refit(load(model, detector=own), last_part(read(), length), progress=progress)
+    done = refit(load(model, detector=own), last_part(read(), length), force=force, progress=progress)
     objections = "; ".join(done.objections())
     if report is not None:
         said = f"The new model is not sound: {objections}." if objections else "The new model may replace the old one."
         about = {"window": span(done), "detector": done.detector.name}
         write_page(render(done, title=f"Refit of {model.name}", verdict=said, about=about), report)
-    if objections and out is None:
+    if objections and out is None and not force:
         raise RefitError(
-            f"The new model is not sound, so {model} stays as it is: {objections}; look at it with --report, or save "
-            "it elsewhere with --out."
+            f"The new model is not sound, so {model} stays as it is: {objections}; look at it with --report, save it "
+            "elsewhere with --out, or insist with --force."
         )
+    if objections:
+        notice(f"The new model is not sound: {objections}.")
     if out is None:
         replace_model(model, done.detector)
         where = f"The model is in {model}, the one before in {previous(model)}."
     else:
-        if objections:
-            notice(f"The new model is not sound: {objections}.")
         done.detector.save(out)
         where = f"The model is in {out}; {model} stays as it is."
     page = f"\nThe page is {report}." if report else ""
@@ -65,7 +66,7 @@ def _summary(done: Refit) -> str:
     (old, new), (often, now_often) = done.flagged, done.alarms_per_day
     return (
         f"Trained on {len(done.detector.decision_scores_)} observations from {span(done)}; {done.removed} rows that "
-        "the old model flags were left out.\n"
+        f"the old model flags were left out.\nHistory per entity: {learnt(done)}.\n"
         f"Threshold {done.detector.threshold_:.3f}, {explain_threshold(done.detector)}.\n"
         f"On the last {done.days:.3g} days, old and new agree on {percent(done.agreement)} of {done.recent.sum()} "
         f"observations (flagged: {old} before, {new} now; alarms per day and entity: {number(often)} before, "

@@ -40,7 +40,7 @@ from tsadc.detectors.threshold import (
 )
 from tsadc.detectors.usual import SeriesUsual, Usual, normal_places
 from tsadc.detectors.verdicts import Verdicts
-from tsadc.errors import ConfigError, DataError, NotFittedError, TooShortError, notice
+from tsadc.errors import ConfigError, DataError, NotFittedError, TooShortError, listed, notice
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading, how_to_resample, spell
 from tsadc.nn.runtime.blas import each_within, single_threaded_blas
@@ -732,7 +732,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     @final
     def adapt(self, X: Any) -> Self:
-        """Normalise the entities of `X`, new or known, by their own history from now on. Nothing is retrained.
+        """Normalise the entities of `X` by their own history from now on. Nothing is retrained.
+
+        The statistics of an entity that the model already knows are replaced, with a notice.
 
         Parameters
         ----------
@@ -769,6 +771,12 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
                     f"Adapting to {history.entity!r} needs at least {length} rows with values, but its history has "
                     f"{measured}; give more of it."
                 )
+        known = [history.entity for history in series if history.entity in self.scaler_.entities]
+        if known:
+            whose = "its" if len(known) == 1 else "their"
+            notice(
+                f"The model already knows {listed(known)}; {whose} statistics are replaced by those of this history."
+            )
         self.scaler_.adapt(series)
         pieces = cut(series, length, coverage)
         with single_threaded_blas():

@@ -10,13 +10,14 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from scipy.stats import rankdata
 
 from tsadc.detectors.base import Detector, ProgressCallback, hold_out
 from tsadc.detectors.result import Result
-from tsadc.errors import DataError, RefitError, TsadcNotice, listed
+from tsadc.errors import DataError, RefitError, TsadcNotice, listed, notice
 from tsadc.series import Booleans, Floats, Series
 from tsadc.variables import match
 
@@ -26,6 +27,7 @@ UNITS = {"min": MINUTE, "h": 60 * MINUTE, "d": DAY, "w": 7 * DAY}
 RECENT = 7 * DAY  # what old and new are compared on, at most
 MOST_FLAGGED = 0.5  # share of the window
 MOST_MORE = 10  # times as many observations flagged as by the old model
+LEAST_HISTORY = 0.5  # of the observations per entity that the old model was trained on
 LEAST_OBSERVATIONS = 20
 
 
@@ -34,13 +36,17 @@ class Refit:
     """A model trained again, and what the old and the new one say about the window.
 
     The properties compare them on the observations of the last days: seven, or a quarter of a shorter window. The new
-    model has learnt from these days, so it may flag a little less there than on days to come."""
+    model has learnt from these days, too, or it would know the recent past least. So its scores are those of training,
+    which the ensemble computes in folds: no observation is scored by a model that has learnt from it. A network, and a
+    detector without an ensemble, may flag a little less here than on days to come."""
 
     detector: Detector
     window: tuple[Series, ...]
     old: Result
     new: Result
     removed: int  # rows that the old model flagged
+    history: tuple[float, float]  # observations per entity that the old and the new model were trained on
+    lost: tuple[str, ...]  # variables that only the old model judges
 
     @property
     def start(self) -> int:
@@ -62,35 +68,45 @@ class Refit:
         return np.array(starts) >= self.start
 
     @property
+    def scores(self) -> tuple[Floats, Floats]:
+        """Scores of all observations of the window by the old and the new model."""
+        return self.old.scores, self.detector.decision_scores_
+
+    @property
+    def verdicts(self) -> tuple[Booleans, Booleans]:
+        """Whether the old and the new model flag each observation of the window."""
+        old, new = self.scores
+        return old > self.old.threshold + self.old.raised, new > self.detector.threshold_ + self.new.raised
+
+    @property
     def flagged(self) -> tuple[int, int]:
         """Compared observations that the old and the new model flag."""
-        old, new = (result.observations["anomalous"].to_numpy(dtype=bool) for result in (self.old, self.new))
+        old, new = self.verdicts
         return int(old[self.recent].sum()), int(new[self.recent].sum())
 
     @property
     def alarms_per_day(self) -> tuple[float, float]:
-        """Intervals per day and entity of the old and the new model that begin in the compared days."""
+        """Runs of flagged observations, per day and entity, that begin in the compared days."""
+        places, length = self.old.scored.places, self.old.length
+        follows = np.array(
+            [False, *(b.series == a.series and b.start == a.start + length for a, b in pairwise(places))], dtype=bool
+        )
         entity_days = max(self.days * len(self.window), 1e-9)
-        counts = [
-            sum(
-                part.series.clock.start + found.start * part.series.clock.interval >= self.start
-                for part in result.parts
-                for found in part.intervals
-            )
-            for result in (self.old, self.new)
-        ]
-        return counts[0] / entity_days, counts[1] / entity_days
+        old, new = (
+            float((flags & self.recent & ~(follows & np.roll(flags, 1))).sum()) / entity_days for flags in self.verdicts
+        )
+        return old, new
 
     @property
     def agreement(self) -> float:
         """Share of the compared observations on which both give the same verdict."""
-        old, new = (result.observations["anomalous"].to_numpy(dtype=bool) for result in (self.old, self.new))
+        old, new = self.verdicts
         return float((old == new)[self.recent].mean())
 
     @property
     def correlation(self) -> float:
         """Rank correlation of the scores of the compared observations; NaN if there are fewer than two."""
-        old, new = (rankdata(result.scores[self.recent]) for result in (self.old, self.new))
+        old, new = (rankdata(scores[self.recent]) for scores in self.scores)
         if len(old) < 2 or np.ptp(old) == 0 or np.ptp(new) == 0:
             return float("nan")
         return float(np.corrcoef(old, new)[0, 1])
@@ -104,6 +120,12 @@ class Refit:
             found.append(f"it flags {new} of the last {self.recent.sum()} observations, the old one {old}")
         if self.correlation < 0:
             found.append(f"it ranks the last observations in another order (rank correlation {self.correlation:.2f})")
+        before, now = self.history
+        if now < LEAST_HISTORY * before:
+            less = f"{now:.0f} observations per entity, less than half of the {before:.0f} of the old one"
+            found.append(f"it has learnt from {less}")
+        if self.lost:
+            found.append(f"it no longer judges {listed(self.lost)}")
         return found
 
 
@@ -122,7 +144,9 @@ def last_part(series: Sequence[Series], duration: int) -> tuple[Series, ...]:
     return tuple(parts)
 
 
-def refit(detector: Detector, window: Sequence[Series], *, progress: ProgressCallback | None = None) -> Refit:
+def refit(
+    detector: Detector, window: Sequence[Series], *, force: bool = False, progress: ProgressCallback | None = None
+) -> Refit:
     """Train the detector again, with its own settings, on what it does not flag in the window.
 
     Parameters
@@ -131,6 +155,8 @@ def refit(detector: Detector, window: Sequence[Series], *, progress: ProgressCal
         A fitted detector; it stays as it is.
     window : sequence of Series
         Recent history of all entities that it knows, with dates; `last_part` cuts it.
+    force : bool, default False
+        Whether the new model may lack entities and variables that the old one knows and the window has no values of.
     progress : callable, optional
         As for `Detector.fit`.
 
@@ -142,17 +168,19 @@ def refit(detector: Detector, window: Sequence[Series], *, progress: ProgressCal
     Raises
     ------
     RefitError
-        If entities are missing or the old model flags most of the window.
+        If entities or variables are missing or the old model flags most of the window.
     DataError
         If the window has too few observations.
     """
     window = match(window, detector.variables_)  # the file may have more columns, such as labels
     missing = [name for name in detector.scaler_.entities if name not in {series.entity for series in window}]
-    if missing:
+    if missing and not force:
         raise RefitError(
             f"The model knows {listed(missing)}, which the data lacks, and would forget what it knows of them; give "
-            "their data, too."
+            "their data, too, or insist with --force."
         )
+    if missing:
+        notice(f"The new model forgets {listed(missing)}, which the data lacks.")
     old = detector.detect(window, progress=progress)
     flagged = [part.anomalous for part in old.parts]
     removed, rows = sum(int(own.sum()) for own in flagged), sum(map(len, window))
@@ -162,6 +190,16 @@ def refit(detector: Detector, window: Sequence[Series], *, progress: ProgressCal
             "the new normal, train a new model with `tsadc fit`."
         )
     cleaned = [_without(series, own) for series, own in zip(window, flagged, strict=True)]
+    measured = np.any([np.isfinite(series.values).any(axis=0) for series in cleaned], axis=0)
+    if not measured.all():
+        empty = [name for name, has_values in zip(detector.variables_, measured, strict=True) if not has_values]
+        if not force:
+            raise RefitError(
+                f"The model judges {listed(empty)}, of which the window has no values to learn from; give data with "
+                "them, or insist with --force on a model without them."
+            )
+        names = tuple(name for name in detector.variables_ if name not in empty)
+        cleaned = [replace(series, values=series.values[:, measured], names=names) for series in cleaned]
     new = type(detector)(config=detector.settings).fit(cleaned, progress=progress)
     if "reading" in detector.provenance_:
         new.provenance_["reading"] = detector.provenance_["reading"]
@@ -174,7 +212,23 @@ def refit(detector: Detector, window: Sequence[Series], *, progress: ProgressCal
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TsadcNotice)  # given by `fit` and by the old model
         _recalibrate(new, cleaned, new.detect(window), flagged)
-        return Refit(new, window, old, new.detect(window, progress=progress), removed)
+        after = new.detect(window, progress=progress)
+    history = _history(detector), _history(new)
+    lost = tuple(name for name in _judged(detector) if name not in _judged(new))
+    return Refit(new, window, old, after, removed, history, lost)
+
+
+def _history(detector: Detector) -> float:
+    """Return the number of observations per entity that a model was trained on."""
+    data = detector.provenance_["data"]
+    return float(data["observations"] / data["entities"])
+
+
+def _judged(detector: Detector) -> list[str]:
+    """Return the names of the variables that a model judges: the ensemble judges none that hardly varies."""
+    scorer = getattr(detector, "scorer_", None)
+    judged = np.ones(len(detector.variables_), dtype=bool) if scorer is None else scorer.judged
+    return [name for name, is_judged in zip(detector.variables_, judged, strict=True) if is_judged]
 
 
 def _without(series: Series, flagged: Booleans) -> Series:
@@ -184,7 +238,11 @@ def _without(series: Series, flagged: Booleans) -> Series:
 
 
 def _recalibrate(detector: Detector, cleaned: Sequence[Series], whole: Result, flagged: Sequence[Booleans]) -> None:
-    """Choose the threshold again, from the scores of all observations: where rows were removed, those of all rows."""
+    """Choose the threshold again, from the scores of all observations: where rows were removed, those of all rows.
+
+    The validation scores are those of the observations that the training has held out, and of a share of those that it
+    did not have at all."""
+    settings = detector.settings
     history, _, _ = detector.prepare(cleaned)
     learnt = dict(zip(history.places, detector.decision_scores_.tolist(), strict=True))
     scores: Floats = whole.scores.copy()
@@ -192,9 +250,12 @@ def _recalibrate(detector: Detector, cleaned: Sequence[Series], whole: Result, f
         rows = slice(max(place.start, 0), place.start + whole.length)
         if place in learnt and not flagged[place.series][rows].any():
             scores[i] = learnt[place]
-    settings = detector.settings
+    held = {history.places[i] for i in hold_out(len(history), settings.validation, settings.seed)}
+    absent = np.array([i for i, place in enumerate(whole.scored.places) if place not in learnt], dtype=np.int64)
+    if len(absent):
+        held |= {whole.scored.places[i] for i in absent[hold_out(len(absent), settings.validation, settings.seed)]}
     detector.decision_scores_ = scores
-    detector.validation_scores_ = scores[hold_out(len(scores), settings.validation, settings.seed)]
+    detector.validation_scores_ = scores[[place in held for place in whole.scored.places]]
     detector._calibrate()
 
 

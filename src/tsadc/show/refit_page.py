@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tsadc.detectors.refit import Refit
+from tsadc.detectors.refit import DAY, Refit
 from tsadc.series import Floats
 from tsadc.show.charts import area, drawing, edges, highest, level_line, place
 from tsadc.show.html import Html, Section, element, facts, join, name, outline, page, tiles
@@ -17,6 +17,11 @@ EXPLANATION = (
     "Both models score the same observations. Each strip shows the score of one entity over the window, maximum per "
     "pixel column, with the threshold at half the height: the old model above, the new one below. Scores of different "
     "models are comparable only through their thresholds and their ranks."
+)
+TRAINED_ON = (
+    "The new model was trained on these days, too, without the rows that the old one flags. The numbers here are of "
+    "its training scores: with an ensemble, each is by a model that has not learnt from the observation; without one, "
+    "the new model may flag a little less here than on days to come."
 )
 
 
@@ -32,11 +37,12 @@ def render(refit: Refit, *, title: str, verdict: str, about: dict[str, str]) -> 
     ]
     days = f"Compared on the last {count(max(1, round(refit.days)), 'day', 'days')}."
     said = element("p", element("strong", verdict), class_="verdict")
-    top = join(said, element("p", days, class_="worst"), tiles(boxes))
-    learnt = f"{len(refit.detector.decision_scores_):,} observations, {refit.removed:,} flagged rows left out"
+    top = join(said, element("p", f"{days} {TRAINED_ON}", class_="worst"), tiles(boxes))
+    trained_on = f"{len(refit.detector.decision_scores_):,} observations, {refit.removed:,} flagged rows left out"
+    history = [("learnt from", trained_on), ("history per entity", learnt(refit))]
     sections = [
         Section("scores", "Scores", join(element("p", EXPLANATION, class_="lead"), _strips(refit))),
-        Section("about", "About this page", facts([("learnt from", learnt), *about.items()])),
+        Section("about", "About this page", facts([*history, *about.items()])),
     ]
     return page(title, outline(title, top, sections))
 
@@ -69,6 +75,17 @@ def _strip(scores: Floats, threshold: float, middle: float) -> Html:
     )
     plot = element("div", drawn, class_="score", style=place(0, 1))
     return element("div", element("div", plot, class_="track"))
+
+
+def learnt(refit: Refit) -> str:
+    """Return how many observations per entity the old and the new model were trained on, and how much time that is."""
+    before, now = (f"{learnt:,.0f} observations ({_days(refit, learnt)})" for learnt in refit.history)
+    return f"{now}; before, {before}"
+
+
+def _days(refit: Refit, observations: float) -> str:
+    days = observations * refit.old.length * refit.window[0].clock.interval / DAY
+    return f"{days:,.0f} days" if days >= 10 else f"{days:.2g} days"
 
 
 def span(refit: Refit) -> str:
