@@ -100,7 +100,7 @@ def test_detectors_fit_score_and_adapt_within(monkeypatch, count) -> None:
     with cores(count), threadpool_limits(2, user_api="blas"):
         detector = Ensemble(length=16).fit(data)
         detector.decision_function(data[:3])
-        detector.adapt(data)
+        detector.adapt({"new": data})
         assert products() == {2}
     assert seen == [{1}] * (1 + 3 + 1)  # fitting scores the history itself
 
