@@ -156,7 +156,7 @@ def refit(
     window : sequence of Series
         Recent history of all entities that it knows, with dates; `last_part` cuts it.
     force : bool, default False
-        Whether the new model may lack entities and variables that the old one knows and the window has no values of.
+        Whether the new model may lack entities that the old one knows and the window does not have.
     progress : callable, optional
         As for `Detector.fit`.
 
@@ -168,7 +168,7 @@ def refit(
     Raises
     ------
     RefitError
-        If entities or variables are missing or the old model flags most of the window.
+        If entities are missing, a variable has no values or the old model flags most of the window.
     DataError
         If the window has too few observations.
     """
@@ -181,6 +181,13 @@ def refit(
         )
     if missing:
         notice(f"The new model forgets {listed(missing)}, which the data lacks.")
+    measured = np.any([np.isfinite(np.asarray(series.values)).any(axis=0) for series in window], axis=0)
+    if not measured.all():
+        empty = [name for name, has_values in zip(detector.variables_, measured, strict=True) if not has_values]
+        raise RefitError(
+            f"The window has no values of {listed(empty)} to learn from; give data that has them, or train a model of "
+            "the other variables with `tsadc fit`."
+        )
     old = detector.detect(window, progress=progress)
     flagged = [part.anomalous for part in old.parts]
     removed, rows = sum(int(own.sum()) for own in flagged), sum(map(len, window))
@@ -190,16 +197,6 @@ def refit(
             "the new normal, train a new model with `tsadc fit`."
         )
     cleaned = [_without(series, own) for series, own in zip(window, flagged, strict=True)]
-    measured = np.any([np.isfinite(series.values).any(axis=0) for series in cleaned], axis=0)
-    if not measured.all():
-        empty = [name for name, has_values in zip(detector.variables_, measured, strict=True) if not has_values]
-        if not force:
-            raise RefitError(
-                f"The model judges {listed(empty)}, of which the window has no values to learn from; give data with "
-                "them, or insist with --force on a model without them."
-            )
-        names = tuple(name for name in detector.variables_ if name not in empty)
-        cleaned = [replace(series, values=series.values[:, measured], names=names) for series in cleaned]
     new = type(detector)(config=detector.settings).fit(cleaned, progress=progress)
     if "reading" in detector.provenance_:
         new.provenance_["reading"] = detector.provenance_["reading"]
