@@ -1,7 +1,8 @@
-"""Write files and folders that appear whole or not at all, even if the process is killed or the power fails.
+"""Write files and folders atomically: they appear complete or not at all, even after a kill or a power failure.
 
-What is being written has a temporary name beside its place, `.NAME.PROCESS-TOKEN.partial`. It is removed after an
-error; after a kill, the next write to the same place removes it if it is older than a day and its process has ended."""
+Content is written to a temporary name in the same folder, `.NAME.PROCESS-TOKEN.partial`, and then renamed. After an
+error the temporary file is removed. After a kill, the next write to the same path removes it if it is older than a day
+and its process has ended."""
 
 from __future__ import annotations
 
@@ -24,14 +25,15 @@ STALE = 24 * 3600  # seconds
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write the file, or replace it; a reader sees the old content or the new one, never a part. Create its folder."""
+    """Write the file, or replace it, and create its folder. A reader sees the old content or the new one, never a
+    part."""
     with new_file(path) as temporary, temporary.open("xb") as file:
         file.write(data)
 
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary name; the file that the block writes there takes the place of `path` when the block ends."""
+    """Yield a temporary name. The block writes a file there, which replaces `path` when the block ends."""
     with _output_errors(path):
         if path.is_dir():
             raise OutputError(f"{path} is a folder, but a file is to be written there; choose another name.")
@@ -48,7 +50,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder that is renamed to `path` when the block ends, or removed if it fails."""
+    """Yield a temporary folder that is renamed to `path` when the block ends, or removed if the block fails."""
     with _output_errors(path):
         if path.exists():
             raise OutputError(f"{path} exists already; choose another name or remove it.")
@@ -66,8 +68,8 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(path: Path, busy: str) -> Iterator[None]:
-    """Hold the lock file `path` during the block and remove it afterwards; if another process holds it, raise an
-    OutputError with the sentence `busy`."""
+    """Hold the lock file `path` during the block and remove it afterwards. Raise an OutputError with the message `busy`
+    if another process holds it."""
     with _output_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(path)
@@ -78,14 +80,14 @@ def locked(path: Path, busy: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # Windows keeps it
-            path.unlink()  # before it is released: nobody else holds it
+        with contextlib.suppress(OSError):  # Windows cannot remove a file that is open
+            path.unlink()  # before the release, while no other process can hold it
         lock.release()
 
 
 @contextlib.contextmanager
 def replaced_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder that takes the place of `path` when the block ends, or is removed if it fails.
+    """Yield a temporary folder that replaces `path` when the block ends, or is removed if the block fails.
 
     A reader finds the old folder or the new one, even if the process is killed; see `exchange`."""
     with _output_errors(path):
@@ -105,7 +107,7 @@ def replaced_folder(path: Path) -> Iterator[Path]:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Let two folders swap their names, in one step where the system can (Linux), otherwise in three renames."""
+    """Swap the names of two folders: in one step on Linux, otherwise with three renames."""
     if sys.platform == "linux":
         renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
         here, swap = -100, 2  # AT_FDCWD and RENAME_EXCHANGE
@@ -124,7 +126,7 @@ def _temporary_name(path: Path) -> Path:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what processes that were killed left behind while they wrote `path`."""
+    """Remove the temporary files of killed processes that were writing `path`."""
     name = re.compile(rf"\.{re.escape(path.name)}\.(?:(\d+)-)?[0-9a-f]{{8}}\.partial")
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(path.parent)):
@@ -138,13 +140,13 @@ def _sweep(path: Path) -> None:
 
 
 def _runs(process: str | None) -> bool:
-    if process is None:  # written by an earlier version, which did not say who writes
+    if process is None:  # written by an earlier version, which did not store the process
         return False
     try:
         os.kill(int(process), 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it belongs to somebody else
+    except OSError:  # the process belongs to another user
         return True
     return True
 
@@ -157,11 +159,11 @@ def _sync_tree(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Make the content of a file, or the names in a folder, survive a power failure, where the file system can."""
+    """Flush a file, or the names in a folder, to the disk, if the file system supports it."""
     with contextlib.suppress(PermissionError, IsADirectoryError):  # Windows cannot open a folder
         handle = os.open(path, os.O_RDONLY)
         try:
-            with contextlib.suppress(OSError):  # some file systems cannot
+            with contextlib.suppress(OSError):  # not supported by the file system
                 os.fsync(handle)
         finally:
             os.close(handle)

@@ -44,7 +44,8 @@ def test_info_shows_variables_then_findings_then_sizes(tmp_path: Path) -> None:
     words = " ".join(answer.out.split())
     remedies = re.findall(r"→ (--\S+ \S+)", words)
     assert remedies == ["--missing -200", "--exclude anomaly", "--difference hours"]
-    assert words.index("warn The value -200 comes 20 times (3.3 % of the rows) in a") < words.index("entities 1: pump")
+    evidence = "warn The value -200 appears 20 times (3.3 % of the rows) in a"
+    assert words.index(evidence) < words.index("entities 1: pump")
     assert "fit ensemble 15 observations of 40 rows" in words
 
 
@@ -115,12 +116,12 @@ def test_a_row_of_units_is_shown(tmp_path: Path) -> None:
     assert [variable["unit"] for variable in found["variables"]] == ["°C", "bar", "l/min", "mm/s"]
 
 
-def test_the_remedies_mend_what_was_found(tmp_path: Path) -> None:
+def test_the_remedies_fix_what_was_found(tmp_path: Path) -> None:
     file = write(flawed(), tmp_path / "pump.csv")
-    mended = ("--missing", "-200", "--exclude", "anomaly", "--difference", "hours")
-    found = json.loads(tsadc("info", file, "--json", *mended).out)["findings"]
+    fixed = ("--missing", "-200", "--exclude", "anomaly", "--difference", "hours")
+    found = json.loads(tsadc("info", file, "--json", *fixed).out)["findings"]
     assert {finding["code"] for finding in found} <= {"state"}
-    answer = tsadc("fit", file, "--out", tmp_path / "model", *WITHOUT_NETWORK, *mended)
+    answer = tsadc("fit", file, "--out", tmp_path / "model", *WITHOUT_NETWORK, *fixed)
     assert answer.err == ""
 
 
@@ -145,7 +146,7 @@ def test_many_findings_are_cut_short(tmp_path: Path) -> None:
 
 
 def test_the_warnings_that_are_cut_short_are_counted_without_remarks() -> None:
-    about = ((), (), "Seen.", "It follows.", "--mend")
+    about = ((), (), "Seen.", "It follows.", "--fix")
     found = [Finding("marker", "warn", *about)] * 7 + [Finding("state", "note", *about)] * 4
     with pytest.warns(TsadcNotice) as said:
         _say(found, [])

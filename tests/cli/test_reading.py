@@ -164,3 +164,13 @@ def test_extra_variables_are_noticed_once(plant, tmp_path, command):
     )  # fmt: skip
     assert answer.code == 0, answer.err
     assert " ".join(answer.err.split()).count("has extra variables, which were left out: level.") == 1
+
+
+def test_a_notice_repeats_options_so_that_they_can_be_typed() -> None:
+    stored = {"missing": [999999999.0, -0.5, "No, thanks"], "exclude": ["RH, %", "b"], "rate": 100.0, "decimal": ","}
+    with pytest.warns(TsadcNotice) as caught:
+        requested_reading({}, stored)
+    assert str(caught[0].message) == (
+        "The data is read like the model's history: --missing '999999999,-0.5,\"No, thanks\"' --exclude '\"RH, %\",b' "
+        "--rate 100 --decimal ,."
+    )

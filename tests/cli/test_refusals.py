@@ -50,11 +50,11 @@ FILES: dict[str, tuple[str, str]] = {
     "minus infinity": (put(5, "c", "-inf"), "column 'c' is infinite at row 5"),
     "absurdly large": (
         put(5, "c", "1e200"),
-        "c holds values that no sensor measures, such as 1e+200 in c; mend it with --missing 1e+200.",
+        "c holds values that no sensor measures, such as 1e+200 in c; fix it with --missing 1e+200.",
     ),
     "variable without values": (
         text(frame().assign(c=np.nan)),
-        "c has no values in the history; mend it with --exclude c.",
+        "c has no values in the history; fix it with --exclude c.",
     ),
     "no values": (text(frame().assign(a=np.nan, b=np.nan, c=np.nan, d=np.nan)), "no value"),
     "all constant": (text(frame().assign(a=1.0, b=2.0, c=3.0, d=4.0)), "Every variable of the history is constant"),
@@ -115,7 +115,7 @@ def test_fit_refuses_what_is_no_table(history: tuple[Path, Path], tmp_path: Path
         (tmp_path / "data.docx",): "because the ending determines the format",
         (history[0], history[0]): "was given twice",
         (history[0], other): "other.csv has other variables than",
-        (history[0], slow): "left is sampled every 1min, but slow every 5min; mend it with --every 5min.",
+        (history[0], slow): "left is sampled every 1min, but slow every 5min; fix it with --every 5min.",
     }
     with untouched(tmp_path):
         for files, sentence in cases.items():

@@ -135,7 +135,7 @@ def test_a_value_that_means_not_measured(marker: float) -> None:
     assert finding.remedy == f"--missing {marker}"
     low, high = np.sort(np.delete(columns["b"], [100, 300, 301, 302, 900]))[[0, -1]]
     assert finding.evidence == (
-        f"The value {marker} comes 5 times (0.25 % of the rows) in b, far from all others there ({low:.5g} to "
+        f"The value {marker} appears 5 times (0.25 % of the rows) in b, far from all others there ({low:.5g} to "
         f"{high:.5g})."
     )
 
@@ -302,7 +302,7 @@ def test_a_column_without_any_value_is_refused_only_in_the_history() -> None:
     data = series(clean() | {"d": np.full(2000, np.nan)})
     finding = only(examine(data))
     assert (finding.code, finding.severity) == ("empty", "refuse")
-    assert finding.refusal == "d has no values in the history; mend it with --exclude d."
+    assert finding.refusal == "d has no values in the history; fix it with --exclude d."
     assert only(examine(data, Model.of(data))).severity == "warn"
 
 
@@ -421,6 +421,26 @@ def test_new_data_in_another_unit_than_the_history() -> None:
     finding = only(examine(new, Model.of(history)))
     assert (finding.code, finding.variables) == ("mixed-units", ("b",))
     assert "°C and °F" in finding.evidence
+    assert finding.remedy == "If so, convert b of pump to the unit of the model's history: (b - 32) / 1.8."
+
+
+@pytest.mark.parametrize(
+    ("factor", "offset", "formula"),
+    [
+        (1.8, 32.0, "(a - 32) / 1.8"),
+        (1 / 1.8, -32 / 1.8, "a * 1.8 + 32"),
+        (1.0, 273.15, "a - 273.15"),
+        (1.0, -273.15, "a + 273.15"),
+        (3.6, 0.0, "a / 3.6"),
+        (0.001, 0.0, "a * 1000"),
+    ],
+)
+def test_the_remedy_for_other_units_is_the_formula_back(factor: float, offset: float, formula: str) -> None:
+    history, new = series(clean()), series(clean(seed=2))
+    new.values[:, 0] = factor * new.values[:, 0] + offset
+    finding = only(examine(new, Model.of(history)))
+    assert (finding.code, finding.variables) == ("mixed-units", ("a",))
+    assert finding.remedy.endswith(f": {formula}.")
 
 
 def test_an_anomaly_is_not_another_machine() -> None:

@@ -157,7 +157,7 @@ def test_a_damaged_parquet_file_is_read_or_refused(tmp_path, data):
         ("x,y\nu,v\n", "PATH has no column of numbers besides the time"),
         ("a,b\n1,2\n3,4,5\n", "PATH is not a well-formed CSV file: Expected 2 fields in line 3, saw 3."),
         ("\r,", "PATH is not a well-formed CSV file: No columns to parse from file."),
-        ("a,b\n1,2,3\n", "PATH has more values in a row than names in its header; give every column a name."),
+        ("a,b\n1,2,3\n", "PATH has more values in a row than names in its header; give every column a name, or"),
         ("a,b\n1,x\n2,3\n", "PATH: column 'b' should hold numbers, but row 0 (counted from 0, below the header) holds"),
         ("a,b\n1,inf\n", "PATH: column 'b' is infinite at row 0"),
         ("a,b,a\n1,2,3\n", "PATH has two columns named 'a'; give every variable its own name."),
@@ -215,9 +215,9 @@ def test_a_truncated_parquet_file(tmp_path):
 
 def test_what_is_not_a_file(tmp_path):
     assert refusal(tmp_path / "none.csv") == "There is no file PATH; check the name."
-    assert refusal(write(tmp_path, "x", "notes.txt")) == (
-        "PATH should end in .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .arrow, .feather, .xlsx, .xlsm, .npy, .npz, .hea, "
-        ".edf, .h5, .hdf5, .mat, because the ending determines the format."
+    assert refusal(write(tmp_path, "x", "notes.doc")) == (
+        "PATH should end in .csv, .tsv, .csv.gz, .tsv.gz, .txt, .dat, .parquet, .arrow, .feather, .xlsx, .xlsm, .npy, "
+        ".npz, .hea, .edf, .h5, .hdf5, .mat, because the ending determines the format."
     )
     with pytest.raises(DataError, match="No data file was given"):
         read([])

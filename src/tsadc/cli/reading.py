@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tsadc.errors import notice
-from tsadc.io.reading import DEFAULT, Reading, parse_missing, remembered
+from tsadc.io.reading import DEFAULT, Reading, join_list, parse_missing, remembered
 
 LISTS = {"columns", "exclude", "difference", "missing", "long"}  # options that are lists separated by commas
 
@@ -39,8 +39,8 @@ def _as_options(reading: Mapping[str, Any]) -> str:
     def text(name: str, value: Any) -> str:
         if name == "dayfirst":
             return "--dayfirst" if value else "--monthfirst"
-        items = value if isinstance(value, list) else [value]
-        joined = ",".join(f"{item:g}" if isinstance(item, float) else str(item) for item in items)
-        return f"--{name.replace('_', '-')} {shlex.quote(joined)}"
+        if isinstance(value, list):
+            value = join_list([str(item).removesuffix(".0") for item in value])
+        return f"--{name.replace('_', '-')} {shlex.quote(str(value).removesuffix('.0'))}"
 
     return " ".join(text(name, value) for name, value in reading.items())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from zoneinfo import ZoneInfoNotFoundError
 
 import numpy as np
@@ -36,8 +37,24 @@ UNITS = (24 * HOUR, HOUR, 60 * SECOND, *(10**power for power in range(9, -1, -1)
 
 
 def regular(times: pd.DatetimeIndex, values: Floats, source: str, texts: Sequence[str] = ()) -> tuple[Floats, Clock]:
-    """Return the values on the regular clock that `times` imply, and that clock. `texts` are the names of columns of
-    text, one of which may say why times are repeated."""
+    """Return the values on the regular clock that `times` imply, and that clock.
+
+    Rows without any value may come at any time: loggers write such rows for events. `texts` are the names of columns of
+    text; one of them may explain repeated times."""
+    try:
+        return _regular(times, values, source, texts)
+    except DataError:
+        filled = np.asarray(np.isfinite(values).any(axis=1))
+        if filled.all() or filled.sum() < 2:
+            raise
+        with suppress(DataError):
+            found = _regular(times[filled], values[filled], source, texts)
+            notice(f"{source}: {int((~filled).sum())} row(s) without values were left out; their times are irregular.")
+            return found
+        raise
+
+
+def _regular(times: pd.DatetimeIndex, values: Floats, source: str, texts: Sequence[str]) -> tuple[Floats, Clock]:
     ticks = ticks_of(times, source)
     if len(times) < 2:
         raise TooShortError(f"{source} has a single row, but at least two are needed to find its time step.")
@@ -50,7 +67,7 @@ def regular(times: pd.DatetimeIndex, values: Floats, source: str, texts: Sequenc
         raise DataError(
             f"{source} should be sampled regularly, every {spell(interval)} like most of its rows, but row {row} "
             f"({times[row]}) comes {spell(int(steps[row - 1]))} after the one before; "
-            f"{how_to_resample(_rounded(interval))}."
+            f"{how_to_resample(_rounded(interval))}{_or_long(texts)}."
         )
     start = int(ticks[0]) if exact else even_start(ticks, rows, interval)
     clock = Clock(start, interval, dated=True, timezone=zone_of(times))
@@ -60,7 +77,8 @@ def regular(times: pd.DatetimeIndex, values: Floats, source: str, texts: Sequenc
         row = int(steps.argmax()) + 1
         raise DataError(
             f"{source} has {len(rows)} rows every {spell(interval)}, but row {row} ({times[row]}) comes "
-            f"{spell(int(steps[row - 1]))} after the one before; correct that time, or split the series there."
+            f"{spell(int(steps[row - 1]))} after the one before; correct that time, or split the series there"
+            f"{_or_long(texts)}."
         )
     filled = np.full((int(rows[-1]) + 1, values.shape[1]), np.nan, dtype=values.dtype)
     filled[rows] = values
@@ -200,6 +218,16 @@ def _fix_repeated(steps: NDArray[np.int64], texts: Sequence[str]) -> str:
         )
     usual = int(np.median(steps[steps > 0])) if (steps > 0).any() else SECOND
     return f"remove one of them, or {how_to_resample(_rounded(usual))}"
+
+
+def _or_long(texts: Sequence[str]) -> str:
+    """Return advice for irregular rows of a table with a column of text, which may name the variable of each row."""
+    if not texts:
+        return ""
+    return (
+        f"; if {texts[0]!r} names the variable of each row, add --long TIME,{shlex.quote(texts[0])},VALUE with the "
+        "names of the columns, and --every"
+    )
 
 
 def interval_of(ticks: NDArray[np.int64], steps: NDArray[np.int64]) -> tuple[int, bool]:

@@ -11,18 +11,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tsadc.errors import DataError, notice
+from tsadc.errors import DataError, listed, notice
 from tsadc.io.reading import DEFAULT, Reading, choose, no_column, without_missing
-from tsadc.io.times import TIME_NAMES, date_order, find_times, is_epoch, is_time, join_date_and_time, read_times
+from tsadc.io.times import TIME_NAMES, calendar_form, date_order, find_times, is_epoch, is_time, join_times, read_times
 from tsadc.series import Floats
 
-# Keys of `DataFrame.attrs`: the units of columns and notes for the user, from readers that find such things.
-UNITS, NOTES = "units", "notes"
-COUNTER_NAMES = TIME_NAMES | {"index", "row", "step"}
+# Keys of `DataFrame.attrs`, from readers that find such things: the units of columns, notes for the user, and the mark
+# of decimals.
+UNITS, NOTES, DECIMAL = "units", "notes", "decimal"
+COUNTER_NAMES = TIME_NAMES | {"index", "row", "step", "#"}
 UNNAMED_INDEX = {"unnamed: 0", "", "__index_level_0__", "level_0"}  # how pandas writes an index without a name
 NOT_MEASURED = {"", "nan", "na", "n/a", "null", "none"}
 BLOCK = 4096  # rows
 MAX_VARIABLES = 10_000
+BOTH_MARKS = {".": r"[+-]?\d{1,3}(?:,\d{3})+\.\d+", ",": r"[+-]?\d{1,3}(?:\.\d{3})+,\d+"}  # by the mark of decimals
 DECIMAL_COMMA = re.compile(r"[+-]?\d+([.,]\d{3})*,\d+")
 
 
@@ -65,8 +67,11 @@ def split_columns(frame: pd.DataFrame, source: str, reading: Reading = DEFAULT) 
     data = {name: frame.iloc[:, i] for i, name in enumerate(names) if name not in reading.exclude}
     units, notes = frame.attrs.get(UNITS, {}), list(frame.attrs.get(NOTES, ()))
     timely = () if reading.time is None and _is_time_index(frame.index) else find_times(data, reading.time)
-    if len(timely) == 2:
-        notes.append(f"its times are the columns {timely[0]!r} and {timely[1]!r} joined")
+    if len(timely) > 1:
+        notes.append(f"its times are the columns {', '.join(map(repr, timely[:-1]))} and {timely[-1]!r} joined")
+    elif timely and timely[0] in data and calendar_form(data[timely[0]]):
+        notes.append(f"the numbers in {timely[0]!r} were read as times; --time names another column")
+    reading = replace(reading, decimal=reading.decimal or frame.attrs.get(DECIMAL))
     data = _without_empty_end(data, timely)
     entities = None if reading.entity is None else entities_of(data, reading.entity, source)
     times, order = _times(frame.index, data, timely, entities, source, reading)
@@ -81,6 +86,11 @@ def split_columns(frame: pd.DataFrame, source: str, reading: Reading = DEFAULT) 
         for new_name, position in zip(new_names, positions, strict=True)
         if (numbers := as_numbers(data[rest[position]], rest[position], source, reading)) is not None
     }
+    texts = tuple(rest[position] for new, position in zip(new_names, positions, strict=True) if new not in values)
+    if len(texts) == 1:
+        notice(f"{source}: column {texts[0]!r} holds only text and was left out.")
+    elif texts:
+        notice(f"{source}: {len(texts)} columns hold only text and were left out: {listed(texts)}.")
     check_variables(tuple(values), source)
     kept = {new: rest[position] for new, position in zip(new_names, positions, strict=True)}
     return Columns(
@@ -90,7 +100,7 @@ def split_columns(frame: pd.DataFrame, source: str, reading: Reading = DEFAULT) 
         entities,
         order,
         {new: units[old] for new, old in kept.items() if old in units},
-        tuple(old for new, old in kept.items() if new not in values),
+        texts,
         tuple(notes),
     )
 
@@ -176,8 +186,8 @@ def _times(
         if name not in data:
             raise no_column(name, list(data), source)
     columns = [data.pop(name) for name in names]
-    column = columns[0] if len(columns) == 1 else join_date_and_time(*columns)
-    if pd.api.types.is_numeric_dtype(column) and not is_epoch(column):
+    column = columns[0] if len(columns) == 1 else join_times(columns)
+    if pd.api.types.is_numeric_dtype(column) and not calendar_form(column) and not is_epoch(column):
         if _is_evenly_spaced(column, entities):
             return None, ""
         raise no_clock(names[0], source)
@@ -249,7 +259,7 @@ def no_clock(name: str, source: str) -> DataError:
 
 
 def as_numbers(column: pd.Series, name: str, source: str, reading: Reading) -> Floats | None:
-    """Return the column as float64, or None with a notice if all of it is text."""
+    """Return the column as float64, or None if all of it is text."""
     if pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_timedelta64_dtype(column):
         raise DataError(f"{source} has a second column of times, {name!r}; remove all but one.")
     if pd.api.types.is_complex_dtype(column):
@@ -266,7 +276,6 @@ def as_numbers(column: pd.Series, name: str, source: str, reading: Reading) -> F
             number = pd.to_numeric(column.astype(str), errors="coerce")
         _refuse_text(column, number.isna() & column.notna(), name, source)
         if number.isna().all() and column.notna().any():
-            notice(f"{source}: column {name!r} holds only text and was left out.")
             return None
     values = without_missing(number.to_numpy(dtype=np.float64, na_value=np.nan), reading)
     if np.isinf(values).any():
@@ -278,12 +287,16 @@ def as_numbers(column: pd.Series, name: str, source: str, reading: Reading) -> F
 
 
 def _ungrouped(column: pd.Series, decimal: str | None) -> pd.Series:
-    """Return the column without marks that group thousands and with a decimal point, if `decimal` states the marks."""
-    if decimal is None or pd.api.types.is_numeric_dtype(column):
+    """Return the column without marks that group thousands and with a decimal point. `decimal` states the mark of
+    decimals; without it, a number with both marks does, such as 1,250.5."""
+    if pd.api.types.is_numeric_dtype(column):
+        return column
+    text = column.astype(str).str.strip()
+    decimal = decimal or next((mark for mark, both in BOTH_MARKS.items() if text.str.fullmatch(both).any()), None)
+    if decimal is None:
         return column
     group = {",": ".", ".": ","}[decimal]
     grouped = rf"[+-]?(\d+|\d{{1,3}}(\{group}\d{{3}})+)(\{decimal}\d+)?"
-    text = column.astype(str).str.strip()
     plain = text.str.replace(group, "", regex=False).str.replace(decimal, ".", regex=False)
     return column.mask(column.notna() & text.str.fullmatch(grouped), plain)
 

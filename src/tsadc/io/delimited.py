@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 import pandas as pd
 
 from tsadc.errors import DataError
-from tsadc.io.columns import MAX_VARIABLES, NOTES, UNITS, check_width
+from tsadc.io.columns import DECIMAL, MAX_VARIABLES, NOTES, UNITS, check_width
 from tsadc.io.files import COMPRESSED, ending
 from tsadc.io.layout import Table, decimal_mark, find_table, share_of_width
 from tsadc.io.limits import check_text_size
@@ -37,18 +37,21 @@ MAX_SAMPLED = 200  # rows
 SEPARATORS = ",;\t|"
 UNICODE = "utf-8-sig"
 WESTERN = "cp1252"
+COMMENT = "#"  # begins lines above the table; the last one may be the header
+STATED_SEPARATOR = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line that Excel reads and writes
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x19\x1b-\x1f]")
 
 
 @dataclass(frozen=True)
 class _Form:
-    """How a file is written: its encoding, its marks, the lines that are not part of the table, and the names."""
+    """How a file is written: its encoding, its marks, the names of its columns, and the lines to skip."""
 
     encoding: str
     separator: str
     decimal: str
-    names: list[str]
+    names: list[str]  # without gaps: a column without a name is called as pandas calls it
     skipped: list[int]
+    padded: bool  # some cells begin with a space; pandas is slower if it must look for them
     units: dict[str, str]
     notes: list[str]
 
@@ -68,14 +71,17 @@ def read_delimited(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
             form = replace(form, encoding=WESTERN, notes=[*form.notes, _encoding_note(WESTERN)])
             frame = _read_table(path, form, reading)
     if not isinstance(frame.index, pd.RangeIndex):
-        raise DataError(f"{path} has more values in a row than names in its header; give every column a name.")
-    frame.attrs.update({UNITS: form.units, NOTES: form.notes})
+        raise DataError(
+            f"{path} has more values in a row than names in its header; give every column a name, or state "
+            "how many lines are above the header with --skip-rows (in Python: Reading(skip_rows=...))."
+        )
+    frame.attrs.update({UNITS: form.units, NOTES: form.notes, DECIMAL: "," if form.decimal == "," else None})
     return frame
 
 
 def _read_table(path: Path, form: _Form, reading: Reading) -> pd.DataFrame:
     texts = {reading.entity, reading.long[1] if reading.long else None}
-    literal = {name: _marked for name in form.names if name.strip() in texts}
+    literal = {name: _marked for name in form.names if name in texts}
     # Infer types from whole columns, not from chunks: chunks may differ, and pandas would warn about it.
     frame: pd.DataFrame = pd.read_csv(
         path,
@@ -83,7 +89,9 @@ def _read_table(path: Path, form: _Form, reading: Reading) -> pd.DataFrame:
         decimal=form.decimal,
         encoding=form.encoding,
         skiprows=form.skipped or None,
-        skipinitialspace=True,
+        header=0,
+        names=form.names,
+        skipinitialspace=form.padded,
         low_memory=False,
         converters=literal or None,
         na_values=["NAN", *(text for text in reading.missing if isinstance(text, str))],
@@ -135,24 +143,27 @@ def _form(path: Path, reading: Reading) -> _Form:
     if not any(line.strip() for line in lines):
         raise DataError(f"{path} is empty, but a header and rows of numbers were expected.")
     sample = _sample(path, lines, reading)
-    table, starts, names = sample.table, sample.starts, sample.rows[sample.table.header]
+    table, names = sample.table, [name.strip() for name in sample.rows[sample.table.header]]
     _check_header(names, path)
-    above = (reading.skip_rows or 0) + (starts[table.header] if table.header else 0)
-    units_rows = [(reading.skip_rows or 0) + starts[table.header + 1 + k] for k in range(table.below)]
+    header = (reading.skip_rows or 0) + sample.starts[table.header]
+    below = (reading.skip_rows or 0) + sample.first_line
     decimal = reading.decimal or _decimal(names, sample.cells[table.first :])
-    units = {name.strip(): unit for name, unit in zip(names, table.units, strict=False) if unit}
+    units = {name: unit for name, unit in zip(names, table.units, strict=False) if unit}
     notes = [_encoding_note(encoding)] if reading.encoding is None and encoding != UNICODE else []
     if table.header:
         first = next(line for line in lines if line.strip()).strip()
         notes.append(
-            f"{above} line(s) above the header were skipped, from {_shortened(first)!r}; --skip-rows states how many"
+            f"{header} line(s) above the header were skipped, from {_shortened(first)!r}; --skip-rows states how many"
         )
     if table.below:
         shown = ", ".join(f"{name} {unit}" for name, unit in list(units.items())[:3]) or "none"
         notes.append(f"{table.below} row(s) of text below the header were read as units ({shown})")
     if decimal == "," and reading.decimal is None:
         notes.append("its numbers have a decimal comma")
-    return _Form(encoding, sample.separator, decimal, names, [*range(above), *units_rows], units, notes)
+    columns = [name or f"Unnamed: {place}" for place, name in enumerate(names + [""] * sample.nameless)]
+    skipped = [*range(header), *range(header + 1, below)]
+    padded = any(f"{sample.separator} " in line for line in lines)
+    return _Form(encoding, sample.separator, decimal, columns, skipped, padded, units, notes)
 
 
 def _open(path: Path) -> BinaryIO:
@@ -185,8 +196,11 @@ def _encoding_note(encoding: str) -> str:
 def _sample(path: Path, lines: list[str], reading: Reading) -> _Sample:
     """Divide the first lines into cells. Unless it is stated, the separator is the mark that is most frequent in the
     first line, or another one if only that gives rows of equal length."""
-    first = next(line for line in lines if line.strip())
     stated = reading.separator or ("\t" if ending(path).startswith(".tsv") else None)
+    if written := STATED_SEPARATOR.fullmatch(lines[0]):
+        stated, lines = stated or written[1], ["", *lines[1:]]
+    lines = _without_comment_marks(lines)
+    first = next((line for line in lines if line.strip()), "")
     usual = stated or max(SEPARATORS, key=_without_quoted(first).count)
     check_width(_without_quoted(first).count(usual) + 1, str(path))
     best = _Sample.of(lines, usual, reading)
@@ -199,6 +213,12 @@ def _sample(path: Path, lines: list[str], reading: Reading) -> _Sample:
     return best
 
 
+def _without_comment_marks(lines: list[str]) -> list[str]:
+    """Return the lines without the marks of the comments at the top of the file, one of which may be the header."""
+    first = next((number for number, line in enumerate(lines) if line.strip() and line[0] != COMMENT), len(lines))
+    return [line.lstrip(COMMENT).lstrip() for line in lines[:first]] + lines[first:]
+
+
 @dataclass(frozen=True)
 class _Sample:
     """The first rows of a file, divided by a separator: their cells, the line at which each starts, and the table."""
@@ -207,6 +227,7 @@ class _Sample:
     rows: list[list[str]]
     starts: list[int]
     table: Table
+    plain: bool  # each row is one line
 
     @classmethod
     def of(cls, lines: list[str], separator: str, reading: Reading) -> _Sample:
@@ -224,7 +245,7 @@ class _Sample:
             raise csv.Error("No columns to parse from file")
         cells = [[cell.strip() for cell in row] for row in rows]
         table = find_table(cells, may_skip=reading.skip_rows is None) if plain else Table(0, 0)
-        return cls(separator, rows, starts, table)
+        return cls(separator, rows, starts, table, plain)
 
     @property
     def cells(self) -> list[list[str]]:
@@ -233,6 +254,19 @@ class _Sample:
     @property
     def width(self) -> int:
         return len(self.rows[self.table.header])
+
+    @property
+    def first_line(self) -> int:
+        """The line of the first row of data, or the one below the header."""
+        below = self.starts[self.table.header] + 1
+        return self.starts[self.table.first] if self.plain and self.table.first < len(self.starts) else below
+
+    @property
+    def nameless(self) -> int:
+        """Columns at the end that have neither a name nor, in the sample, a value: separators at the end of lines."""
+        rows = self.rows[self.table.first :]
+        named = max((len(row) for row in rows if any(cell.strip() for cell in row[self.width :])), default=self.width)
+        return max((len(row) for row in rows), default=0) - self.width if named == self.width else 0
 
     @property
     def fits(self) -> bool:
@@ -246,7 +280,8 @@ def _decimal(names: list[str], rows: list[list[str]]) -> str:
 
 
 def _check_header(names: list[str], path: Path) -> None:
-    names = [name.strip() for name in names]
+    if not any(names):
+        raise csv.Error("No columns to parse from file")
     dated = not _is_number(names[0]) and any(letter.isdigit() for letter in names[0])
     rest = names[1:] if dated else names
     counted = [str(i) for i in range(len(rest))]  # pandas writes columns without names this way

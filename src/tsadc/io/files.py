@@ -15,12 +15,15 @@ from tsadc.errors import DataError, notice
 COMPRESSED = ".gz"
 PARTITION = re.compile(r"([A-Za-z_]\w*)=(.+)")  # a folder of a partitioned data set, as Hive and Spark write them
 DATE_KEYS = {"date", "year", "month", "week", "day", "hour", "minute", "dt", "ds", "ts"}
+# Tables of text, but also notes and recordings: they are read if they are named, not if their folder is.
+NAMED = (".txt", ".dat")
 RECORDINGS = (".hea", ".edf", ".h5", ".hdf5", ".mat")
 
 
 def expand(paths: str | Path | Sequence[str | Path], endings: Collection[str]) -> list[Path]:
     """Return the files that `paths` name. Folders and patterns yield the visible files with one of the `endings`,
-    sorted by name; a file that is named itself is always kept."""
+    sorted by name, and those with an ending in `NAMED` only if the pattern ends with it. A file that is named itself is
+    always kept."""
     given = [Path(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)]
     if not given:
         raise DataError("No data file was given; name a file, a folder or a pattern such as 'data/*.csv'.")
@@ -76,18 +79,19 @@ def _readable(name: str) -> str:
 
 
 def _expand(path: Path, endings: Collection[str]) -> list[Path]:
+    wanted = [ending for ending in endings if ending not in NAMED or path.suffix.lower() == ending]
     if path.is_dir() and any(child.is_dir() and PARTITION.fullmatch(child.name) for child in path.iterdir()):
-        return _readable_files(path.rglob("*"), endings, f"The folder {path} has", "")
+        return _readable_files(path.rglob("*"), wanted, f"The folder {path} has", "")
     if path.is_dir():
         has_folders = any(child.is_dir() and not child.name.startswith(".") for child in path.iterdir())
         fix = f"; name its subfolders, or use a pattern such as {path / '*' / '*.csv'}" if has_folders else ""
-        return _readable_files(path.iterdir(), endings, f"The folder {path} has", fix)
+        return _readable_files(path.iterdir(), wanted, f"The folder {path} has", fix)
     if not glob.has_magic(str(path)) or path.exists():
         return [path]
     matches = [Path(name) for name in glob.glob(str(path), recursive=True)]
     if not matches:
         raise DataError(f"No file matches {path}; check the pattern.")
-    return _readable_files(matches, endings, f"The pattern {path} matches", "")
+    return _readable_files(matches, wanted, f"The pattern {path} matches", "")
 
 
 def _readable_files(paths: Iterable[Path], endings: Collection[str], where: str, fix: str) -> list[Path]:

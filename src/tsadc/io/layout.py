@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-MAX_PREAMBLE = 60  # rows above a header
+FOLLOWING = 3  # rows below a header that must look like data
 MAX_BELOW = 3  # rows of text between the header and the data: units, descriptions, kinds of statistics
 MAX_UNIT = 40  # characters
 NUMBER = re.compile(r"[+-]?(\d[\d.,]*|[.,]\d+)([eE][+-]?\d+)?")
@@ -62,16 +62,29 @@ def is_number(cell: str) -> bool:
 
 
 def _header(rows: Sequence[Sequence[str]]) -> int:
-    """Return the row of the header: the first, unless it is not as wide as the data and a later row of names is."""
+    """Return the row of the header: the first row of names that fits the data and has rows of data below it. It may be
+    wider than the data, whose last columns may be empty."""
     widths = [_width(row) for row in rows]
-    later = widths[len(widths) // 2 :]
-    usual = Counter(later).most_common(1)[0][0] if later else 0
-    if len(rows) < 3 or usual < 2 or usual == widths[0]:
+    later = range(len(rows) // 2, len(rows))
+    usual = Counter(widths[number] for number in later).most_common(1)[0][0] if later else 0
+    cells = Counter(len(rows[number]) for number in later).most_common(1)[0][0] if later else 0
+    if len(rows) < 3 or usual < 2 or (usual == widths[0] and cells == len(rows[1])):
         return 0
-    for number, row in enumerate(rows[1 : MAX_PREAMBLE + 1], start=1):
-        if usual == widths[number] and _are_names(row):
+    candidates = [number for number, row in enumerate(rows) if usual <= widths[number] <= cells and _are_names(row)]
+    for number in sorted(candidates, key=lambda number: len(rows[number]) != cells):
+        if _is_above_data(rows, number, cells):
             return number
-    return 0
+    return next((number for number in candidates if widths[number] == usual), 0)
+
+
+def _is_above_data(rows: Sequence[Sequence[str]], header: int, cells: int) -> bool:
+    """Return whether the next rows, apart from rows of text such as units, have the usual number of cells and hold
+    numbers or dates."""
+    first = header + 1
+    while first < min(header + 1 + MAX_BELOW, len(rows)) and len(rows[first]) == cells and _is_text(rows[first]):
+        first += 1
+    following = rows[first : first + FOLLOWING]
+    return bool(following) and all(len(row) == cells and not _is_text(row) for row in following)
 
 
 def _are_names(row: Sequence[str]) -> bool:

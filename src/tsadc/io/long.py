@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from tsadc.errors import DataError, listed, notice
 from tsadc.io.clock import ticks_of
-from tsadc.io.columns import NOTES, as_numbers, check_width, entities_of
+from tsadc.io.columns import DECIMAL, NOTES, as_numbers, check_width, entities_of
 from tsadc.io.limits import check_numbers
 from tsadc.io.reading import Reading, no_column
 from tsadc.io.times import read_times
@@ -31,6 +33,7 @@ def pivot(frame: pd.DataFrame, source: str, reading: Reading) -> pd.DataFrame:
     entities = None if reading.entity is None else entities_of(data, reading.entity, source)
     tags = entities_of(data, variable, source, "variable")
     times = _times(data[time], time, source, reading)
+    reading = replace(reading, decimal=reading.decimal or frame.attrs.get(DECIMAL))
     values = as_numbers(data[value], value, source, reading)
     if values is None:
         raise DataError(f"{source}: the column of values, {value!r}, holds only text; name the columns with --long.")

@@ -32,6 +32,8 @@ TABLES: dict[str, Callable[[Path, Reading], pd.DataFrame]] = {
     ".tsv": read_delimited,
     ".csv.gz": read_delimited,
     ".tsv.gz": read_delimited,
+    ".txt": read_delimited,
+    ".dat": read_delimited,
     ".parquet": read_parquet,
     ".arrow": read_arrow,
     ".feather": read_arrow,
@@ -51,8 +53,9 @@ def read(
     ----------
     paths : str, Path, or sequence of them
         Files, folders (all readable files in them) or patterns such as ``"data/*.csv"``. The ending determines the
-        format: .csv, .tsv (also .gz), .xlsx, .xlsm, .parquet, .arrow, .feather, .npy, .npz, .hea (WFDB), .edf, .h5,
-        .hdf5, .mat. A folder may be partitioned: ``entity=7/date=2024-01-01/part.parquet``. None with the option `sql`.
+        format: .csv, .tsv (also .gz), .txt and .dat (text; not if only their folder is named), .xlsx, .xlsm, .parquet,
+        .arrow, .feather, .npy, .npz, .hea (WFDB), .edf, .h5, .hdf5, .mat. A folder may be partitioned:
+        ``entity=7/date=2024-01-01/part.parquet``. None with the option `sql`.
     reading : Reading, optional
         Options, such as the names of the time and entity columns. By default each file is one entity, named after the
         file, and its time column is found automatically. See `help(tsadc.Reading)`.

@@ -232,7 +232,7 @@ def _is_list_of_names(names: Any) -> bool:
 
 
 def _missing(given: Any) -> tuple[float | str, ...]:
-    """Return the values of `missing`, of which one alone need not be in a list."""
+    """Return the values of `missing`. A single value need not be in a list."""
     values = [given] if isinstance(given, (int, float, str)) else list(given)
     for value in values:
         known = isinstance(value, (int, float, np.integer, np.floating, str)) and not isinstance(value, bool)
@@ -249,7 +249,7 @@ REMEMBERED = (
     "time", "entity", "every", "columns", "exclude", "difference", "missing", "separator", "decimal", "encoding",
     "skip_rows", "dayfirst", "long", "sheet", "entity_name", "entity_from", "rate",
 )  # fmt: skip
-ENTITIES = {"entity", "entity_name", "entity_from"}  # of which one is given at most
+ENTITIES = {"entity", "entity_name", "entity_from"}  # at most one of them is given
 
 
 def to_remember(reading: Reading) -> dict[str, Any]:
@@ -337,6 +337,11 @@ def choose(names: Sequence[str], reading: Reading, source: str) -> tuple[list[in
 def no_column(name: str, names: Sequence[str], source: str) -> DataError:
     """Return the error for a column that does not exist; it suggests the nearest one."""
     return DataError(f"{source} has no column {name!r}{nearest(name, names)}")
+
+
+def join_list(items: Sequence[str]) -> str:
+    """Write a list as an option of the command line takes it: separated by commas, with quotes around a comma."""
+    return ",".join('"' + item.replace('"', '""') + '"' if "," in item else item for item in items)
 
 
 def spell(interval: int) -> str:

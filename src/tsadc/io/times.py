@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Literal
@@ -16,6 +16,21 @@ from tsadc.errors import DataError, notice
 TIME_NAMES = {"time", "timestamp", "datetime", "date", "ts", "t"}
 # Columns in which 12.34 is a time of day. Not "t", which is more often a temperature.
 CLOCK_NAMES = {"time", "hour", "clock", "zeit", "uhrzeit", "heure", "hora", "ora", "tijd", "tid", "godzina"}
+# Columns of the parts of a date and a time of day, each in its own column: the first name of each is the usual one.
+PARTS = (
+    {"year", "yr", "yyyy", "jaar", "jahr"},
+    {"month", "mo", "mon", "mm", "maand", "monat"},
+    {"day", "dy", "dd", "dag", "tag"},
+)
+HOURS = CLOCK_NAMES | {"hh", "hr", "hhmm", "hour_utc", "uur", "stunde"}
+MINUTES = {"minute", "min", "mi", "mn", "minuut"}
+# Numbers such as 20240131 and 202401311050 are dates: their number of digits and how they are read.
+CALENDAR = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+CALENDAR_FIELDS = {  # modulus, least and greatest value
+    "Y": (10_000, 1850, 2150), "m": (100, 1, 12), "d": (100, 1, 31), "H": (100, 0, 23), "M": (100, 0, 59),
+    "S": (100, 0, 59),
+}  # fmt: skip
+MIN_DATES = 10  # different numbers that are dates by their digits alone; fewer must also ascend
 # The size of numbers that count from 1970 shows their unit: these are the years 1973 to 2286.
 EPOCH_UNITS: dict[Literal["s", "ms", "us", "ns"], tuple[float, float]] = {
     "s": (1e8, 1e10),
@@ -41,6 +56,8 @@ SLASHED = re.compile(r"\s*(\d{1,2})/(\d{1,2})/\d{2}")
 DATE_ALONE = re.compile(r"\d{1,4}([-/. ])(\d{1,2}|[A-Za-z]{3})\1\d{1,4}|\d{8}")
 TIME_ALONE = re.compile(r"\d{1,2}[:.]\d{2}([:.]\d{2}([.,]\d+)?)?(\s*[AaPp][Mm])?")
 DECIMAL = re.compile(r"\d{1,2}\.\d{2}")
+# An interval of ISO 8601 stands for its start.
+INTERVAL = re.compile(r"\s*(\d{4}-\d{2}-\d{2}T[^/]+)/\d{4}-\d{2}-\d{2}T[^/]+")
 ZONED = re.compile(r":\d.*(?:[zZ]|UTC|GMT|[+-]\d{2}(?::?\d{2})?)$")
 
 
@@ -50,33 +67,87 @@ def is_time(name: str, column: pd.Series) -> bool:
         return True
     named = name.lower() in TIME_NAMES
     if pd.api.types.is_numeric_dtype(column):
-        return named and is_epoch(column)
-    head = _sample(column)
+        return calendar_form(column) is not None or (named and is_epoch(column))
+    head = _starts(_sample(column))
     if head.empty or pd.to_numeric(head.astype(str), errors="coerce").notna().any():
         return False
     return named or any(_parse(head, form).notna().mean() > 0.5 for form in _formats(head))
 
 
 def find_times(data: Mapping[str, pd.Series], named: str | None = None) -> tuple[str, ...]:
-    """Return the name of the column of times, of a column of dates and one of times of day, or () if there is none.
+    """Return the name of the column of times, the names of a column of dates and one of times of day, or of columns of
+    year, month, day, hour and minute; () if there is none.
 
-    Without `named`, a column with both date and time of day is preferred to two columns."""
+    Without `named`, a column with both date and time of day is preferred to several columns."""
     candidates = [name for name, column in data.items() if is_time(name, column)]
     dates = [name for name in candidates if _is_date_alone(data[name])]
     # 10.03.04 may be either: it is a time of day if another column holds dates.
     certain = [name for name in dates if not _is_time_alone(name, data[name])]
     dates = certain or dates
-    clocks = [name for name, column in data.items() if name not in dates and _is_time_alone(name, column)]
+    clocks = [
+        name
+        for name, column in data.items()
+        if name not in dates and (_is_time_alone(name, column) or (dates and is_hour(name, column)))
+    ]
     pair = (dates[0], clocks[0]) if dates and clocks else ()
     if named is not None:
         others = (dates if named in clocks else clocks) if named in (*dates, *clocks) else []
         return (named, others[0])[:: -1 if named in clocks else 1] if others else (named,)
     whole = [name for name in candidates if name not in (*dates, *clocks)]
-    return (whole[0],) if whole else pair or tuple(candidates[:1])
+    return (whole[0],) if whole else pair or tuple(candidates[:1]) or _parts(data)
 
 
-def join_date_and_time(date: pd.Series, time: pd.Series) -> pd.Series:
-    """Return the text of each row's date and time of day; 18.00.00 becomes 18:00:00."""
+def join_times(columns: Sequence[pd.Series]) -> pd.Series:
+    """Return the time of each row from its date and time of day, or from its year, month, day, hour and minute."""
+    if len(columns) == 2:
+        return _join_date_and_time(*columns)
+    days = pd.to_datetime(pd.DataFrame(dict(zip(("year", "month", "day"), columns, strict=False))), errors="coerce")
+    for column, length in zip(columns[3:], (_hours, _minutes), strict=False):
+        days = days + length(column)
+    return days
+
+
+def _parts(data: Mapping[str, pd.Series]) -> tuple[str, ...]:
+    """Return the names of the columns of whole numbers that hold year, month, day, hour and minute, if the first three
+    are there."""
+    found = [
+        next((name for name, column in data.items() if name.lower() in names and _is_whole(column)), None)
+        for names in PARTS
+    ]
+    if None in found:
+        return ()
+    hour = next((name for name, column in data.items() if is_hour(name, column)), None)
+    minute = next((name for name, column in data.items() if name.lower() in MINUTES and _is_whole(column, 59)), None)
+    return tuple(name for name in (*found, hour, minute if hour else None) if name is not None)
+
+
+def _is_whole(column: pd.Series, most: int = 9999) -> bool:
+    if not pd.api.types.is_integer_dtype(column) or not len(column):
+        return False
+    return bool(column.min() >= 0 and column.max() <= most)
+
+
+def is_hour(name: str, column: pd.Series) -> bool:
+    """Return whether a column named like a time of day holds hours (0 to 24) or hours and minutes (0 to 2400)."""
+    if name.lower().strip() not in HOURS or not _is_whole(column, 2400):
+        return False
+    return bool((column % 100 < 60).all() if column.max() > 24 else column.min() < column.max())
+
+
+def _minutes(column: pd.Series) -> pd.Series:
+    return pd.to_timedelta(column, unit="min")
+
+
+def _hours(column: pd.Series) -> pd.Series:
+    hours, minutes = (column // 100, column % 100) if column.max() > 24 else (column, 0 * column)
+    return _minutes(60 * hours + minutes)
+
+
+def _join_date_and_time(date: pd.Series, time: pd.Series) -> pd.Series:
+    """Return the text of each row's date and time of day; 18.00.00 becomes 18:00:00. Whole numbers are hours, of which
+    the 24th ends the day."""
+    if pd.api.types.is_integer_dtype(time):
+        return pd.Series(read_times(date, str(date.name), "")).set_axis(date.index) + _hours(time)
     days = date.dt.strftime("%Y-%m-%d") if pd.api.types.is_datetime64_any_dtype(date) else date.astype("str")
     if pd.api.types.is_timedelta64_dtype(time):
         return days + " " + (pd.Timestamp(0) + time).dt.strftime("%H:%M:%S.%f")
@@ -90,6 +161,8 @@ def _is_date_alone(column: pd.Series) -> bool:
     if pd.api.types.is_datetime64_any_dtype(column):
         known = column.dropna()
         return bool(len(known) and (known == known.dt.normalize()).all())
+    if pd.api.types.is_numeric_dtype(column):
+        return calendar_form(column) == CALENDAR[8]
     return _all_match(column, DATE_ALONE)
 
 
@@ -115,6 +188,28 @@ def is_epoch(column: pd.Series) -> bool:
     return _epoch_unit(column) is not None
 
 
+def calendar_form(column: pd.Series) -> str | None:
+    """Return the format of whole numbers that are dates, such as 20240131 or 202401311050; None if they are not.
+
+    Counters and measurements also pass through numbers that are no dates, such as 20240199."""
+    if not pd.api.types.is_integer_dtype(column) or len(column) < 2 or column.hasnans:
+        return None
+    numbers = column.to_numpy(dtype=np.int64)
+    form = CALENDAR.get(len(str(abs(int(numbers[0])))))
+    if form is None or numbers.min() == numbers.max():
+        return None
+    if len(np.unique(numbers[:: max(1, len(numbers) // 1000)])) < MIN_DATES and (np.diff(numbers) < 0).any():
+        return None
+    rest = numbers
+    for field in reversed(form.split("%")[1:]):
+        size, least, most = CALENDAR_FIELDS[field]
+        part = rest % size
+        if part.min() < least or part.max() > most:
+            return None
+        rest = rest // size
+    return form if not rest.any() else None
+
+
 def read_times(column: pd.Series, name: str, source: str, dayfirst: bool | None = None) -> pd.DatetimeIndex:
     """Return the column as timestamps, in its own time zone if it has a single one, otherwise in UTC.
 
@@ -122,9 +217,13 @@ def read_times(column: pd.Series, name: str, source: str, dayfirst: bool | None 
     if pd.api.types.is_datetime64_any_dtype(column):
         return pd.DatetimeIndex(column)
     if pd.api.types.is_numeric_dtype(column):
-        parsed = pd.to_datetime(column, unit=_epoch_unit(column), errors="coerce")
+        if form := calendar_form(column):
+            parsed = pd.to_datetime(column.astype(str), format=form, errors="coerce")
+        else:
+            parsed = pd.to_datetime(column, unit=_epoch_unit(column), errors="coerce")
         _refuse_unparsed(parsed.isna() & column.notna(), column, name, source)
         return pd.DatetimeIndex(parsed)
+    column = _starts(column)
     if _parse(_sample(column), "ISO8601").notna().all():
         with suppress(ValueError):  # not all rows are like the sample, which is examined below
             return pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601", errors="raise"))
@@ -201,6 +300,14 @@ def _best_format(column: pd.Series, name: str, source: str, dayfirst: bool | Non
 
 def _parse(column: pd.Series, form: str) -> pd.Series:
     return pd.to_datetime(column.astype(str), format=form, errors="coerce", utc=True)
+
+
+def _starts(column: pd.Series) -> pd.Series:
+    """Return the starts of intervals such as 2024-01-01T00:00/2024-01-01T01:00; other texts stay as they are."""
+    head = _sample(column)
+    if not len(head) or not all(isinstance(cell, str) and INTERVAL.fullmatch(cell) for cell in head):
+        return column
+    return column.str.replace(INTERVAL, r"\1", regex=True)
 
 
 def _sample(column: pd.Series) -> pd.Series:

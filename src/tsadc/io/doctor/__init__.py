@@ -1,7 +1,7 @@
-"""The data doctor: looks at data as a colleague would, before a model is trusted with it.
+"""The data doctor: finds problems of data before a model is fitted to it or applied to it.
 
 `profile` goes through each series once; `facts` describes the variables; `columns`, `clocks` and `levels` hold the
-rules, each of which yields a `Finding`."""
+rules. Each rule yields instances of `Finding`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class EntityFacts:
 
 @dataclass(frozen=True)
 class Examination:
-    """What was found in data: facts about its entities and variables, and findings, the most severe first."""
+    """The result of `examine`: facts about entities and variables, and findings, the most severe first."""
 
     entities: tuple[EntityFacts, ...]
     variables: tuple[VariableFacts, ...]
@@ -75,13 +75,13 @@ class Examination:
         return tuple(variable.name for variable in self.variables if variable.kind == "label")
 
     def to_mapping(self) -> dict[str, Any]:
-        """Return everything as plain data for JSON: numbers that are not known are None, times are ISO 8601."""
+        """Return everything as plain data for JSON. Unknown numbers are None, times are ISO 8601."""
         return {
             "format": FORMAT,
             "rows": self.rows,
-            "entities": [_plain(asdict(entity)) for entity in self.entities],
-            "variables": [_plain(asdict(variable)) for variable in self.variables],
-            "findings": [_plain(asdict(finding)) for finding in self.findings],
+            "entities": [_for_json(asdict(entity)) for entity in self.entities],
+            "variables": [_for_json(asdict(variable)) for variable in self.variables],
+            "findings": [_for_json(asdict(finding)) for finding in self.findings],
         }
 
 
@@ -117,7 +117,7 @@ def examine(data: Any, detector: Fitted | None = None) -> Examination:
     >>> finding.code, finding.severity, finding.remedy
     ('marker', 'warn', '--missing -200')
     >>> print(finding.evidence)
-    The value -200 comes 50 times (5.0 % of the rows) in flow [l/min], far from all others there (22.201 to 36.132).
+    The value -200 appears 50 times (5.0 % of the rows) in flow [l/min], far from all others there (22.201 to 36.132).
     """
     series = as_series(data)
     series = _known_variables(series, detector.variables_) if detector is not None else match(series, series[0].names)
@@ -181,12 +181,12 @@ def _entity(own: Profile) -> EntityFacts:
     )
 
 
-def _plain(value: Any) -> Any:
-    """Return a value that strict JSON can hold."""
+def _for_json(value: Any) -> Any:
+    """Return the value as strict JSON can hold it: NaN becomes None, a time becomes text."""
     if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: _for_json(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [_for_json(item) for item in value]
     if isinstance(value, pd.Timestamp):
         return value.isoformat()
     if isinstance(value, float):

@@ -166,7 +166,7 @@ def one_machine(profiles: Sequence[Profile], columns: Sequence[Column]) -> Itera
         tuple(several),
         f"{names(several)} look like {what}: the same columns, and each begins where another ends (the first at "
         f"{moment(first, 0)}).",
-        "As separate entities, each is normalised by its own short history, and what differs between them is lost.",
+        "As separate entities, each is normalised by its own short history, so differences between them are lost.",
         remedy,
     )
 
@@ -223,6 +223,6 @@ def same_data(profiles: Sequence[Profile]) -> Iterator[Finding]:
                 (),
                 tuple(same),
                 f"{names(same)} hold the same values.",
-                "Data that counts twice looks twice as normal.",
+                "Data that is counted twice looks more normal than it is.",
                 "Leave out all but one of these files.",
             )

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tsadc.io.doctor.facts import MAX_STATES, MIN_ROWS, Column
-from tsadc.io.doctor.finding import Finding, duration, figure, moment, names, option, percent, verb
+from tsadc.io.doctor.finding import Finding, Severity, duration, figure, moment, names, option, percent, verb
 from tsadc.io.doctor.profile import Profile
 from tsadc.series import MAX_ABS_VALUE, Floats
 
 # What loggers, protocols and data formats write where nothing was measured.
 MARKERS = frozenset(
     sign * value
-    for value in (99, 99.9, 99.99, 200, 250, 273.15, 300, 327.67, 327.68, 555, 655.35, 777, 850, 888, 900, 999, 999.25,
-                  999.9, 999.99, 3276.7, 3276.8, 6553.5, 6999, 7999, 8888, 9999, 9999.9, 9999.99, 32767, 32768, 65535,
-                  99999, 999999, 9999999, 2147483647, 2147483648, 4294967295, 1e20, 1e30, 1e35, 1e36, 1e37)
+    for value in (*(10**digits - 1 for digits in range(2, 11)),  # 99, 999, ... 9999999999
+                  99.9, 99.99, 200, 250, 273.15, 300, 327.67, 327.68, 555, 655.35, 777, 850, 888, 900, 999.25, 999.9,
+                  999.99, 3276.7, 3276.8, 6553.5, 6999, 7999, 8888, 9999.9, 9999.99, 32767, 32768, 65535, 2147483647,
+                  2147483648, 4294967295, 1e20, 1e30, 1e35, 1e36, 1e37)
     for sign in (-1, 1)
 )  # fmt: skip
 MIN_MARKED = 3  # cells with a known marker; other values must be repeated more often
@@ -24,6 +26,7 @@ MIN_REPEATED = 5
 MIN_GAP = 0.05  # between a known marker and the other values, of their range
 FAR = 2.0  # the same for other round values
 MAX_MARKERS = 4  # of a variable
+MAX_MARKED = 0.5  # share of the cells: a value that is no known marker and more frequent is where the variable rests
 MIN_DIFFERENT = 8  # values of a variable that is measured
 MAX_DROPOUT = 5  # consecutive rows with 0: longer ones are a machine that is off
 MAX_DROPOUTS = 0.2  # share of the rows
@@ -35,7 +38,7 @@ SPARSE = 0.5  # share of missing cells
 
 
 def labels(columns: Sequence[Column]) -> Iterator[Finding]:
-    """Find columns that are the answer."""
+    """Find columns of labels."""
     found = [column.facts.name for column in columns if column.facts.kind == "label"]
     if found:
         yield Finding(
@@ -46,7 +49,7 @@ def labels(columns: Sequence[Column]) -> Iterator[Finding]:
             f"{names(found)} {verb(found, 'looks like a label and not a sensor', 'look like labels and not sensors')}: "
             f"{verb(found, 'it is', 'they are')} named so and {verb(found, 'holds', 'hold')} only whole numbers "
             "such as 0 and 1.",
-            "A model that sees the answer learns the answer; nobody has it for new data.",
+            "A model must not learn from labels, which new data does not have.",
             option("exclude", found),
         )
 
@@ -62,7 +65,8 @@ def counters(columns: Sequence[Column], profiles: Sequence[Profile]) -> Iterator
             (),
             f"{names(rows)} {verb(rows, 'rises', 'rise')} by the same amount from row to row, like a row number or a "
             "clock.",
-            "It says nothing about the machine, and its new values lie outside everything in the history.",
+            f"{verb(rows, 'It says', 'They say')} nothing about the machine, and new values lie outside the range "
+            "of the history.",
             option("exclude", rows),
         )
     counting = [k for k, column in enumerate(columns) if column.facts.kind == "counter"]
@@ -76,7 +80,7 @@ def counters(columns: Sequence[Column], profiles: Sequence[Profile]) -> Iterator
             tuple(again),
             (),
             f"{names(again)} {verb(again, 'rises and starts', 'rise and start')} again, like a counter that is reset.",
-            "The value says when it was reset, not how the machine runs.",
+            "Its value depends on the time since the last reset and not on the state of the machine.",
             option("difference", again),
         )
     if found:
@@ -88,7 +92,7 @@ def counters(columns: Sequence[Column], profiles: Sequence[Profile]) -> Iterator
             (),
             f"{names(counted)} {verb(counted, 'only rises or falls', 'only rise or fall')}, like a counter or a meter: "
             f"{first.name} runs between {figure(first.minimum)} and {figure(first.maximum)}.",
-            "New values lie outside everything in the history, so they look more and more unusual.",
+            "New values lie outside the range of the history, so they look more and more unusual.",
             option("difference", counted),
         )
 
@@ -119,7 +123,9 @@ def constants(columns: Sequence[Column], *, fitting: bool) -> Iterator[Finding]:
             tuple(empty),
             (),
             f"{names(empty)} {verb(empty, 'has', 'have')} no values{' in the history' if fitting else ''}.",
-            "Nothing can be learnt about it." if fitting else "It cannot be judged.",
+            f"Nothing can be learnt about {verb(empty, 'it', 'them')}."
+            if fitting
+            else f"{verb(empty, 'It', 'They')} cannot be judged.",
             option("exclude", empty),
         )
     found = [column.facts.name for column in columns if column.facts.kind == "constant"]
@@ -137,7 +143,7 @@ def constants(columns: Sequence[Column], *, fitting: bool) -> Iterator[Finding]:
 
 
 def impossible(columns: Sequence[Column], *, fitting: bool) -> Iterator[Finding]:
-    """Find values that no sensor measures."""
+    """Find values beyond the range of any sensor."""
     wrong = {}
     for column in columns:
         for extreme in (column.facts.minimum, column.facts.maximum):
@@ -169,11 +175,17 @@ def markers(columns: Sequence[Column], profiles: Sequence[Profile]) -> Iterator[
             for value, number in _marked(column, profiles, k):
                 places.setdefault(value, []).append(k)
                 counts[value, k] = number
-    # What is a marker in one variable is one in all of which it is an end: there it may be closer to the other values.
+    # A known marker of one variable is also a marker of others in which it is the least or the greatest value, even if
+    # it is closer to their other values, or their only value.
     for value, found in places.items():
         for k, column in enumerate(columns):
             ends = (column.facts.minimum, column.facts.maximum)
-            if value in MARKERS and k not in found and value in ends and column.facts.kind == "continuous":
+            if (
+                value in MARKERS
+                and k not in found
+                and value in ends
+                and column.facts.kind in ("continuous", "constant")
+            ):
                 counts[value, k] = _count(profiles, k, value)[0]
                 found.append(k)
     for value, found in places.items():
@@ -193,7 +205,7 @@ def _marker(
     others: list[str],
     profiles: Sequence[Profile],
 ) -> Finding:
-    worst = max(found, key=lambda k: counts[k])
+    worst = max((k for k in found if columns[k].facts.kind != "constant"), key=lambda k: counts[k])
     marked = [columns[k].facts.name for k in found]
     facts = columns[worst].facts
     rest = columns[worst].values[columns[worst].values != value]
@@ -212,9 +224,9 @@ def _marker(
         "warn",
         tuple(marked),
         (),
-        f"The value {text} comes {counts[worst]:,} times ({percent(counts[worst] / rows)} of the rows){also}, far from "
-        f"all others there ({figure(low)} to {figure(high)}).",
-        "It looks like a mark for not measured; as a measurement it would decide levels, spreads and alarms.",
+        f"The value {text} appears {counts[worst]:,} times ({percent(counts[worst] / rows)} of the rows){also}, far "
+        f"from all others there ({figure(low)} to {figure(high)}).",
+        "It looks like a marker of missing values; as a measurement it would distort levels, spreads and alarms.",
         remedy,
     )
 
@@ -224,7 +236,7 @@ def _exact(value: float) -> str:
 
 
 def _marked(column: Column, profiles: Sequence[Profile], k: int) -> Iterator[tuple[float, int]]:
-    """Yield the markers of one variable and the number of their cells."""
+    """Yield the markers of one variable, each with the number of its cells."""
     values = column.values
     # The extremes are exact; the sample of a long history may miss them.
     values = np.unique(np.append(values, [column.facts.minimum, column.facts.maximum]))
@@ -237,8 +249,9 @@ def _marked(column: Column, profiles: Sequence[Profile], k: int) -> Iterator[tup
         if not _is_far(float(value), float(gap), rest, known=known):
             return
         number, runs = _count(profiles, k, float(value))
-        off = value == 0 and (number > MAX_DROPOUT * runs or number > MAX_DROPOUTS * sum(own.rows for own in profiles))
-        if off or number < (MIN_MARKED if known else MIN_REPEATED):
+        cells = sum(int(own.known[k]) for own in profiles)
+        off = value == 0 and (number > MAX_DROPOUT * runs or number > MAX_DROPOUTS * cells)
+        if off or (not known and number > MAX_MARKED * cells) or number < (MIN_MARKED if known else MIN_REPEATED):
             return
         yield float(value), number
         values = rest
@@ -274,9 +287,7 @@ def _count(profiles: Sequence[Profile], k: int, value: float) -> tuple[int, int]
 def failing(columns: Sequence[Column], profiles: Sequence[Profile]) -> Iterator[Finding]:
     """Find sensors that have no values in some entities, start late, end early, or stand still."""
     absent: dict[int, list[str]] = {}
-    late: list[tuple[int, int, Profile, int]] = []
-    early: list[tuple[int, int, Profile, int]] = []
-    stuck: list[tuple[int, int, Profile, int]] = []
+    late, early, stuck = list[_Case](), list[_Case](), list[_Case]()
     for own in profiles:
         filled = np.flatnonzero(own.filled)
         if own.rows < MIN_ROWS or not len(filled):
@@ -291,11 +302,11 @@ def failing(columns: Sequence[Column], profiles: Sequence[Profile]) -> Iterator[
                 absent.setdefault(k, []).append(own.series.entity)
                 continue
             if span[0] - start >= least:
-                late.append((span[0] - start, k, own, span[0]))
+                late.append(_Case(span[0] - start, k, own, span[0]))
             if stop - 1 - span[1] >= least:
-                early.append((stop - 1 - span[1], k, own, span[1]))
+                early.append(_Case(stop - 1 - span[1], k, own, span[1]))
             if column.facts.kind == "continuous" and (run := _stuck(own, k)):
-                stuck.append((run[1], k, own, run[0]))
+                stuck.append(_Case(run[1], k, own, run[0]))
     if absent:
         found = [columns[k].facts.name for k in absent]
         where = list(dict.fromkeys(entity for entities in absent.values() for entity in entities))
@@ -306,48 +317,76 @@ def failing(columns: Sequence[Column], profiles: Sequence[Profile]) -> Iterator[
             tuple(where),
             f"{names(found)} {verb(found, 'has', 'have')} no value in {names(where)} ({len(where)} of {len(profiles)} "
             "entities).",
-            "There it cannot be judged, and its level is taken from the other entities.",
+            f"There {verb(found, 'it', 'they')} cannot be judged, and the level is taken from the other entities.",
             option("exclude", found),
         )
     if late:
-        rows, k, own, row = max(late, key=lambda item: item[0])
-        yield Finding(
+        yield _longest(
             "late",
             "warn",
-            *_who(late, columns),
-            f"{columns[k].facts.name} of {own.series.entity} has its first value at {moment(own.series, row)}, "
-            f"{duration(own.series, rows)} after the start{_more(late)}.",
-            "Before, it cannot be judged; a history that hardly has it says little about it.",
-            option("exclude", _who(late, columns)[0]),
+            late,
+            columns,
+            "{sensor} has its first value at {time}, {length} after the start{more}.",
+            "Before that it cannot be judged, and the model learns little about it.",
         )
     if early:
-        rows, k, own, row = max(early, key=lambda item: item[0])
-        yield Finding(
+        yield _longest(
             "dead",
             "warn",
-            *_who(early, columns),
-            f"{columns[k].facts.name} of {own.series.entity} has no value after {moment(own.series, row)}, "
-            f"{duration(own.series, rows)} before the end{_more(early)}.",
-            "From then on it cannot be judged.",
-            option("exclude", _who(early, columns)[0]),
+            early,
+            columns,
+            "{sensor} has no value after {time}, {length} before the end{more}.",
+            "After that it cannot be judged.",
         )
     if stuck:
-        rows, k, own, row = max(stuck, key=lambda item: item[0])
-        lasts = row + rows >= own.rows
-        yield Finding(
+        longest = max(stuck)
+        lasts = longest.row + longest.rows >= longest.own.rows
+        yield _longest(
             "stuck",
             "warn" if lasts else "note",
-            *_who(stuck, columns),
-            f"{columns[k].facts.name} of {own.series.entity} does not change for {duration(own.series, rows)} from "
-            f"{moment(own.series, row)} on{', to the end' if lasts else ''}{_more(stuck)}.",
-            "A sensor that stands still looks calm; in the history it teaches that standing still is normal.",
+            stuck,
+            columns,
+            f"{{sensor}} does not change for {{length}} from {{time}} on{', to the end' if lasts else ''}{{more}}.",
+            "A sensor that does not change looks normal, and the model learns that this is normal.",
             "Check the sensor; if it failed, leave its cells empty from then on.",
         )
 
 
+@dataclass(frozen=True, order=True)
+class _Case:
+    """A stretch of rows in which a variable of a series fails; the longest is described."""
+
+    rows: int
+    variable: int = field(compare=False)
+    own: Profile = field(compare=False)
+    row: int = field(compare=False)  # that is named
+
+
+def _longest(
+    code: str,
+    severity: Severity,
+    cases: Sequence[_Case],
+    columns: Sequence[Column],
+    evidence: str,
+    consequence: str,
+    remedy: str | None = None,
+) -> Finding:
+    """Return one finding for all cases. `evidence` describes the longest, with fields for its figures. Without another
+    `remedy`, the variables are to be left out."""
+    case = max(cases)
+    variables = tuple(dict.fromkeys(columns[other.variable].facts.name for other in cases))
+    text = evidence.format(
+        sensor=f"{columns[case.variable].facts.name} of {case.own.series.entity}",
+        time=moment(case.own.series, case.row),
+        length=duration(case.own.series, case.rows),
+        more=f"; {len(cases) - 1} more like it" if len(cases) > 1 else "",
+    )
+    entities = tuple(dict.fromkeys(other.own.series.entity for other in cases))
+    return Finding(code, severity, variables, entities, text, consequence, remedy or option("exclude", variables))
+
+
 def sparse(columns: Sequence[Column], profiles: Sequence[Profile], without: Collection[str]) -> Iterator[Finding]:
-    """Find variables that are mostly missing although the rows have values, except those `without` any need to say so
-    again."""
+    """Find variables that are mostly missing although the rows have values. Those in `without` have another finding."""
     found, share = [], 0.0
     filled = sum(int(own.filled.sum()) for own in profiles)
     for k, column in enumerate(columns):
@@ -362,7 +401,7 @@ def sparse(columns: Sequence[Column], profiles: Sequence[Profile], without: Coll
             tuple(found),
             (),
             f"{names(found)} {verb(found, 'is', 'are')} missing in most rows, {percent(share)} at worst.",
-            "It is judged only where it was measured, and rarely in combination with the others.",
+            f"{verb(found, 'It is', 'They are')} judged only in rows with a value, rarely together with others.",
             option("exclude", found),
         )
 
@@ -384,7 +423,7 @@ def identical(columns: Sequence[Column], profiles: Sequence[Profile]) -> Iterato
                 tuple(same),
                 (),
                 f"{names(same)} hold the same values.",
-                "What happens in one counts as often as there are copies.",
+                "An event in one of them is counted once for each copy.",
                 option("exclude", same[1:]),
             )
 
@@ -406,14 +445,3 @@ def _stuck(own: Profile, k: int) -> tuple[int, int] | None:
     if rows < max(MIN_STUCK, STUCK * own.rows) or not others.any() or still[others].mean() > MAX_FLAT:
         return None
     return int(np.flatnonzero(inside)[0]) * own.block, rows
-
-
-def _who(
-    found: list[tuple[int, int, Profile, int]], columns: Sequence[Column]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    variables = dict.fromkeys(columns[k].facts.name for _, k, _, _ in found)
-    return tuple(variables), tuple(dict.fromkeys(own.series.entity for _, _, own, _ in found))
-
-
-def _more(found: list[tuple[int, int, Profile, int]]) -> str:
-    return f"; {len(found) - 1} more like it" if len(found) > 1 else ""

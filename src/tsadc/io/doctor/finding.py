@@ -10,7 +10,7 @@ from typing import Literal
 import pandas as pd
 
 from tsadc.errors import listed
-from tsadc.io.reading import spell
+from tsadc.io.reading import join_list, spell
 from tsadc.series import Series
 
 Severity = Literal["refuse", "warn", "note"]
@@ -54,7 +54,7 @@ class Finding:
     @property
     def refusal(self) -> str:
         """The same as the single sentence of an error."""
-        return f"{self.evidence.removesuffix('.')}; mend it with {self.remedy}."
+        return f"{self.evidence.removesuffix('.')}; fix it with {self.remedy}."
 
 
 def names(items: Sequence[str]) -> str:
@@ -71,7 +71,7 @@ def verb(items: Sequence[str], one: str, several: str) -> str:
 
 def option(name: str, values: Sequence[str]) -> str:
     """Write an option of the command line with its values, quoted if a shell needs it."""
-    return f"--{name} {shlex.quote(','.join(values))}"
+    return f"--{name} {shlex.quote(join_list(values))}"
 
 
 def figure(value: float) -> str:
@@ -91,13 +91,13 @@ def percent(share: float) -> str:
 
 
 def moment(series: Series, row: int) -> str:
-    """Say when a row is: its time, or its number."""
+    """Return the time of a row, or its number if it has none, for a sentence."""
     time = series.clock.at([row])[0]
     return f"{time:%Y-%m-%d %H:%M:%S}" if isinstance(time, pd.Timestamp) else f"row {time}"
 
 
 def duration(series: Series, rows: int) -> str:
-    """Say how long a number of rows is."""
+    """Return the length of a number of rows, for a sentence."""
     every = series.clock.every
     if every is None:
         return f"{rows:,} rows"

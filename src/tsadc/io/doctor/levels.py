@@ -28,7 +28,7 @@ CONVERSIONS = (
 )
 SAME_CENTER = 0.02  # relative tolerance of a converted level
 SAME_SPREAD = 1.6  # factor
-FAR = 5.0  # spreads between two levels that have nothing to do with each other
+FAR = 5.0  # spreads between two levels that differ
 OTHER = 0.5  # share of variables at another level beyond which it is another machine
 ALIKE = 0.2  # the same below which it is the same machine
 LARGE = 100.0  # factor that is recognised by the spread alone, where the level is near 0
@@ -78,13 +78,13 @@ def mixed_units(profiles: Sequence[Profile], columns: Sequence[Column]) -> Itera
                 continue
             for i, own in enumerate(profiles):
                 pair = (center[usual, k], scale[usual, k]), (center[i, k], scale[i, k])
-                if not near[usual, i] and (units := _conversion(*pair)):
-                    yield _mixed(column.facts.name, own.series.entity, profiles[usual].series.entity, pair, units)
+                if not near[usual, i] and (change := _conversion(*pair)):
+                    yield _mixed(column.facts.name, own.series.entity, profiles[usual].series.entity, pair, change)
                     break
 
 
 def _mixed(
-    name: str, entity: str, other: str, pair: tuple[tuple[float, float], tuple[float, float]], units: str
+    name: str, entity: str, other: str, pair: tuple[tuple[float, float], tuple[float, float]], change: _Change
 ) -> Finding:
     return Finding(
         "mixed-units",
@@ -92,16 +92,37 @@ def _mixed(
         (name,),
         (entity,),
         f"{name} of {entity} is around {figure(pair[1][0])}, but that of {other} around {figure(pair[0][0])}: "
-        f"different units, such as {units}?",
+        f"different units, such as {change.units}?",
         "The same number must mean the same thing in all data of a model.",
-        f"Convert {name} to one unit.",
+        f"If so, convert {name} of {entity} to the unit of {other}: {change.formula(name)}.",
     )
 
 
-def _conversion(one: tuple[float, float], other: tuple[float, float]) -> str | None:
-    """Return the units between which the second level is a conversion of the first, or None."""
+@dataclass(frozen=True)
+class _Change:
+    """A change of units. `forward`: the second level has the larger numbers, so the way back divides by the factor."""
+
+    factor: float
+    offset: float
+    units: str
+    forward: bool
+
+    def formula(self, name: str) -> str:
+        """Write how values of the second level become values of the first."""
+        if self.offset == 0:
+            return f"{name} {'/' if self.forward else '*'} {self.factor:g}"
+        if self.factor == 1:
+            return f"{name} {'-' if self.forward else '+'} {self.offset:g}"
+        if self.forward:
+            return f"({name} - {self.offset:g}) / {self.factor:g}"
+        return f"{name} * {self.factor:g} + {self.offset:g}"
+
+
+def _conversion(one: tuple[float, float], other: tuple[float, float]) -> _Change | None:
+    """Return the change of units that leads from the first level (centre and scale) to the second, or None."""
     for factor, offset, units in CONVERSIONS:
-        for (center, scale), (new_center, new_scale) in ((one, other), (other, one)):
+        for forward in (True, False):
+            (center, scale), (new_center, new_scale) = (one, other) if forward else (other, one)
             expected, spread = factor * center + offset, factor * scale
             if not (scale > 0 and new_scale > 0 and 1 / SAME_SPREAD <= new_scale / spread <= SAME_SPREAD):
                 continue
@@ -109,7 +130,7 @@ def _conversion(one: tuple[float, float], other: tuple[float, float]) -> str | N
                 continue
             close = max(SAME_CENTER * abs(expected - offset), 0.3 * spread)
             if abs(new_center - expected) <= close and abs(new_center - center) > 2 * close:
-                return units
+                return _Change(factor, offset, units, forward)
     return None
 
 
@@ -129,9 +150,9 @@ def other_machine(
             known = float(model[entity].center[place]), float(model[entity].scale[place])
             pair = known, (float(new.center[k]), float(new.scale[k]))
             far = abs(pair[1][0] - known[0]) > FAR * known[1]
-            if columns[k].facts.kind == "continuous" and far and (units := _conversion(*pair)):
+            if columns[k].facts.kind == "continuous" and far and (change := _conversion(*pair)):
                 converted.append(k)
-                yield _mixed(columns[k].facts.name, entity, "the model's history", pair, units)
+                yield _mixed(columns[k].facts.name, entity, "the model's history", pair, change)
         kept = [i for i, k in enumerate(judged) if k not in converted]
         used = np.array([judged[i] for i in kept], dtype=np.int64)
         distance = _distances(new, model[entity], used, np.array([places[i] for i in kept], dtype=np.int64))
