@@ -188,3 +188,13 @@ def test_a_remedy_quotes_names_with_commas():
     data = pd.DataFrame({"Temp, °C": values(), "RH, %": NAN})
     [empty] = [finding for finding in examine(data).findings if finding.code == "empty"]
     assert empty.remedy == """--exclude '"RH, %"'"""
+
+
+@pytest.mark.parametrize("preamble", ["", "Report of\tthe plant\n"])
+def test_a_header_of_two_rows_with_merged_cells(tmp_path, preamble):
+    header = "Time\tPump 1\t\tPump 2\t\n\tFlow\tTemp\tFlow\tTemp\n\tl/min\t°C\tl/min\t°C\n"
+    rows = "".join(f"{day:%Y-%m-%d}\t{k}\t{k + 0.5}\t{-k}\t7\n" for k, day in enumerate(DAYS))
+    found = noted(write(tmp_path, preamble + header + rows, "plant.tsv"), "its header has two rows, which were joined")
+    assert found.names == ("Pump 1 Flow", "Pump 1 Temp", "Pump 2 Flow", "Pump 2 Temp")
+    assert found.units["Pump 1 Temp"] == "°C"
+    assert found.values[3].tolist() == [3, 3.5, -3, 7]

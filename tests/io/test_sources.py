@@ -155,6 +155,16 @@ def test_an_excel_file_with_a_preamble_units_and_a_second_sheet(tmp_path):
     assert other.values.ravel().tolist() == [1, 2]
 
 
+def test_excel_dates_without_a_format_and_a_merged_header(tmp_path):
+    rows = [[45321 + 22 / 24 + k / 144, k, -k] for k in range(9)]
+    path = workbook(tmp_path / "pump.xlsx", Data=[["Time", "Pump 1", None], [None, "Flow", "Temp"], *rows])
+    with pytest.warns(TsadcNotice, match="the numbers in 'Time' were read as Excel's dates.*header has two rows"):
+        (found,) = read(path)
+    assert found.names == ("Pump 1 Flow", "Pump 1 Temp")
+    assert found.clock.at([0, 8]).tolist() == [pd.Timestamp("2024-01-30 22:00"), pd.Timestamp("2024-01-30 23:20")]
+    assert found.values[2].tolist() == [2, -2]
+
+
 def test_excel_files_that_cannot_be_read(tmp_path, monkeypatch):
     path = workbook(tmp_path / "pump.xlsx", Data=[["a"], [1]], Empty=[])
     with pytest.raises(DataError, match=r"pump\.xlsx has no sheet 'data'; did you mean `Data`\?"):

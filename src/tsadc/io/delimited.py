@@ -143,7 +143,7 @@ def _form(path: Path, reading: Reading) -> _Form:
     if not any(line.strip() for line in lines):
         raise DataError(f"{path} is empty, but a header and rows of numbers were expected.")
     sample = _sample(path, lines, reading)
-    table, names = sample.table, [name.strip() for name in sample.rows[sample.table.header]]
+    table, names = sample.table, [name.strip() for name in sample.table.merged or sample.rows[sample.table.header]]
     _check_header(names, path)
     header = (reading.skip_rows or 0) + sample.starts[table.header]
     below = (reading.skip_rows or 0) + sample.first_line
@@ -155,9 +155,11 @@ def _form(path: Path, reading: Reading) -> _Form:
         notes.append(
             f"{header} line(s) above the header were skipped, from {_shortened(first)!r}; --skip-rows states how many"
         )
-    if table.below:
+    if table.merged:
+        notes.append("its header has two rows, which were joined")
+    if table.below > bool(table.merged):
         shown = ", ".join(f"{name} {unit}" for name, unit in list(units.items())[:3]) or "none"
-        notes.append(f"{table.below} row(s) of text below the header were read as units ({shown})")
+        notes.append(f"{table.below - bool(table.merged)} row(s) of text below the header were read as units ({shown})")
     if decimal == "," and reading.decimal is None:
         notes.append("its numbers have a decimal comma")
     columns = [name or f"Unnamed: {place}" for place, name in enumerate(names + [""] * sample.nameless)]

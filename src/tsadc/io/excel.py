@@ -17,7 +17,10 @@ from tsadc.io.columns import NOTES, UNITS, check_width
 from tsadc.io.layout import find_table
 from tsadc.io.limits import COPIES, PIECE, check_bytes
 from tsadc.io.reading import DEFAULT, Reading, reason
+from tsadc.io.times import TIME_NAMES
 
+EPOCH = "1899-12-30"
+SERIALS = (20_000, 80_000)  # the years 1954 to 2119
 SAMPLED = 200  # rows in which the header is found
 PER_CELL = 40  # bytes of a cell in the reader's table and in that of Python, also if it is empty
 CELL = re.compile(rb"""\br=["']([A-Za-z]{0,6})(\d{1,10})["']""")  # of a cell, or of a row if there are no letters
@@ -49,18 +52,31 @@ def read_excel(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
         raise DataError(f"{path} is empty, but a header and rows of numbers were expected.")
     check_width(len(rows[0]), str(path))
     table = find_table([[_text(cell) for cell in row] for row in rows[:SAMPLED]], may_skip=reading.skip_rows is None)
-    frame = _frame(rows[table.header], rows[table.first :], path)
+    header = table.merged or rows[table.header]
+    frame = _frame(header, rows[table.first :], path)
     notes = []
+    for name in [name for name in frame if str(name).lower() in TIME_NAMES and _are_serials(frame[name])]:
+        frame[name] = pd.to_datetime(frame[name], unit="D", origin=EPOCH).dt.round("ms")
+        notes.append(f"the numbers in {name!r} were read as Excel's dates, days since {EPOCH}")
     if reading.sheet is None and len(names) > 1:
         notes.append(f"the first of its {len(names)} sheets, {sheet!r}, was read; --sheet names another one")
     if table.header:
         notes.append(f"{table.header} row(s) above the header were skipped; --skip-rows states how many")
-    titles = [_text(cell) for cell in rows[table.header]]
+    titles = [_text(cell) for cell in header]
     units = {name: unit for name, unit in zip(titles, table.units, strict=False) if unit}
-    if table.below:
-        notes.append(f"{table.below} row(s) of text below the header were read as units")
+    if table.merged:
+        notes.append("its header has two rows, which were joined")
+    if table.below > bool(table.merged):
+        notes.append(f"{table.below - bool(table.merged)} row(s) of text below the header were read as units")
     frame.attrs.update({UNITS: units, NOTES: notes})
     return frame
+
+
+def _are_serials(column: pd.Series) -> bool:
+    """Return whether numbers can be times as Excel stores them: days since 1899-12-30, some with a fraction."""
+    if not pd.api.types.is_float_dtype(column) or column.isna().any():
+        return False
+    return bool(column.between(*SERIALS).all() and (column % 1 > 0).any() and column.is_monotonic_increasing)
 
 
 def _check_size(path: Path) -> None:

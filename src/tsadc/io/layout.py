@@ -3,6 +3,7 @@ it, and the mark of decimals."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -22,11 +23,14 @@ NO_VALUE = {"", "nan", "na", "n/a", "null", "none", "bad", "no data", "nodata", 
 
 @dataclass(frozen=True)
 class Table:
-    """Where the table lies among the rows: the row of the header and the number of rows of text below it."""
+    """Where the table lies among the rows: the row of the header and the number of rows of text below it.
+
+    `merged` are the names of a header of two rows, whose upper one has merged cells; empty for a header of one row."""
 
     header: int
     below: int
     units: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
 
     @property
     def first(self) -> int:
@@ -39,7 +43,9 @@ def find_table(rows: Sequence[Sequence[str]], *, may_skip: bool = True) -> Table
     header."""
     header = _header(rows) if may_skip else 0
     below = _rows_of_text(rows, header)
-    return Table(header, below, tuple(_unit(cell) for cell in rows[header + 1]) if below else ())
+    merged = _merged(rows, header) if below else ()
+    units = rows[header + 2] if merged and below > 1 else rows[header + 1] if below and not merged else ()
+    return Table(header, below, tuple(_unit(cell) for cell in units), merged)
 
 
 def share_of_width(rows: Sequence[Sequence[str]], table: Table) -> float:
@@ -70,11 +76,32 @@ def _header(rows: Sequence[Sequence[str]]) -> int:
     cells = Counter(len(rows[number]) for number in later).most_common(1)[0][0] if later else 0
     if len(rows) < 3 or usual < 2 or (usual == widths[0] and cells == len(rows[1])):
         return 0
-    candidates = [number for number, row in enumerate(rows) if usual <= widths[number] <= cells and _are_names(row)]
+    candidates = [
+        number
+        for number, row in enumerate(rows)
+        if (usual <= widths[number] <= cells and _are_names(row)) or len(_merged(rows, number)) == usual
+    ]
     for number in sorted(candidates, key=lambda number: len(rows[number]) != cells):
         if _is_above_data(rows, number, cells):
             return number
     return next((number for number in candidates if widths[number] == usual), 0)
+
+
+def _merged(rows: Sequence[Sequence[str]], upper: int) -> tuple[str, ...]:
+    """Return the names of a header of two rows: "Pump 1 Flow" and "Pump 1 Temp" if "Pump 1" spans two cells.
+
+    Empty if no cell of the upper row spans several names, if the lower row is a header by itself, or if joined names are
+    not unique."""
+    lower = rows[upper + 1] if upper + 1 < len(rows) else ()
+    if not _is_text(lower) or (_are_names(lower) and all(lower)):
+        return ()
+    group, spans, names = "", False, list[str]()
+    for above, below in itertools.zip_longest(rows[upper], lower, fillvalue=""):
+        spans |= bool(group and not above and below)
+        group = above or group
+        names.append(f"{group} {below}".strip() if below else above)
+    names = names[: _width(names)]
+    return tuple(names) if spans and all(names) and _are_names(names) else ()
 
 
 def _is_above_data(rows: Sequence[Sequence[str]], header: int, cells: int) -> bool:
