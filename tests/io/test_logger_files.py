@@ -98,6 +98,12 @@ def test_hours_beside_dates(tmp_path):
     assert found.clock.at([0, 2]).tolist() == [pd.Timestamp("2023-01-01 23:30"), pd.Timestamp("2023-01-02 00:30")]
 
 
+def test_dates_beside_hours_are_read_with_the_day_first_if_requested(tmp_path):
+    path = write(tmp_path, "date,hour,heat\n03/04/2023,1,5\n03/04/2023,2,6\n03/04/2023,3,5\n")
+    for dayfirst, month in ((True, 4), (False, 3)):
+        assert noted(path, "joined", dayfirst=dayfirst).clock.at([1])[0] == pd.Timestamp(2023, month, 7 - month, 2)
+
+
 def test_year_month_day_hour_and_minute_in_columns(tmp_path):
     text = "Year,Month,Day,Hour,Minute,GHI\n2023,12,31,23,30,5\n2024,1,1,0,0,6\n2024,1,1,0,30,7\n"
     found = noted(write(tmp_path, text), "'Year', 'Month', 'Day', 'Hour' and 'Minute' joined")

@@ -186,7 +186,7 @@ def _times(
         if name not in data:
             raise no_column(name, list(data), source)
     columns = [data.pop(name) for name in names]
-    column = columns[0] if len(columns) == 1 else join_times(columns)
+    column = columns[0] if len(columns) == 1 else join_times(columns, source, reading.dayfirst)
     if pd.api.types.is_numeric_dtype(column) and not calendar_form(column) and not is_epoch(column):
         if _is_evenly_spaced(column, entities):
             return None, ""

@@ -90,8 +90,8 @@ def _header(rows: Sequence[Sequence[str]]) -> int:
 def _merged(rows: Sequence[Sequence[str]], upper: int) -> tuple[str, ...]:
     """Return the names of a header of two rows: "Pump 1 Flow" and "Pump 1 Temp" if "Pump 1" spans two cells.
 
-    Empty if no cell of the upper row spans several names, if the lower row is a header by itself, or if joined names are
-    not unique."""
+    Empty if no cell of the upper row spans several names, if the lower row is a header by itself, or if the joined
+    names are not unique."""
     lower = rows[upper + 1] if upper + 1 < len(rows) else ()
     if not _is_text(lower) or (_are_names(lower) and all(lower)):
         return ()

@@ -97,10 +97,14 @@ def find_times(data: Mapping[str, pd.Series], named: str | None = None) -> tuple
     return (whole[0],) if whole else pair or tuple(candidates[:1]) or _parts(data)
 
 
-def join_times(columns: Sequence[pd.Series]) -> pd.Series:
-    """Return the time of each row from its date and time of day, or from its year, month, day, hour and minute."""
+def join_times(columns: Sequence[pd.Series], source: str, dayfirst: bool | None = None) -> pd.Series:
+    """Return the time of each row from its date and time of day, or from its year, month, day, hour and minute; as text
+    if the time of day is text. Hour 24 ends the day."""
     if len(columns) == 2:
-        return _join_date_and_time(*columns)
+        date, time = columns
+        if pd.api.types.is_integer_dtype(time):
+            return pd.Series(read_times(date, str(date.name), source, dayfirst), index=date.index) + _hours(time)
+        return _join_texts(date, time)
     days = pd.to_datetime(pd.DataFrame(dict(zip(("year", "month", "day"), columns, strict=False))), errors="coerce")
     for column, length in zip(columns[3:], (_hours, _minutes), strict=False):
         days = days + length(column)
@@ -143,11 +147,8 @@ def _hours(column: pd.Series) -> pd.Series:
     return _minutes(60 * hours + minutes)
 
 
-def _join_date_and_time(date: pd.Series, time: pd.Series) -> pd.Series:
-    """Return the text of each row's date and time of day; 18.00.00 becomes 18:00:00. Whole numbers are hours, of which
-    the 24th ends the day."""
-    if pd.api.types.is_integer_dtype(time):
-        return pd.Series(read_times(date, str(date.name), "")).set_axis(date.index) + _hours(time)
+def _join_texts(date: pd.Series, time: pd.Series) -> pd.Series:
+    """Return the text of each row's date and time of day; 18.00.00 becomes 18:00:00."""
     days = date.dt.strftime("%Y-%m-%d") if pd.api.types.is_datetime64_any_dtype(date) else date.astype("str")
     if pd.api.types.is_timedelta64_dtype(time):
         return days + " " + (pd.Timestamp(0) + time).dt.strftime("%H:%M:%S.%f")
