@@ -49,7 +49,9 @@ bench-choices: $(READY)
 
 # About an hour on two cores. This and the runs below resume after an interruption and re-run stale records.
 bench-general: $(READY)
-	OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/general.toml --out benchmarks/results/general --processes 2
+	for name in general history; do \
+		OMP_NUM_THREADS=1 $(VENV)/bin/tsadc bench run plans/$$name.toml --out benchmarks/results/$$name --processes 2; \
+	done
 	$(MAKE) results
 
 bench-network: $(READY)
@@ -73,7 +75,7 @@ results: $(READY)
 	$(VENV)/bin/tsadc bench families $(RECORDS)/general --plan plans/general.toml --choices $(RECORDS)/choices.json \
 		--out docs/tables/general.md
 	$(TABLE) $(RECORDS)/general --plan plans/general.toml --brief --out docs/tables/general-protocols.md
-	for name in network ablation contamination; do \
+	for name in history network ablation contamination; do \
 		$(TABLE) $(RECORDS)/$$name --plan plans/$$name.toml --brief --out docs/tables/$$name.md || exit 1; \
 	done
 	for name in $(PAPER); do \

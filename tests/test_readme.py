@@ -84,7 +84,7 @@ def test_the_python_runs(file, tmp_path, monkeypatch):
     assert np.isfinite(result.observations["score"]).all()
     if file == "README.md":
         described = re.findall(r"result\.(\w+)\s+# (.*)", code)
-        names = {"intervals", "drift", "timeline", "variables", "observations", "expected"}
+        names = {"intervals", "similar", "drift", "timeline", "variables", "observations", "expected"}
         assert {name for name, _ in described} == names
         for name, text in described:
             if name in ("intervals", "observations"):

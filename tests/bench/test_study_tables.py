@@ -13,7 +13,7 @@ from tsadc.data.catalogue import PROTOCOLS
 
 ROOT = Path(__file__).parents[2]
 PLANS, RECORDS, TABLES = ROOT / "plans", ROOT / "benchmarks" / "results", ROOT / "docs" / "tables"
-STUDIES = ("network", "ablation", "contamination")
+STUDIES = ("history", "network", "ablation", "contamination")
 PAPER = ("main", "eta", "kappa", "ablation", "loss", "masking", "cost", "scorings")
 
 

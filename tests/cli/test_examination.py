@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from terminal import frame, tsadc
-from tsadc.cli.examination import _say
+from tsadc.cli.examination import _report
 from tsadc.cli.inspection import sparkline
 from tsadc.errors import TsadcNotice
 from tsadc.io.doctor import Finding
@@ -149,10 +149,10 @@ def test_the_warnings_that_are_cut_short_are_counted_without_remarks() -> None:
     about = ((), (), "Seen.", "It follows.", "--fix")
     found = [Finding("marker", "warn", *about)] * 7 + [Finding("state", "note", *about)] * 4
     with pytest.warns(TsadcNotice) as said:
-        _say(found, [])
+        _report(found, [])
     assert str(said[-1].message) == "2 more: tsadc info with the same --sql and --query"
     with pytest.warns(TsadcNotice) as said:
-        _say(found, [Path("a b.csv"), Path("c.csv")])
+        _report(found, [Path("a b.csv"), Path("c.csv")])
     assert str(said[-1].message) == "2 more: tsadc info 'a b.csv' ..."
 
 

@@ -1,8 +1,10 @@
 """`tsadc explain` says why a moment is unusual, or refuses in one sentence."""
 
+import json
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from terminal import faulty, frame, tsadc
@@ -32,11 +34,35 @@ def test_a_fault_is_explained_with_numbers_and_its_counterfactual(files: Path) -
     assert lines[2].startswith("Score ")
     assert lines[3].split() == ["variable", "share", "measured", "usual"]
     assert lines[4].split()[0] == "b"
-    otherwise = re.fullmatch(r"With b as usual during .+, the score would be ([\d.]+): (.+)\.", lines[-1])
+    otherwise = re.fullmatch(r"With b as usual during .+, the score would be ([\d.]+): (.+)\.", lines[-2])
     assert otherwise
     score, threshold = map(float, re.findall(r"[\d.]+\d", lines[2])[:2])
     assert float(otherwise[1]) < score / 3
     assert (otherwise[2] == "below the threshold") == (float(otherwise[1]) <= threshold)
+    assert lines[-1] == "Nothing similar in the history, or in this entity before."
+
+
+def test_what_happened_before_is_named_and_is_in_the_json(files: Path, tmp_path: Path) -> None:
+    history = frame(2400)
+    history.loc[1210:1239, "b"] += 5
+    history.to_csv(tmp_path / "pump.csv", index=False)
+    later = faulty()
+    later["time"] += pd.Timedelta("30 days")
+    later.to_csv(tmp_path / "new.csv", index=False)
+    settings = ["--length", "40", "--set", "kernels=16"]
+    assert tsadc("fit", tmp_path / "pump.csv", "--out", tmp_path / "model", *settings).code == 0
+    told = tsadc("explain", tmp_path / "model", tmp_path / "new.csv", "--at", "2026-01-31 05:10")
+    episodes = told.out[told.out.index("Similar before:") :].splitlines()[1:]
+    assert re.fullmatch(
+        r"  pump, Thu 1 Jan 2026, 20:.+ \(\d+\W+min\), in the history: level, \d+% similar", episodes[0]
+    )
+    found = json.loads(tsadc("detect", tmp_path / "new.csv", "--model", tmp_path / "model", "--json").out)
+    (interval,) = [item for item in found["intervals"] if item["start"] <= "2026-01-31T05:10" < item["end"]]
+    first = interval["similar"][0]
+    assert first["start"].startswith("2026-01-01T20:")
+    assert (first["entity"], first["origin"], first["kind"]) == ("pump", "history", "level")
+    assert 0.7 <= first["similarity"] <= 1
+    assert all(item["similar"] is not None for item in found["intervals"])
 
 
 def test_a_normal_moment_is_in_no_interval(files: Path) -> None:

@@ -391,6 +391,7 @@ def test_a_script_reads_of_drift(folder: Path, tmp_path: Path, tables: bool) -> 
     assert (found["found"], found["intervals"]) == (0, [])
     (drift,) = found["drift"]
     (variable,) = drift.pop("variables")
+    assert drift.pop("missing") == []
     assert drift == {"entity": "pump", "since": "2026-01-01T06:40:00", "above": 20, "observations": 20}
     assert variable["name"] == "b"
     assert variable["now"] - variable["usual"] == pytest.approx(6, abs=0.2)

@@ -402,17 +402,20 @@ def test_a_report_that_cannot_be_written_is_refused_before_detection(
 def test_verdict_names_the_worst_three_and_counts_in_words() -> None:
     result = find("robust-z")(length=40).fit(frame()).detect(faulty())
     found = result.intervals
-    words = verdict(found, 1, result.threshold).splitlines()
+    words = verdict(found, 1, result.threshold, "By chance.").splitlines()
     assert words[0] == f"{len(found)} unusual intervals{'. The worst three' if len(found) > 3 else ''}:"
-    assert len(words) == 1 + 2 * min(3, len(found))
+    assert len(words) == 2 + 2 * min(3, len(found))
+    assert words[-1] == "By chance."
     assert words[2] == "    b 6.2; usually \N{MINUS SIGN}1.1 to 1.1. High for 30 min."
-    one = verdict(result.worst(1), 1, result.threshold)
+    one = verdict(result.worst(1), 1, result.threshold, "By chance.")
     assert one.splitlines()[0] == "1 unusual interval:"
     many = pd.concat([found] * 4).assign(entity=["a", "b"] * (2 * len(found)))
-    assert verdict(many, 3, 1).startswith(f"{len(many)} unusual intervals in 2 of 3 entities. The worst three:\n")
+    assert verdict(many, 3, 1, "By chance.").startswith(
+        f"{len(many)} unusual intervals in 2 of 3 entities. The worst three:\n"
+    )
     assert "  b 9" in one
-    none = verdict(found.iloc[:0], 1, result.threshold)
-    assert none == f"No unusual interval (threshold {result.threshold:.3f})."
+    none = verdict(found.iloc[:0], 1, result.threshold, "By chance.")
+    assert none == f"No unusual interval (threshold {result.threshold:.3f}).\nBy chance."
 
 
 def test_events_can_be_joined_otherwise_without_training(tmp_path: Path) -> None:

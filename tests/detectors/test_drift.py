@@ -71,6 +71,9 @@ def test_drift_says_since_when_and_which_variables_moved(name):
     parts = list(detector.detect_parts({"pump": new}, rows=200))
     assert len(parts) > 2
     assert [part.drift for part in parts if part.drift] == [whole.drift]
+    assert drift.missing == ()
+    new.loc[new.index[1200:], "load"] = np.nan
+    assert detector.detect({"pump": new}).drift[0].missing == ("load",)
 
 
 def test_an_adapted_entity_has_a_usual_score_like_those_of_the_history():

@@ -121,7 +121,9 @@ def test_expected_values_of_another_detector_are_attributed_to_it(result):
 
 
 def test_without_scores_nothing_is_claimed(calm):
-    blank = replace(calm, parts=tuple(replace(part, scores=np.full_like(part.scores, np.nan)) for part in calm.parts))
+    nothing = [np.full_like(part.step_scores, np.nan) for part in calm.parts]
+    parts = (replace(part, step_scores=steps) for part, steps in zip(calm.parts, nothing, strict=True))
+    blank = replace(calm, parts=tuple(parts))
     assert "Nothing could be scored" in Page(render(blank, title="x")).text
 
 

@@ -81,11 +81,15 @@ def test_drift_in_words():
     moved = (Moved("flow", 31.0, 12.0), Moved("speed", 0.5, 700.0))
     assert drift(Drift("pump", pd.Timestamp("2024-03-01 12:00"), 70, 72, moved)) == (
         "70 of the 72 observations of pump since 2024-03-01 12:00 differ from what was learnt: another machine, a new "
-        "regime, or drift? Medians that moved: flow from 31.0 to 12.0, speed from 0.50 to 700. If this is the new "
-        "normal, fit again, or use `tsadc adapt` if only levels and spreads have changed."
+        "regime, or drift? Medians that moved: flow from 31.0 to 12.0, speed from 0.50 to 700. Check that it is "
+        "the same machine, in the same units. If this is the new normal, fit again, or use `tsadc adapt` if only "
+        "levels and spreads have changed."
     )
-    assert "since row 40 differ from what was learnt: another machine, a new regime, or drift? If" in drift(
+    assert "since row 40 differ from what was learnt: another machine, a new regime, or drift? Check" in drift(
         Drift("pump", 40, 10, 10, ())
+    )
+    assert drift(Drift("pump", 40, 10, 10, (), ("flow", "load"))).endswith(
+        "or drift? Not measured in this period: flow, load. Check this first; the rest may follow from it."
     )
 
 

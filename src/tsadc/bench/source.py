@@ -44,6 +44,8 @@ WITHOUT_EFFECT = (
     "tsadc.errors",
     "tsadc.detectors.counterfactual",
     "tsadc.detectors.display",
+    "tsadc.detectors.episodes",
+    "tsadc.detectors.explanation",
     "tsadc.detectors.per_row",
     "tsadc.detectors.provenance",
     "tsadc.detectors.reasons",

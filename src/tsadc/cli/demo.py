@@ -17,6 +17,7 @@ from tsadc.detectors.base import ProgressCallback
 from tsadc.errors import OutputError
 from tsadc.series import Series
 from tsadc.show import write as write_report
+from tsadc.show.chance import by_chance
 
 NAMES = {"report.html", "model", "history", "new"}  # what every demo holds, earlier versions' too
 CONTENTS = NAMES | {"report-tsadc.html", "model-tsadc"}
@@ -55,7 +56,7 @@ def _write_reports(demo: Demonstration, folder: Path) -> None:
 
 def _summary(demo: Demonstration, out: Path) -> str:
     verdicts = [
-        f"{name}: {verdict(result.intervals, len(result.series), result.threshold, result.drift)}"
+        f"{name}: {verdict(result.intervals, len(result.series), result.threshold, by_chance(result), result.drift)}"
         for name, result in (("The ensemble", demo.ensemble_result), ("TSAD-C", demo.tsadc_result))
     ]
     table = demo.comparison.to_string(index=False, float_format="{:.3f}".format)

@@ -18,8 +18,8 @@ from tsadc.series import Series
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
 
-MOST = 5  # findings that are said; `tsadc info` shows all
-STREAMED_ROWS = 10_000  # of a series whose rows stay in their file, that are examined
+MAX_NOTICES = 5  # findings that are printed; `tsadc info` shows all
+STREAMED_ROWS = 10_000  # examined rows of a series that stays in its file
 
 
 def check_history(
@@ -30,7 +30,7 @@ def check_history(
     labels = [name for name in found.labels if name not in kept]
     if len(labels) == len(found.variables):
         labels = []
-    _say([finding for finding in found.findings if finding.code != "label"], data)
+    _report([finding for finding in found.findings if finding.code != "label"], data)
     if not labels:
         return series
     notice(
@@ -43,7 +43,7 @@ def check_history(
 def check_new(series: tuple[Series, ...], data: Sequence[Path], detector: Detector) -> Examination:
     """Examine new data before it is judged by the detector."""
     found = examine(_in_memory(check_length(series, detector.settings.length)), detector)
-    _say(found.findings, data)
+    _report(found.findings, data)
     return found
 
 
@@ -61,14 +61,14 @@ def without(series: Series, names: Collection[str]) -> Series:
     return replace(series, values=series.values[:, kept], names=tuple(series.names[i] for i in kept))
 
 
-def _say(findings: Sequence[Finding], data: Sequence[Path]) -> None:
+def _report(findings: Sequence[Finding], data: Sequence[Path]) -> None:
     """Raise the first finding that refuses the data; issue the first warnings as notices."""
     for finding in findings:
         if finding.severity == "refuse":
             raise DataError(finding.refusal)
     warnings = [finding for finding in findings if finding.severity == "warn"]
-    for finding in warnings[:MOST]:
+    for finding in warnings[:MAX_NOTICES]:
         notice(finding.sentence)
-    if len(warnings) > MOST:
+    if len(warnings) > MAX_NOTICES:
         where = " ".join(shlex.quote(str(file)) for file in data[:1]) or "with the same --sql and --query"
-        notice(f"{len(warnings) - MOST} more: tsadc info {where}{' ...' if len(data) > 1 else ''}")
+        notice(f"{len(warnings) - MAX_NOTICES} more: tsadc info {where}{' ...' if len(data) > 1 else ''}")

@@ -22,7 +22,8 @@ def explain_at(
     entity: str | None = None,
     progress: ProgressCallback | None = None,
 ) -> str:
-    """Say why the row at the time `at` is unusual: reason, score, variables with their usual bands, counterfactual."""
+    """Say why the row at the time `at` is unusual: reason, score, variables with their usual bands, counterfactual,
+    similar past episodes."""
     chosen = _chosen(series, entity)
     row = _row(chosen, at)
     result = detector.detect([chosen], progress=progress)
@@ -30,7 +31,7 @@ def explain_at(
     times = Times(part.series.clock)
     interval = next((found for found in part.intervals if found.start <= row < found.stop), None)
     if interval is None:
-        score = part.scores[row]
+        score = part.step_scores[row]
         scored = "It was not scored" if score != score else f"Its score is {number(float(score))}"
         nearest = min(part.intervals, key=lambda found: abs(found.start - row), default=None)
         hint = f" The nearest unusual interval is {times.span(nearest.start, nearest.stop)}." if nearest else ""
@@ -46,6 +47,7 @@ def explain_at(
         f"Score {number(interval.score)}, {_threshold(result, part, row)}.",
         *_variables(part, interval, row),
         *_otherwise(detector, part, interval),
+        *_similar(interval),
     ]
     return "\n".join(lines)
 
@@ -82,6 +84,19 @@ def _otherwise(detector: Detector, part: SeriesResult, interval: Interval) -> li
     return [
         f"With {listed(found.variables)} as usual during {span}, the score would be {number(found.after)}: {verdict}."
     ]
+
+
+def _similar(interval: Interval) -> list[str]:
+    """Name the past episodes that resemble the interval, one per line."""
+    if interval.similar is None:
+        return []
+    lines = []
+    for similar in interval.similar:
+        episode, times = similar.episode, Times(similar.episode.clock)
+        when = f"{times.span(0, episode.rows)} ({times.duration(episode.rows)})"
+        where = "in the history" if similar.origin == "history" else "in this data"
+        lines.append(f"  {episode.entity}, {when}, {where}: {episode.kind}, {similar.similarity:.0%} similar")
+    return ["Similar before:", *lines] if lines else ["Nothing similar in the history, or in this entity before."]
 
 
 def _chosen(series: Sequence[Series], entity: str | None) -> Series:

@@ -26,9 +26,10 @@ from tsadc.io.doctor import Examination
 from tsadc.series import Series
 from tsadc.show import words
 from tsadc.show import write as write_report
+from tsadc.show.chance import by_chance, false_alarms, graded
 from tsadc.show.html import refuse_other_file
 from tsadc.show.result_files import write_tables
-from tsadc.show.words import count, evidence, number, severity
+from tsadc.show.words import count, evidence, number
 
 MAX_DRIFTED = 3  # entities in the summary
 
@@ -152,11 +153,11 @@ def detect_to(
         check_report(report)
     if out is None:
         result = detector.detect(series, progress=progress)
-        said = verdict(result.intervals, len(series), detector.threshold_, result.drift)
+        said = verdict(result.intervals, len(series), detector.threshold_, by_chance(result), result.drift)
         if report is not None:
             write_report(result, report, title=title, about=facts(detector), examination=examination)
             said += f"\nThe report is {report}."
-        return Detected(said, result.intervals, result.drift)
+        return Detected(said, _with_similar(result), result.drift)
     with contextlib.ExitStack() as outputs:
         # A report inside the folder appears together with it, and one elsewhere right after it.
         inside = report is not None and report.absolute().is_relative_to(out.absolute())
@@ -165,17 +166,19 @@ def detect_to(
         folder = outputs.enter_context(results_folder(out, series, existing, events.merge))
         whole = detector.detect(series, progress=progress) if report is not None else None
         parts = [whole] if whole is not None else detector.detect_parts(series, progress=progress)
-        intervals, drift = list[pd.DataFrame](), list[Drift]()
-        names = write_tables(
-            _collecting(parts, intervals, drift), folder, parquet=out.suffix == ".parquet", model=model
-        )
+        intervals, drift, expected = list[pd.DataFrame](), list[Drift](), list[float]()
+        collected = _collecting(parts, intervals, drift, expected)
+        names = write_tables(collected, folder, parquet=out.suffix == ".parquet", model=model)
         if whole is not None and report is not None:
             place = page or folder / report.absolute().relative_to(out.absolute())
             write_report(whole, place, title=title, about=facts(detector), examination=examination)
     done = f"Updated {', '.join(names)} in" if existing == "update" else f"Wrote {', '.join(names)} to"
     found = pd.concat([table for table in intervals if len(table)] or intervals[:1], ignore_index=True)
     written = f"{done} {out}." + (f"\nThe report is {report}." if report else "")
-    return Detected(f"{verdict(found, len(series), detector.threshold_, drift)}\n{written}", found, tuple(drift))
+    share = detector.normal_.above(detector.threshold_)
+    chance = false_alarms(len(found), sum(expected), share, detector.settings.length, detector.clock_)
+    said = verdict(found, len(series), detector.threshold_, chance, drift)
+    return Detected(f"{said}\n{written}", found, tuple(drift))
 
 
 def check_report(report: Path) -> None:
@@ -235,21 +238,32 @@ def rethreshold(detector: Detector, assignments: Sequence[str], options: Mapping
     return detector.set_threshold(contamination=changes.get("contamination"), **changes.get("threshold", {}))
 
 
-def _collecting(parts: Iterable[Result], intervals: list[pd.DataFrame], drift: list[Drift]) -> Iterator[Result]:
+def _collecting(
+    parts: Iterable[Result], intervals: list[pd.DataFrame], drift: list[Drift], expected: list[float]
+) -> Iterator[Result]:
     for part in parts:
-        intervals.append(part.intervals)
+        intervals.append(_with_similar(part))
         drift.extend(part.drift)
+        expected.append(part.false_alarms)
         yield part
 
 
-def verdict(intervals: pd.DataFrame, entities: int, threshold: float, drift: Sequence[Drift] = ()) -> str:
-    """Say which entities drifted, how many intervals are unusual, and describe the three with the highest scores."""
+def _with_similar(result: Result) -> pd.DataFrame:
+    """Return the intervals, each with a list of the past episodes that resemble it."""
+    similar = {number: own.drop(columns="interval") for number, own in result.similar.groupby("interval")}
+    found = [similar[i].to_dict("records") if i in similar else [] for i in range(len(result.intervals))]
+    return result.intervals.assign(similar=pd.Series(found, dtype=object))
+
+
+def verdict(intervals: pd.DataFrame, entities: int, threshold: float, chance: str, drift: Sequence[Drift] = ()) -> str:
+    """Say which entities drifted, how many intervals are unusual, describe the three with the highest scores, and say
+    how many false alarms are to be expected."""
     lines = [words.drift(found) for found in drift[:MAX_DRIFTED]]
     if len(drift) > MAX_DRIFTED:
         lines.append(f"{count(len(drift) - MAX_DRIFTED, 'further entity has', 'further entities have')} drifted.")
     if drift and intervals.empty:
         return "\n".join([*lines, "Nothing stands out from the recent past."])
-    return "\n".join([*lines, _unusual(intervals, entities, threshold)])
+    return "\n".join([*lines, _unusual(intervals, entities, threshold), chance])
 
 
 def _unusual(intervals: pd.DataFrame, entities: int, threshold: float) -> str:
@@ -263,7 +277,7 @@ def _unusual(intervals: pd.DataFrame, entities: int, threshold: float) -> str:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in interval["variables"].items())
         why = evidence(interval["evidence"])[1] if interval["kind"] == "other" else interval["reason"]
         span = f"{_time(interval['start'])} to {_time(interval['end'])}"
-        often = f"severity {severity(interval['severity'])} ({words.return_period(interval['return_period'])})"
+        often = graded(interval["severity"], words.return_period(interval["return_period"]))
         lines.append(f"  {interval['entity']}  {span}  {often}  {shares}")
         lines.append(f"    {why}")
     return "\n".join(lines)

@@ -21,11 +21,12 @@ from tsadc.config import merge, refuse_unknown_settings, to_mapping, update
 from tsadc.detectors.display import shown
 from tsadc.detectors.docstrings import complete
 from tsadc.detectors.drift import raised_by, usual_score
+from tsadc.detectors.episodes import Episodes
 from tsadc.detectors.events import Events, memory
+from tsadc.detectors.explanation import Explainer, most_unusual
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import describe, provenance
-from tsadc.detectors.reasons import reason_of
-from tsadc.detectors.result import Evidence, Result, SeriesResult, join
+from tsadc.detectors.result import Evidence, Result, join
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import (
     Contamination,
@@ -38,14 +39,14 @@ from tsadc.detectors.threshold import (
     refuse_unused,
     unused_setting,
 )
-from tsadc.detectors.usual import SeriesUsual, Usual, normal_places
+from tsadc.detectors.usual import Usual, normal_places
 from tsadc.detectors.verdicts import Verdicts
 from tsadc.errors import ConfigError, DataError, NotFittedError, TooShortError, listed, notice
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading, how_to_resample, spell
 from tsadc.nn.runtime.blas import each_within, single_threaded_blas
 from tsadc.scale import Scaler
-from tsadc.series import Clock, Floats, Observations, Series
+from tsadc.series import Booleans, Clock, Floats, Observations, Series
 from tsadc.variables import match
 from tsadc.windows import Cut, cut
 
@@ -128,6 +129,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         1 for each training observation above the threshold, 0 for the others.
     usual_ : Usual or None
         What is usual for each entity and variable, for bands and reasons; None for a model of an earlier version.
+    episodes_ : Episodes or None
+        The intervals of the history that stand out, at most 50, to which those of new data are compared; None for a
+        model of an earlier version.
     provenance_ : dict
         Origin of the model, stored with it: `detector`, its name; `data`, size and digest of the training data;
         `versions` of the software; `training`, the losses of each epoch (only with a network).
@@ -153,6 +157,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     normal_: Normal
     threshold_: float
     usual_: Usual | None
+    episodes_: Episodes | None
     provenance_: dict[str, Any]
 
     def __init__(
@@ -350,7 +355,20 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         self._calibrate()
         normal = history.take(normal_places(self.decision_scores_, self.contamination_.share))
         self.usual_ = Usual.fit(normal.scaled(scaler), self._predict)
+        self.episodes_ = None  # nothing to compare with yet
+        self.episodes_ = self._find_episodes(history)
         return self
+
+    def _find_episodes(self, history: Observations) -> Episodes:
+        """Return the unusual intervals of the history, with which later ones are compared."""
+        chosen = most_unusual(self.decision_scores_, self.normal_.fence)
+        unusual, scores = history.take(chosen), self.decision_scores_[chosen]
+        threshold = self._threshold(self.normal_.fence)
+        with single_threaded_blas():
+            evidence = self._evidence(unusual, None)
+            return self._explainer().find_episodes(
+                unusual, scores, evidence, threshold, self._events(), self.view_names
+            )
 
     @final
     def prepare(self, X: Any) -> tuple[Observations, Clock, Scaler]:
@@ -500,25 +518,38 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """
         pieces = self._cut(X)
         verdicts = self._verdicts(pieces.observations, progress)
-        result = join([self._with_reasons(part) for part in verdicts.whole_series()], pieces.observations.series)
+        result = join(list(self._explainer().explain(verdicts.whole_series())), pieces.observations.series)
         return replace(result, left_out=len(pieces.left_out))
 
     def _verdicts(self, observations: Observations, progress: ProgressCallback | None) -> Verdicts:
         settings = self.settings
-        per_week = observations_per_week(self.clock_, settings.length)
         return Verdicts(
             observations=observations,
             evidence=self._evidence(observations, progress),
-            threshold=Threshold(self.threshold_, float(np.median(self.decision_scores_)), self.normal_, per_week),
-            events=Events.of(settings.event, self.memory_, settings.length),
+            threshold=self._threshold(self.threshold_),
+            events=self._events(),
             scaler=self.scaler_,
             view_names=self.view_names,
             usual=self._usual,
+            present=self._present,
             lowered=self._lowered(observations),
             scores=self._scores,
             coverage=settings.coverage,
             row_cuts=self.row_cuts,
         )
+
+    def _threshold(self, value: float) -> Threshold:
+        per_week = observations_per_week(self.clock_, self.settings.length)
+        return Threshold(value, float(np.median(self.decision_scores_)), self.normal_, per_week)
+
+    def _events(self) -> Events:
+        return Events.of(self.settings.event, self.memory_, self.settings.length)
+
+    def _present(self, entity: str) -> Booleans:
+        """Return which variables every normal observation of an entity's history has; none if that is not known."""
+        if self.usual_ is None:
+            return np.zeros(len(self.variables_), dtype=bool)
+        return self.usual_.of(entity).present
 
     def _lowered(self, observations: Observations) -> Floats:
         """Return for each series how much its scores are lowered: 0, or, in audit mode, their own drift."""
@@ -560,23 +591,10 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         6000
         """
         verdicts = self._verdicts(self._cut(X).observations, progress)
-        yield from map(self._with_reasons, verdicts.parts(rows))
+        yield from self._explainer().explain(verdicts.parts(rows))
 
-    def _with_reasons(self, result: Result) -> Result:
-        """Return the result with what is usual, and with the reason of each interval."""
-        return replace(result, parts=tuple(self._explained(part) for part in result.parts))
-
-    def _explained(self, part: SeriesResult) -> SeriesResult:
-        if self.usual_ is None:
-            return part
-        own = self.usual_.of(part.series.entity)
-        scaler = self.scaler_.alone(part.series.entity)  # a later `adapt` must not change this result
-        usual = SeriesUsual(part.series, own, self.usual_.window, scaler, self._predict)
-        intervals = tuple(
-            replace(found, reason=reason_of(usual, found.start, found.stop, list(found.variables)))
-            for found in part.intervals
-        )
-        return replace(part, intervals=intervals, usual=usual)
+    def _explainer(self) -> Explainer:
+        return Explainer(self.usual_, self.episodes_, self.scaler_, self._predict, self.settings.length)
 
     @overload
     def decision_function(self, X: Any, *, per: Literal["observation"] = "observation") -> Floats: ...

@@ -29,7 +29,7 @@ class Counterfactual:
     """The highest score of the observations that an interval touches: rows [start, stop).
 
     `before` is as measured, `after` with `variables` as usual; there are none if no score is lower. Where the threshold
-    is raised for drift, scores are lowered by as much."""
+    is raised for drift, scores are lowered by as much, and in audit mode by the drift of the whole series."""
 
     start: int
     stop: int
@@ -41,20 +41,26 @@ class Counterfactual:
 def counterfactual(detector: Detector, part: SeriesResult, interval: Interval) -> Counterfactual | None:
     """Return what the score of an interval of `part` would have been; None without what is usual, or without blame."""
     usual, variables = part.usual, tuple(interval.variables)
-    if usual is None or not variables:
+    if usual is None or not variables or interval.evidence == "missing":
         return None
     length = detector.settings.length
-    places = cut([part.series], length, detector.settings.coverage).observations.places
-    touched = [place.start for place in places if place.start < interval.stop and place.start + length > interval.start]
+    observations = cut([part.series], length, detector.settings.coverage).observations
+    lowered = float(detector._lowered(observations)[0])
+    touched = [
+        place.start
+        for place in observations.places
+        if place.start < interval.stop and place.start + length > interval.start
+    ]
     first, stop = max(min(touched), 0), min(max(touched) + length, len(part.series))
     values = np.array(part.series.values, dtype=np.float64)
-    before = _highest(detector, part, values, touched)
+    before = _highest(detector, part, values, touched) - lowered
     measured = interpolated(usual.measured(0, len(part.series)))
     rest = (measured - usual.predicted(0, len(part.series)))[:, _donors(part, first, stop)]
     best = Counterfactual(first, stop, (), before, before)
     for count in range(1, len(variables) + 1):
         columns = [part.series.names.index(name) for name in variables[:count]]
-        after = _highest(detector, part, _as_usual(usual, values, columns, first, stop, rest), touched)
+        changed = _as_usual(usual, values, columns, first, stop, rest)
+        after = _highest(detector, part, changed, touched) - lowered
         if after < best.after:
             best = replace(best, variables=variables[:count], after=after)
         if after <= detector.threshold_:

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from tsadc.scale import Scaler
-from tsadc.series import Floats, Observations, Series
+from tsadc.series import Booleans, Floats, Observations, Series
 from tsadc.subsample import evenly_spaced
 
 RECENT = 20  # observations
@@ -57,6 +57,8 @@ class Drift:
         How many observations of the period score above the threshold of the history, and how many there are.
     variables : tuple of Moved
         The variables whose median moved most, at most 3, largest move first.
+    missing : tuple of str
+        The variables without a value in the period, although every normal observation of the history has one.
     """
 
     entity: str
@@ -64,6 +66,7 @@ class Drift:
     above: int
     observations: int
     variables: tuple[Moved, ...]
+    missing: tuple[str, ...] = ()
 
 
 def usual_score(scores: Floats) -> float:
@@ -96,20 +99,25 @@ def drifting(scores: Sequence[float] | Floats, threshold: float) -> int | None:
     return first if total[first] > 0 else None
 
 
-def find_drift(observations: Observations, scores: Sequence[float], threshold: float, scaler: Scaler) -> Drift | None:
-    """Return the drift of the only series of these observations, None if there is none."""
+def find_drift(
+    observations: Observations, scores: Sequence[float], threshold: float, scaler: Scaler, present: Booleans
+) -> Drift | None:
+    """Return the drift of the only series of these observations, None if there is none. `present` is True for the
+    variables that every normal observation of the history has."""
     first = drifting(scores, threshold)
     if first is None:
         return None
     series, period = observations.series[0], observations.take(range(first, len(observations)))
     above = int((np.asarray(scores[first:]) > threshold).sum())
     since = series.clock.at([max(0, period.places[0].start)])[0]
-    return Drift(series.entity, since, above, len(period), _moved(series, period, scaler))
-
-
-def _moved(series: Series, period: Observations, scaler: Scaler) -> tuple[Moved, ...]:
     raw = period.batch(evenly_spaced(len(period), SAMPLE))  # (observation, variable, time)
     values = raw.transpose(1, 0, 2).reshape(len(series.names), -1)
+    missing = present & ~np.isfinite(values).any(axis=1)
+    lacking = tuple(series.names[k] for k in np.flatnonzero(missing))
+    return Drift(series.entity, since, above, len(period), _moved(series, values, scaler), lacking)
+
+
+def _moved(series: Series, values: Floats, scaler: Scaler) -> tuple[Moved, ...]:
     known = np.isfinite(values).any(axis=1)
     now = np.zeros(len(values))
     now[known] = np.nanmedian(values[known], axis=1)

@@ -2,7 +2,8 @@
 
     kind          the blamed variable
     missing       was not measured in half of the rows or more
-    stuck         has one value for at least 5 rows, half a window and twice its usual longest run
+    stuck         has one value, not far from its usual ones, for at least 5 rows, half a window and twice its usual
+                  longest run
     spike         leaves its usual band, briefly and far
     level         leaves it to one side for a window or longer
     frequency     varies faster or slower than usual, by about as much as usual
@@ -33,15 +34,14 @@ Kind = Literal["missing", "stuck", "spike", "level", "frequency", "spread", "cor
 MIN_RUN = 5  # rows
 BRIEF = 5  # rows of a spike, or a quarter of a window if that is more
 FAR = 1.0  # of a spike: widths of the band beyond the band
+STUCK_NEAR = 0.5  # the same, of a value that is stuck rather than at another level
 SHIFTED = 3.0  # of `offset`, if the values leave their own range as well
 DISPLACED = 9.0  # of `offset`, if they do not
 CHANGED = 2.0  # of `pace` and `spread`
 DETACHED = 1.5  # of `misfit`, `offset` and the correlations
 FOLLOWS = 0.5  # correlation of variables that follow each other
 VISIBLE = 0.3  # change of a correlation that is worth naming
-SMALLEST = (
-    0.05  # of the differences between quantiles of logarithms and z, so that nearly constant measures do not count
-)
+SMALLEST = 0.05  # difference between quantiles of logarithms and z, so that nearly constant measures do not count
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,8 @@ class Reason:
         The variable that it no longer follows, if one can be named.
     conditional : bool
         Whether `low` and `high` hold for the present values of the other variables.
+    others : int
+        How many other variables are missing in the same rows.
     """
 
     kind: Kind
@@ -77,6 +79,7 @@ class Reason:
     high: float = math.nan
     partner: str = ""
     conditional: bool = False
+    others: int = 0
 
     def sentence(self, clock: Clock) -> str:
         """Say it in one or two sentences, with numbers in the units of the input."""
@@ -84,6 +87,9 @@ class Reason:
         name, (value, low, high) = self.variable, alike(self.value, self.low, self.high)
         usually = f"usually {low} to {high}{' given the other variables' if self.conditional else ''}"
         match self.kind:
+            case "missing" if self.value == 1:
+                more = f" and {self.others} more variable{'s' if self.others > 1 else ''}" if self.others else ""
+                return f"{name}{more} {'have' if more else 'has'} no value{lasts}."
             case "missing":
                 return f"{self.value:.0%} of the values of {name} are missing{lasts}."
             case "stuck":
@@ -176,6 +182,9 @@ class _Place:
         begin, end, length = max(spans, key=lambda span: span[2], default=(0, 0, 0))
         usual = int(self.usual.quantiles.run[k])
         if length < max(MIN_RUN, self.usual.window / 2, 2 * usual):
+            return None
+        # A closed valve does not move either: far from the usual values, the level is the news.
+        if abs(_excess(self.measured[k, begin : begin + 1], self.usual.quantiles.of("value")[:, k])[0]) > STUCK_NEAR:
             return None
         return self._made("stuck", k, (begin, end), self._raw(k, self.measured[k, begin]), (0.0, usual))
 

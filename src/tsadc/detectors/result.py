@@ -16,7 +16,9 @@ import pandas as pd
 
 from tsadc.detectors.display import shown
 from tsadc.detectors.drift import Drift
+from tsadc.detectors.episodes import Similar, table
 from tsadc.detectors.events import Events
+from tsadc.detectors.missing import Missing
 from tsadc.detectors.reasons import Reason
 from tsadc.detectors.threshold import Threshold
 from tsadc.detectors.usual import SeriesUsual
@@ -57,6 +59,7 @@ class Interval:
     evidence: str
     variables: dict[str, float]
     reason: Reason | None = None
+    similar: tuple[Similar, ...] | None = None  # most similar first; None for a model of an earlier version
 
     def why(self, clock: Clock) -> tuple[str, str]:
         """Return the kind of the reason, and the reason in a sentence."""
@@ -75,6 +78,11 @@ class SeriesResult:
         The input.
     scores : array of shape (row,), float32
         Score of each row, as in `Result.timeline`; NaN where nothing was measured or no observation covers the row.
+    step_scores : array of shape (row,)
+        The scores that the verdict was made from: the score of each row within its observation, of which the highest is
+        that of the observation. The same as `scores`, unless those are means of overlapping observations. Every
+        interval that a score has opened has a row with `step_scores - raised` above the threshold, and no row outside
+        is above it, apart from events that `event.minimum` drops. Plots and reports draw this score.
     raised : array of shape (row,)
         How much the threshold was raised because recent scores lie above those of the history.
     anomalous : array of shape (row,), bool
@@ -91,6 +99,7 @@ class SeriesResult:
 
     series: Series
     scores: Floats
+    step_scores: Floats
     raised: Floats
     anomalous: Booleans
     contributions: Floats
@@ -132,8 +141,9 @@ class Result:
     timeline : DataFrame
         One row per row of the input. `entity`, `time`, `score` (NaN where nothing was measured or no observation covers
         the row), `anomalous`, whether it lies in an interval. The score of a row is that of its step within the
-        observation; for `Ensemble`, it is the mean score of the overlapping observations that cover the row, so it can
-        be above the threshold outside an interval, and below it inside.
+        observation; for `Ensemble`, it is the mean score of the overlapping observations that cover the row, which
+        ranks rows better, but can be above the threshold outside an interval and below it inside. What is compared
+        with the threshold is `SeriesResult.step_scores`.
     variables : DataFrame
         Contribution (0 or more) of each variable, one column each, to the score of each row. Index: `entity`, `time`.
     observations : DataFrame
@@ -141,6 +151,12 @@ class Result:
         `score`; `threshold`, raised if recent scores lie above those of the history; one column `<view>_score` per
         view, what the view adds to the score (with `scoring="own"` the method's own scores instead, which need not add
         up: those of TSADC are two RMSEs before they are weighted); `anomalous`.
+    similar : DataFrame
+        Past episodes that resemble an interval, at most 3 each, most similar first. `interval`, the row of `intervals`;
+        `entity`, `start` and `end` (exclusive) of the episode; `similarity`, from 0.7 to 1, where 1 means that the same
+        variables are to blame and deviate in the same way; `origin`, "history" if the model learnt it in `fit`,
+        "result" if it is an earlier interval of the same entity in this result; `kind`, as in `intervals`. An interval
+        that resembles nothing has no row. `tsadc.detectors.episodes` defines the similarity.
     usual : DataFrame or None
         The usual band of each variable, in the units of the input: columns (variable, "lower") and (variable, "upper"),
         the index of `variables`. About 98 % of normal values lie inside. Detectors with an ensemble predict it from the
@@ -157,6 +173,12 @@ class Result:
         Median training score.
     length : int
         Rows of an observation.
+    false_alarm_share : float
+        Share of normal observations that are expected above the threshold, from the scores of the history.
+    false_alarms : float
+        How many normal observations are expected above the threshold by chance, among those that were scored. Those
+        below their threshold count as normal; they are the share 1 - `false_alarm_share` of the normal ones. Adjacent
+        observations become one interval, so fewer intervals are expected.
     left_out : int
         Number of observations that were not scored because too few of their rows have values.
     series : tuple of Series
@@ -196,12 +218,20 @@ class Result:
     threshold: float
     middle: float
     length: int
+    false_alarm_share: float
     left_out: int = 0
     drift: tuple[Drift, ...] = ()
 
     @property
     def series(self) -> tuple[Series, ...]:
         return tuple(part.series for part in self.parts)
+
+    @property
+    def false_alarms(self) -> float:
+        below = int((self.scores <= self.threshold + self.raised).sum())
+        share = self.false_alarm_share
+        normal = min(len(self.scores), below / (1 - share)) if share < 1 else len(self.scores)
+        return normal * share
 
     @cached_property
     def intervals(self) -> pd.DataFrame:
@@ -214,6 +244,10 @@ class Result:
                 explained = [*found.why(part.series.clock), found.evidence, found.variables]
                 rows.append([part.series.entity, start, end, *graded, *explained])
         return pd.DataFrame(rows, columns=INTERVALS)
+
+    @cached_property
+    def similar(self) -> pd.DataFrame:
+        return table(found.similar for part in self.parts for found in part.intervals)
 
     @cached_property
     def timeline(self) -> pd.DataFrame:
@@ -407,7 +441,33 @@ def assemble(
         threshold=threshold.value,
         middle=threshold.middle,
         length=observations.length,
+        false_alarm_share=threshold.normal.above(threshold.value),
     )
+
+
+def with_missing(result: Result, missing: Sequence[Missing], threshold: Threshold) -> Result:
+    """Add events of kind "missing" to the result of one series.
+
+    They have no score of their own, and get the one that a normal observation exceeds once in more observations than
+    the history has: as rare as the history can tell."""
+    [part] = result.parts
+    inside = [run for run in missing if run.start < len(part.series) and run.stop > 0]
+    if not inside:
+        return result
+    anomalous, score = part.anomalous.copy(), threshold.normal.at(1 / (len(threshold.normal.kept) + 1))
+    intervals = list(part.intervals)
+    for run in inside:
+        anomalous[max(run.start, 0) : run.stop] = True
+        if run.start < 0:  # reported where it began
+            continue
+        names = [part.series.names[k] for k in run.variables]
+        shares = dict.fromkeys(names[:BLAMED], math.floor(1000 / len(names)) / 1000)
+        period = threshold.return_period(score) * result.length
+        reason = Reason("missing", names[0], run.start, run.stop, 1.0, others=len(names) - 1)
+        graded = score, threshold.severity(score), period
+        intervals.append(Interval(run.start, run.stop, *graded, "missing", shares, reason))
+    intervals.sort(key=lambda found: found.start)
+    return replace(result, parts=(replace(part, anomalous=anomalous, intervals=tuple(intervals)),))
 
 
 def _series_result(
@@ -440,7 +500,7 @@ def _series_result(
         intervals.append(Interval(start, stop, score, threshold.severity(graded), period, view, shares))
     expected = [found.expected for found in evidence if found.expected is not None]
     values = stitch(whole, expected, 0, lead=lead).T if len(expected) == len(evidence) else None
-    return SeriesResult(series, scores, raised, anomalous, contributions, values, tuple(intervals))
+    return SeriesResult(series, scores, scores, raised, anomalous, contributions, values, tuple(intervals))
 
 
 def _events(whole: Observations, judged: Floats, threshold: Threshold, events: Events) -> Iterator[tuple[int, int]]:

@@ -21,11 +21,12 @@ from safetensors.numpy import save as save_arrays
 
 from tsadc.atomic import new_folder
 from tsadc.config import build, parse_json, to_mapping
-from tsadc.detectors import find
+from tsadc.detectors import episodes, find, usual
 from tsadc.detectors.base import Detector, hold_out
+from tsadc.detectors.episodes import Episodes
 from tsadc.detectors.stored_limits import RESTORE, building_within, check_arrays, check_counts
 from tsadc.detectors.threshold import Contamination, Normal
-from tsadc.detectors.usual import STORED, Usual
+from tsadc.detectors.usual import Usual
 from tsadc.errors import ConfigError, DataError, ModelFileError
 from tsadc.scale import Scaler
 from tsadc.series import Clock
@@ -41,7 +42,9 @@ DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeErro
 
 def save(detector: Detector, path: Path) -> None:
     """Write a fitted detector to the new folder `path`."""
-    learnt = detector._state() | ({} if detector.usual_ is None else detector.usual_.state())
+    learnt = detector._state()
+    for own in (detector.usual_, detector.episodes_):
+        learnt |= {} if own is None else own.state()
     arrays = {name: np.ascontiguousarray(array) for name, array in learnt.items()}
     arrays["decision_scores"] = detector.decision_scores_
     arrays["validation_scores"] = detector.validation_scores_
@@ -219,13 +222,20 @@ def _rebuild(cls: type[Detector], settings: dict[str, Any], arrays: dict[str, np
     detector.contamination_ = Contamination(**settings["contamination"])
     detector.memory_ = settings.get("memory")
     detector.normal_ = Normal.of(detector.decision_scores_, detector.contamination_)
-    bands = {name: arrays.pop(name) for name in list(arrays) if name.startswith(f"{STORED}.")}
+    bands = _popped(arrays, usual.STORED)
     detector.usual_ = Usual.restore(bands, detector.settings.length, len(detector.variables_)) if bands else None
+    known = _popped(arrays, episodes.STORED)
+    detector.episodes_ = Episodes.restore(known, detector.variables_) if known and bands else None
     with building_within(arrays):
         detector._restore(arrays)
     detector.threshold_ = float(settings["threshold"])
     _try_out(detector)
     return detector
+
+
+def _popped(arrays: dict[str, np.ndarray[Any, Any]], prefix: str) -> dict[str, np.ndarray[Any, Any]]:
+    """Take the arrays with a prefix out of all arrays; none in a model of an earlier version."""
+    return {name: arrays.pop(name) for name in list(arrays) if name.startswith(f"{prefix}.")}
 
 
 def _try_out(detector: Detector) -> None:

@@ -14,10 +14,11 @@
     run           longest run without change                                             of an observation
     partners      the 3 variables with the strongest correlations over the whole history
     correlation   arctanh of the correlation with each partner                           of half an observation
+    present       whether a variable has a value                                         in every observation
 
-Of each, the 1 %, 50 % and 99 % quantiles are kept. Normal are the observations that score lowest, all but the estimated
-contamination. An entity with fewer than 5 of them has the quantiles of all entities together. At most `MAX_CELLS`
-values of an entity are looked at, evenly spaced, so memory and time are bounded.
+Of numbers, the 1 %, 50 % and 99 % quantiles are kept. Normal are the observations that score lowest, all but the
+estimated contamination. An entity with fewer than 5 of them has the quantiles of all entities together. For quantiles,
+at most `MAX_CELLS` values of an entity are looked at, evenly spaced, so memory and time are bounded.
 
 The band of a variable is `predicted` plus the quantiles of `rest`, or the quantiles of `value` if they lie closer
 together.
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 
 from tsadc.detectors.ensemble.features import decode_names, encode_names, interpolated
 from tsadc.scale import Scaler
-from tsadc.series import MAX_ABS_VALUE, Floats, Observations, Series
+from tsadc.series import MAX_ABS_VALUE, Booleans, Floats, Observations, Series
 from tsadc.subsample import evenly_spaced
 from tsadc.windows import runs
 
@@ -68,12 +69,15 @@ class Quantiles:
         Positions of the partners; fewer than 3 if there are fewer variables.
     correlations : (variable, partner, level)
         Quantiles of the correlation with each.
+    present : (variable,)
+        Whether every normal observation has a value of the variable.
     """
 
     measures: Floats
     run: NDArray[np.int64]
     partners: NDArray[np.int64]
     correlations: Floats
+    present: Booleans
 
     def of(self, measure: str) -> Floats:
         """Return the quantiles (level, variable) of a measure."""
@@ -137,7 +141,12 @@ class Usual:
             )
         ):
             raise ValueError("the quantiles belong to other variables")
-        fields = [state[f"{STORED}.{name}"] for name in Quantiles.__dataclass_fields__]
+        # Models of earlier versions do not know which variables are always present, so none is missed.
+        absent = np.zeros((len(measures), variables), dtype=bool)
+        stored = {f"{STORED}.present": absent, **state}
+        if stored[f"{STORED}.present"].shape != absent.shape or stored[f"{STORED}.present"].dtype != bool:
+            raise ValueError("the quantiles belong to other variables")
+        fields = [stored[f"{STORED}.{name}"] for name in Quantiles.__dataclass_fields__]
         every = [Quantiles(*own) for own in zip(*fields, strict=True)]
         names = decode_names(state[f"{STORED}.entities"])
         return cls(length, every[0], dict(zip(names, every[1:], strict=True)))
@@ -258,6 +267,8 @@ def _quantiles(normal: Observations, places: NDArray[np.int64], predict: Predict
     window = window_of(length)
     flat = window_measures(z.reshape(-1, length), rest.reshape(-1, length), window)[:, :, :: window // 2]
     of_windows = flat.reshape(len(OF_WINDOWS), len(z), variables, -1)
+    # Of all observations: one without the variable is rare, and must not be overlooked.
+    present = np.logical_and.reduce([np.isfinite(normal.read(int(i))).any(axis=1) for i in places])
     run = longest_run(z.reshape(-1, length)).reshape(len(z), variables).max(axis=0)
     partners = _partners(z.transpose(1, 0, 2).reshape(variables, -1))
     halves = np.concatenate([z[:, :, : length // 2], z[:, :, -(length // 2) :]])
@@ -269,6 +280,7 @@ def _quantiles(normal: Observations, places: NDArray[np.int64], predict: Predict
         run,
         partners,
         np.moveaxis(correlations, 0, -1).astype(np.float32),
+        present,
     )
 
 

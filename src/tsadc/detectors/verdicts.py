@@ -4,6 +4,7 @@
     lowered    in audit mode, how much the scores of a series are lowered because it lies above its history as a whole
     raised     how much the threshold of an observation is raised by the scores before it (`drift.py`)
     further    observations that overlap those of the grid; the score of a row is the mean over all that cover it
+    missing    where sensors stop reporting, an event without a score (`missing.py`)
 
 Nothing here depends on later data, apart from `lowered`. `Detector.detect` and `detect_parts` are the same verdicts,
 with a whole series or about `rows` rows of it in one result.
@@ -18,10 +19,11 @@ import numpy as np
 
 from tsadc.detectors.drift import find_drift, raised_by
 from tsadc.detectors.events import Events
-from tsadc.detectors.result import Evidence, Result, assemble
+from tsadc.detectors.missing import Missing, missing_runs
+from tsadc.detectors.result import Evidence, Result, assemble, with_missing
 from tsadc.detectors.threshold import Threshold
 from tsadc.scale import Scaler
-from tsadc.series import Floats, Observations, Place
+from tsadc.series import Booleans, Floats, Observations, Place
 from tsadc.windows import between, section
 
 MAX_PART_CELLS = 2**22  # of one part: about 100 MB of values, scores and expected values
@@ -35,6 +37,8 @@ class Verdicts:
     ----------
     usual
         Returns the usual score of an entity, None if its threshold is never raised.
+    present
+        Returns which variables every normal observation of an entity's history has.
     lowered : (series,)
     scores
         Returns the scores of observations without evidence.
@@ -49,6 +53,7 @@ class Verdicts:
     scaler: Scaler
     view_names: Sequence[str]
     usual: Callable[[str], float | None]
+    present: Callable[[str], Booleans]
     lowered: Floats
     scores: Callable[[Observations], Floats]
     coverage: float
@@ -77,11 +82,13 @@ class Verdicts:
         continuous = series.observation is None
         usual = self.usual(series.entity) if continuous else None
         further = self._overlapping(number)
+        present = self.present(series.entity)
+        missing = missing_runs(series, present, max(length, self.events.minimum)) if continuous else []
         first, part, scores, raised = 0, list[Evidence](), list[float](), list[float]()
         for i in indices:
             start = every.places[i].start
             if start - first > rows and not part:
-                yield from self._uncovered(number, range(first, start, rows))
+                yield from self._uncovered(number, range(first, start, rows), missing)
                 first = start
             part.append(_lower(next(self.evidence), float(self.lowered[number])))
             scores.append(part[-1].score)
@@ -93,22 +100,22 @@ class Verdicts:
             if normal or gap or len(part) == most or last:
                 stop = start + length if gap else stop
                 piece = section(every, number, range(i + 1 - len(part), i + 1), first, stop)
-                found = self._result(number, piece, part, np.array(raised[-len(part) :]), further, first)
+                found = self._result(number, piece, part, np.array(raised[-len(part) :]), further, first, missing)
                 if last and continuous:
                     # Not a section, which would read all rows of a series that is larger than memory.
                     places = tuple(Place(0, every.places[j].start) for j in indices)
                     whole = Observations((series,), places, length)
-                    drift = find_drift(whole, scores, self.threshold.value, self.scaler)
+                    drift = find_drift(whole, scores, self.threshold.value, self.scaler, present)
                     found = replace(found, drift=() if drift is None else (drift,))
                 yield found
                 first, part = stop, []
-        yield from self._uncovered(number, range(first, len(series), rows))
+        yield from self._uncovered(number, range(first, len(series), rows), missing)
 
-    def _uncovered(self, number: int, rows: range) -> Iterator[Result]:
+    def _uncovered(self, number: int, rows: range, missing: Sequence[Missing]) -> Iterator[Result]:
         """Yield results for rows that no observation covers, in parts, as a gap may be larger than memory."""
         for first in rows:
             piece = section(self.observations, number, [], first, min(first + rows.step, rows.stop))
-            yield self._result(number, piece, [], np.zeros(0), None, first)
+            yield self._result(number, piece, [], np.zeros(0), None, first, missing)
 
     def _overlapping(self, number: int) -> Observations | None:
         """Return the observations of a series that lie between those of the grid; none if those are separate."""
@@ -130,8 +137,10 @@ class Verdicts:
         raised: Floats,
         further: Observations | None,
         first: int,
+        missing: Sequence[Missing],
     ) -> Result:
-        """Return the result of a section of a series that begins at row `first`."""
+        """Return the result of a section of a series that begins at row `first`. What is missing from one of its rows
+        on is reported as a whole, even if it lasts beyond the section."""
         covering = None
         if further is not None:
             starts = np.array([place.start for place in further.places], dtype=np.int64)
@@ -139,7 +148,9 @@ class Verdicts:
             chosen = np.flatnonzero((starts < stop) & (starts + piece.length > first))
             own = further.take(chosen)
             covering = section(own, 0, range(len(own)), first, stop), self.scores(own) - self.lowered[number]
-        return assemble(piece, evidence, self.threshold, self.events, raised, self.view_names, covering)
+        found = assemble(piece, evidence, self.threshold, self.events, raised, self.view_names, covering)
+        shifted = [replace(run, start=run.start - first, stop=run.stop - first) for run in missing]
+        return with_missing(found, shifted, self.threshold)
 
 
 def _lower(evidence: Evidence, by: float) -> Evidence:

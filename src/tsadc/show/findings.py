@@ -11,10 +11,12 @@ import numpy as np
 import pandas as pd
 
 from tsadc.detectors.drift import Drift
+from tsadc.detectors.episodes import Similar
 from tsadc.detectors.reasons import Reason
 from tsadc.detectors.result import Result, as_period
 from tsadc.detectors.usual import SeriesUsual
 from tsadc.series import Booleans, Floats, Series, Truth
+from tsadc.show.chance import by_chance
 from tsadc.show.words import Times, evidence, reason_title
 
 
@@ -59,6 +61,7 @@ class Finding:
     evidence: str
     variables: dict[str, float]  # shares of the contribution, largest first
     reason: Reason | None = None
+    similar: tuple[Similar, ...] | None = None
 
     @property
     def period(self) -> pd.Timedelta | float:
@@ -104,6 +107,7 @@ class Findings:
     threshold: float
     middle: float
     left_out: int
+    chance: str  # how many false alarms are to be expected
     drift: tuple[Drift, ...] = ()
 
     @property
@@ -154,7 +158,7 @@ def read(result: Result, truth: Sequence[Truth]) -> Findings:
     tracks = [
         Track(
             part.series,
-            part.scores.astype(np.float64) - part.raised,
+            part.step_scores.astype(np.float64) - part.raised,
             part.anomalous,
             part.contributions,
             part.expected,
@@ -169,4 +173,12 @@ def read(result: Result, truth: Sequence[Truth]) -> Findings:
     ]
     worst = sorted(intervals, key=lambda pair: (-pair[1].severity, -pair[1].score))
     findings = [Finding(rank, track, **vars(interval)) for rank, (track, interval) in enumerate(worst, start=1)]
-    return Findings(tuple(tracks), tuple(findings), result.threshold, result.middle, result.left_out, result.drift)
+    return Findings(
+        tuple(tracks),
+        tuple(findings),
+        result.threshold,
+        result.middle,
+        result.left_out,
+        by_chance(result),
+        result.drift,
+    )

@@ -10,9 +10,10 @@ import pandas as pd
 from tsadc.detectors.base import Detector
 from tsadc.detectors.result import Result, SeriesResult
 from tsadc.series import Floats
+from tsadc.show.chance import by_chance
 from tsadc.show.charts import edges, highest
 from tsadc.show.html import Html, element, facts, join, name
-from tsadc.show.words import count, evidence, number, percent, severity
+from tsadc.show.words import count, evidence, number, percent, return_period, severity
 from tsadc.windows import runs
 
 MOST = 5  # intervals and entities
@@ -43,7 +44,7 @@ def result_html(result: Result) -> str:
     unseen = len(result.parts) - len(strips)
     return element(
         "div",
-        element("p", element("strong", headline(result)), "."),
+        element("p", element("strong", headline(result)), ". ", by_chance(result)),
         _table(worst) if len(worst) else None,
         element("p", more) if more else None,
         strips,
@@ -57,7 +58,7 @@ def _first(parts: Sequence[SeriesResult]) -> list[SeriesResult]:
 
 
 def _table(intervals: pd.DataFrame) -> Html:
-    titles = ("entity", "start", "end", "severity", "score", "why", "variables")
+    titles = ("entity", "start", "end", "severity", "return period", "score", "why", "variables")
     rows = []
     for row in intervals.to_dict("records"):
         shares = [
@@ -70,6 +71,7 @@ def _table(intervals: pd.DataFrame) -> Html:
             str(row["start"]),
             str(row["end"]),
             severity(row["severity"]),
+            return_period(row["return_period"]),
             number(row["score"]),
         )
         rows.append(element("tr", (element("td", cell) for cell in (*cells, str(why), join(shares)))))
@@ -79,12 +81,12 @@ def _table(intervals: pd.DataFrame) -> Html:
 
 def _strip(part: SeriesResult, result: Result) -> Html:
     """Draw the score of one entity over time as steps, rows in intervals coloured, and the threshold as a line."""
-    scores = highest(part.scores.astype(np.float64), COLUMNS)
+    scores = highest(part.step_scores.astype(np.float64) - part.raised, COLUMNS)
     flagged = highest(part.anomalous.astype(np.float64), COLUMNS) > 0
     unit = max(result.threshold - result.middle, 1e-12)
     height = np.clip((scores - result.middle) / unit, -1.0, 3.0)  # the threshold is at 1
     y = HEIGHT * (1 - (height + 1) / 4)
-    x = 1000 * edges(len(part.scores), COLUMNS)
+    x = 1000 * edges(len(part.series), COLUMNS)
     drawn = [
         _steps(x, y, np.isfinite(y) & ~flagged, "currentColor", 0.35),
         _steps(x, y, np.isfinite(y) & flagged, ALARM, 0.9),

@@ -33,8 +33,9 @@ def draw(
         1 + len(names), 1, sharex=True, squeeze=False, figsize=(9, 1.6 * (1 + len(names))), layout="constrained"
     )
     axes = grid[:, 0]
-    axes[0].plot(times, part.scores[first:stop], color="0.3", linewidth=1)
-    axes[0].axhline(result.threshold, color=ALARM, linestyle="--", linewidth=1)
+    axes[0].plot(times, part.step_scores[first:stop], color="0.3", linewidth=1)
+    limit = result.threshold + part.raised[first:stop]
+    axes[0].plot(times, limit, color=ALARM, linestyle="--", linewidth=1)
     axes[0].set_ylabel("score")
     axes[0].set_title(part.series.entity)
     values = np.asarray(part.series.values[first:stop])
@@ -53,7 +54,7 @@ def draw(
             for axis in axes:
                 axis.axvspan(start, end, color=ALARM, alpha=0.15, linewidth=0)
     if names:
-        axes[1].legend(loc="upper right", fontsize="small")
+        axes[1].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=3, fontsize="small", frameon=False)
     return axes
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from tsadc.detectors.refit import DAY, Refit
-from tsadc.series import Floats
-from tsadc.show.charts import area, drawing, edges, highest, level_line, place
+from tsadc.detectors.result import SeriesResult
+from tsadc.show.charts import area, drawing, edges, highest, level_line, place, time_axis, time_ticks
 from tsadc.show.html import Html, Section, element, facts, join, name, outline, page, tiles
-from tsadc.show.words import count, number, percent
+from tsadc.show.words import Times, count, number, percent
 
 COLUMNS = 400
 MOST_ENTITIES = 20
@@ -36,7 +36,7 @@ def render(refit: Refit, *, title: str, verdict: str, about: dict[str, str]) -> 
         ("Rank correlation", number(refit.correlation), "of the scores"),
     ]
     days = f"Compared on the last {count(max(1, round(refit.days)), 'day', 'days')}."
-    said = element("p", element("strong", verdict), class_="verdict")
+    said = element("p", element("strong", verdict), class_="verdict" if refit.objections() else "verdict calm")
     top = join(said, element("p", f"{days} {TRAINED_ON}", class_="worst"), tiles(boxes))
     trained_on = f"{len(refit.detector.decision_scores_):,} observations, {refit.removed:,} flagged rows left out"
     history = [("learnt from", trained_on), ("history per entity", learnt(refit))]
@@ -52,21 +52,22 @@ def _strips(refit: Refit) -> Html:
     for i, series in enumerate(refit.window[:MOST_ENTITIES]):
         for label, result in (("before", refit.old), ("now", refit.new)):
             who = element("div", name(series.entity), f" {label}", class_="who")
-            drawn = _strip(result.parts[i].scores, result.threshold, result.middle)
-            rows.append(element("div", who, drawn, class_="strip"))
+            drawn = _strip(result.parts[i], result.threshold, result.middle)
+            axis = time_axis(time_ticks(Times(series.clock), 0, len(series), 9)) if result is refit.new else None
+            rows.append(element("div", who, element("div", drawn, axis), class_="strip"))
     hidden = len(refit.window) - MOST_ENTITIES
     more = f"{count(hidden, 'entity is', 'entities are')} not shown."
     return join(element("div", rows, class_="strips"), element("p", more, class_="note") if hidden > 0 else None)
 
 
-def _strip(scores: Floats, threshold: float, middle: float) -> Html:
-    top = highest(scores.astype(np.float64), COLUMNS)
+def _strip(part: SeriesResult, threshold: float, middle: float) -> Html:
+    top = highest(part.step_scores.astype(np.float64) - part.raised, COLUMNS)
     # The median training score is drawn at a quarter, the threshold at half, everything above compressed.
     unit = max(threshold - middle, 1e-12)
     excess = np.maximum(top - threshold, 0.0) / unit
     below = np.clip(0.5 + 0.25 * (top - threshold) / unit, 0, 0.5)
     height = np.where(top > threshold, 0.5 + 0.5 * excess / (1 + excess), below)
-    borders = edges(len(scores), COLUMNS)
+    borders = edges(len(part.series), COLUMNS)
     drawn = drawing(
         area(borders, np.where(np.isfinite(top), 1.0, np.nan), 0.0, "scored"),
         area(borders, np.minimum(height, 0.5), 0.0, "below"),
@@ -74,7 +75,7 @@ def _strip(scores: Floats, threshold: float, middle: float) -> Html:
         level_line(0.5, "threshold"),
     )
     plot = element("div", drawn, class_="score", style=place(0, 1))
-    return element("div", element("div", plot, class_="track"))
+    return element("div", plot, class_="track")
 
 
 def learnt(refit: Refit) -> str:

@@ -36,7 +36,11 @@ VARIABLES = (
     "intervals."
 )
 GUIDE = (
-    ("Score", "How far a row is from what the detector learned as normal. Higher is more anomalous."),
+    (
+        "Score",
+        "How far a row is from what the detector learned as normal, within its observation. Higher is more anomalous. "
+        "The verdict is made from this score; the column `score` of the timeline ranks rows and may differ from it.",
+    ),
     (
         "Threshold",
         "Observations with a higher score are anomalous. The threshold was set from the scores of the training "
@@ -55,6 +59,11 @@ GUIDE = (
         "the data has no clock). Normal means without the part of the history that stands out. Beyond the scores of "
         "the history, severity is extrapolated. Below 90 is slight, from 90 moderate, from 99 severe. The return "
         "period says the same as a time: how much normal operation passes on average until a score as high.",
+    ),
+    (
+        "False alarms",
+        "How many are to be expected follows from the threshold: the share of normal scores above it, estimated from "
+        "the history, times the number of observations that count as normal here.",
     ),
     (
         "Contribution",
@@ -191,7 +200,9 @@ def _interval_sections(findings: Findings, expected_by: str | None) -> list[Sect
 
 def _verdict(findings: Findings) -> Html:
     """Return the summary in a few sentences; drift, which puts all else in doubt, comes first."""
-    drifted = [element("p", element("strong", "Drift. "), drift(found), class_="verdict") for found in findings.drift]
+    drifted = [
+        element("p", element("strong", "Drift. "), drift(found), class_="verdict drift") for found in findings.drift
+    ]
     return join(*drifted[:MAX_DRIFTED], _more_drift(len(drifted)), _intervals_verdict(findings))
 
 
@@ -208,13 +219,14 @@ def _intervals_verdict(findings: Findings) -> Html:
         calm = "Nothing stands out from the recent past" if findings.drift else "Nothing unusual"
         return join(
             element("p", element("strong", calm), where, ".", class_="verdict calm"),
-            element("p", _highest(findings), class_="worst"),
+            element("p", _highest(findings), " ", findings.chance, class_="worst"),
         )
     amount = count(len(findings.intervals), "unusual interval", "unusual intervals")
     worst = findings.intervals[0]
     return join(
         element("p", element("strong", amount), where, ".", class_="verdict"),
         element("p", "The worst: ", element("a", _worst(worst), href=worst.link), ".", class_="worst"),
+        element("p", findings.chance, class_="worst"),
     )
 
 

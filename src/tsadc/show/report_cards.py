@@ -1,9 +1,13 @@
-"""The cards of the report, one per interval: time, severity, reason, and plots of the main variables."""
+"""The cards of the report, one per interval: time, severity, reason, plots of the main variables, and similar past
+episodes."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from tsadc.detectors.episodes import Similar
 from tsadc.series import Floats
 from tsadc.show.charts import (
     between,
@@ -19,7 +23,7 @@ from tsadc.show.charts import (
 )
 from tsadc.show.findings import Finding, Findings
 from tsadc.show.html import Html, element, join, name
-from tsadc.show.words import number, percent, return_period, severity, severity_word
+from tsadc.show.words import Times, number, percent, return_period, severity, severity_word
 
 MOST = 30
 OPEN = 8  # cards shown at once; the others unfold
@@ -53,11 +57,13 @@ def _card(finding: Finding) -> Html:
         _truth(finding),
         class_="why",
     )
-    return element("article", head, element("div", why, _plots(finding), class_="body"), class_="card", id=finding.key)
+    body = element("div", why, _plots(finding), class_="body")
+    return element("article", head, body, _similar(finding), class_="card", id=finding.key)
 
 
 def _severity(finding: Finding) -> Html:
-    text, often = f"{severity_word(finding.severity)}, {severity(finding.severity)}", return_period(finding.period)
+    word, often = severity_word(finding.severity), return_period(finding.period)
+    text = f"{word}, {severity(finding.severity)}" if finding.severity >= 1 else word
     bar = element("span", element("i", style=f"width:{finding.severity:.4g}%"), class_="bar", aria_hidden="true")
     title = f"severity {text}; score {number(finding.score)}; a score like this: {often} of normal operation"
     return element("span", bar, text, element("span", often, class_="often"), class_="severity", title=title)
@@ -141,6 +147,39 @@ def _plot(finding: Finding, column: int, first: int, stop: int) -> Html:
             data_low=f"{low:.9g}",
             data_high=f"{high:.9g}",
         ),
+    )
+
+
+def _similar(finding: Finding) -> Html | None:
+    """Draw the past episodes that resemble the interval; None if the model knows of no past."""
+    if finding.similar is None:
+        return None
+    if not finding.similar:
+        return element("p", "Nothing similar in the history, or in this entity before.", class_="similar")
+    figures = [_episode(finding, similar) for similar in finding.similar]
+    return element("div", element("h4", "Similar before"), figures, class_="similar")
+
+
+def _episode(finding: Finding, similar: Similar) -> Html:
+    episode, picture = similar.episode, similar.episode.picture
+    times = Times(episode.clock)
+    entity = join(name(episode.entity), ", ") if episode.entity != finding.track.entity else None
+    where = "in the history" if similar.origin == "history" else "in this data"
+    likeness = percent(math.floor(100 * similar.similarity) / 100)  # rounded down, so that 100 % means the same
+    facts = f"{likeness} similar, {times.duration(episode.rows)}, {where}"
+    # The variable that is to blame now, too, shows the likeness best.
+    shown = next((variable for variable in finding.variables if variable in picture.names), None)
+    k = picture.names.index(shown) if shown else 0
+    values = _drawable(picture.values[k])
+    low, high = _range(values, None, None)
+    drawn = line((np.arange(len(values)) + 0.5) / len(values), (values - low) / (high - low), "measured")
+    shade = element("i", class_="shade", style=place(picture.start, picture.stop))
+    caption = element("figcaption", entity, times.span(0, episode.rows), element("span", facts))
+    return element(
+        "figure",
+        caption,
+        element("div", shade, drawing(drawn), class_="plot"),
+        element("p", name(picture.names[k])),
     )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 from tsadc.show.findings import Finding, Findings
 from tsadc.show.html import Html, csv_link, element, facts, join, name, sortable_table
 from tsadc.show.report_cards import MOST
-from tsadc.show.result_files import inert, shares_json
+from tsadc.show.result_files import inert, period_text, shares_json
 from tsadc.show.words import DASH, count, iso8601, number, percent, precision, severity
 
 LISTED = 1000
@@ -68,7 +68,8 @@ def _row(finding: Finding) -> Html:
 def _csv(findings: Findings) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(["no", "entity", "start", "end", "severity", "score", "kind", "reason", "evidence", "variables"])
+    graded, explained = ["severity", "return_period", "score"], ["kind", "reason", "evidence", "variables"]
+    writer.writerow(["no", "entity", "start", "end", *graded, *explained])
     unit = precision(track.series.clock for track in findings.tracks)
     for finding in findings.intervals:
         times = finding.track.series.clock.at([finding.start, finding.stop])
@@ -78,6 +79,7 @@ def _csv(findings: Findings) -> str:
                 inert(finding.track.entity),
                 *(iso8601(times, unit) if isinstance(times, pd.DatetimeIndex) else times),
                 repr(finding.severity),
+                period_text(finding.period),
                 repr(finding.score),
                 finding.reason.kind if finding.reason else "other",
                 inert(finding.why[1]),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tsadc.detectors.drift import Drift
 from tsadc.detectors.reasons import Reason
+from tsadc.errors import listed
 from tsadc.series import Clock
 from tsadc.wording import DASH as DASH
 from tsadc.wording import DAY as DAY
@@ -218,7 +219,16 @@ def drift(found: Drift) -> str:
         f"{found.above:,} of the {found.observations:,} observations of {found.entity} since {since} differ from what "
         "was learnt: another machine, a new regime, or drift?"
         + (f" Medians that moved: {moved}." if moved else "")
-        + " If this is the new normal, fit again, or use `tsadc adapt` if only levels and spreads have changed."
+        + _advice(found)
+    )
+
+
+def _advice(found: Drift) -> str:
+    if found.missing:
+        return f" Not measured in this period: {listed(found.missing)}. Check this first; the rest may follow from it."
+    return (
+        " Check that it is the same machine, in the same units. If this is the new normal, fit again, or use "
+        "`tsadc adapt` if only levels and spreads have changed."
     )
 
 

@@ -1,0 +1,114 @@
+"""A sensor that stops reporting is an event of its own, although no score shows it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tsadc
+from tsadc.detectors.missing import Missing, missing_runs
+from tsadc.errors import TsadcNotice
+from tsadc.io.memory import as_series
+
+LENGTH = 40
+
+
+def slow_runs(values: np.ndarray, expected: np.ndarray, length: int) -> list[tuple[int, int, int]]:
+    found = []
+    for k in np.flatnonzero(expected):
+        rows: list[int] = []
+        for i, row in enumerate([*values, np.zeros(values.shape[1])]):
+            if np.isfinite(row[k]):
+                if len(rows) >= length:
+                    found.append((rows[0], rows[-1] + 1, int(k)))
+                rows = []
+            elif np.isfinite(row).any():
+                rows.append(i)
+    return sorted(found)
+
+
+@given(st.data())
+def test_runs_equal_those_of_a_loop_over_rows_whatever_the_chunks(data):
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    rows, length = data.draw(st.integers(1, 60)), data.draw(st.integers(1, 8))
+    values = np.where(np.repeat(rng.random((20, 3)) < 0.5, 3, axis=0)[:rows], np.nan, 1.0)
+    expected = rng.random(3) < 0.8
+    [series] = as_series(values, 8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tsadc.series.CHUNK_CELLS", data.draw(st.integers(1, 100)))
+        found = missing_runs(series, expected, length)
+    flat = sorted((run.start, run.stop, k) for run in found for k in run.variables)
+    assert flat == slow_runs(values, expected, length)
+
+
+def test_variables_that_are_missing_together_are_one_run():
+    values = np.ones((30, 3))
+    values[10:25, :2] = np.nan
+    [series] = as_series(values, 8)
+    assert missing_runs(series, np.ones(3, dtype=bool), 8) == [Missing(10, 25, (0, 1))]
+
+
+@pytest.fixture(scope="module")
+def history() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(2400, 4)), columns=["flow", "speed", "load", "sparse"])
+    frame.loc[200:500, "sparse"] = np.nan  # sometimes missing in the history, so no news later
+    return frame.set_axis(pd.date_range("2024-01-01", periods=2400, freq="1min"))
+
+
+@pytest.fixture(scope="module")
+def detector(history) -> tsadc.Ensemble:
+    return tsadc.Ensemble(length=LENGTH, kernels=8, history="clean").fit({"pump": history})
+
+
+def later(history: pd.DataFrame) -> pd.DataFrame:
+    return history.set_axis(history.index + pd.Timedelta("7D"))
+
+
+def test_a_dead_sensor_is_an_event_of_kind_missing(history, detector):
+    new = later(history)
+    new.iloc[800:1200, 1] = np.nan
+    new.iloc[1500:1530, 0] = np.nan  # shorter than an observation
+    new.iloc[2000:, [0, 2]] = np.nan
+    new.iloc[1000:1100] = np.nan  # nothing at all: a gap of the logger, within the gap of the sensor
+    with pytest.warns(TsadcNotice, match="left out"):
+        result = detector.detect({"pump": new})
+    missing = result.intervals[result.intervals["kind"] == "missing"]
+    assert missing["start"].tolist() == [new.index[800], new.index[2000]]
+    assert missing["end"].tolist() == [new.index[1200], new.index[-1] + pd.Timedelta("1min")]
+    assert missing["reason"].tolist() == [
+        "speed has no value for 6 h 40 min.",
+        "flow and 1 more variable have no value for 6 h 40 min.",
+    ]
+    assert missing["variables"].tolist() == [{"speed": 1.0}, {"flow": 0.5, "load": 0.5}]
+    assert (missing["score"] > result.threshold).all()
+    assert result.timeline["anomalous"].to_numpy()[2000:].all()
+
+
+def test_parts_report_a_long_run_once_and_flag_all_its_rows(history, detector):
+    new = later(history)
+    new.iloc[300:1900, 1] = np.nan
+    whole, parts = detector.detect({"pump": new}), list(detector.detect_parts({"pump": new}, rows=200))
+    assert len(parts) > 5
+    columns = ["start", "end", "kind"]
+    joined = [row for part in parts for row in part.intervals[columns].values.tolist()]
+    assert joined == whole.intervals[columns].values.tolist()
+    flags = np.concatenate([part.timeline["anomalous"] for part in parts])
+    np.testing.assert_array_equal(flags, whole.timeline["anomalous"])
+    assert flags[300:1900].all()
+
+
+def test_a_column_that_is_absent_from_new_data_is_missing_from_the_first_row_on(history, detector, tmp_path):
+    detector.save(tmp_path / "model")
+    new = later(history).drop(columns="load")
+    with pytest.warns(TsadcNotice, match="lacks 1 of the 4 expected variables: load"):
+        found = tsadc.load(tmp_path / "model").detect({"pump": new}).intervals
+    [missing] = found[found["kind"] == "missing"].to_dict("records")
+    assert (missing["start"], missing["reason"]) == (new.index[0], "load has no value for 1 d 16 h.")
+
+
+def test_separate_observations_have_no_missing_events(detector, history):
+    new = later(history).to_numpy()[:400].reshape(10, 40, 4).copy()
+    new[:, :, 1] = np.nan
+    assert not (detector.detect(new).intervals["kind"] == "missing").any()
