@@ -126,7 +126,7 @@ def test_the_guide_to_examining_data_runs_and_lists_every_finding(tmp_path, monk
     (code,) = blocks("docs/guides/doctor.md", "python")
     exec(code, {})
     rules = "".join(file.read_text() for file in (ROOT / "src/tsadc/io/doctor").glob("*.py"))
-    codes = set(re.findall(r'Finding\(\s*"([a-z-]+)"', rules))
+    codes = set(re.findall(r'(?:Finding|_longest)\(\s*"([a-z-]+)"', rules))
     page = (ROOT / "docs/guides/doctor.md").read_text()
     assert len(codes) > 20
     assert [code for code in codes if f"`{code}`" not in page] == []

@@ -443,6 +443,17 @@ def test_the_remedy_for_other_units_is_the_formula_back(factor: float, offset: f
     assert finding.remedy.endswith(f": {formula}.")
 
 
+def test_other_units_are_found_in_an_entity_that_the_model_does_not_know() -> None:
+    model, new = Model.of(series(clean())), series(clean(seed=2), "pump-march")
+    assert examine(new, model).findings == ()
+    new.values[:, 0] = 1.8 * new.values[:, 0] + 32
+    finding = only(examine(new, model))
+    assert (finding.code, finding.variables, finding.entities) == ("mixed-units", ("a",), ("pump-march",))
+    assert finding.remedy.endswith("the unit of the model's history: (a - 32) / 1.8.")
+    new.values[:, 0] += 500
+    assert examine(new, model).findings == ()
+
+
 def test_an_anomaly_is_not_another_machine() -> None:
     history = series(clean(names="abcde"))
     new = series(clean(seed=2, names="abcde"))

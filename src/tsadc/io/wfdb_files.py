@@ -126,11 +126,11 @@ def _from_struct(fields: Variable, path: Path) -> Recording:
         )
     if data.ndim != 2 or len(data) != len(LEADS):
         raise DataError(f"{path} should hold {len(LEADS)} leads by time in `ECG.data`, but its shape is {data.shape}.")
-    comments = tuple(f"{key.capitalize()}: {_plain(fields[key])}" for key in ("age", "sex") if key in fields)
+    comments = tuple(f"{key.capitalize()}: {_scalar(fields[key])}" for key in ("age", "sex") if key in fields)
     leads = data.astype(np.float64)
     channels = tuple(Channel(lead, "mV", CPSC2018_RATE, row) for lead, row in zip(LEADS, leads, strict=True))
     return Recording(channels=channels, start=None, annotations=(), comments=comments, source=str(path))
 
 
-def _plain(value: NDArray[Any] | str | None) -> Any:
+def _scalar(value: NDArray[Any] | str | None) -> Any:
     return next(iter(np.ravel(value)), "") if isinstance(value, np.ndarray) else value or ""

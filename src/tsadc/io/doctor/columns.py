@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tsadc.io.doctor.facts import MAX_STATES, MIN_ROWS, Column
+from tsadc.io.doctor.facts import MAX_STATES, MIN_ROWS, Column, Kind
 from tsadc.io.doctor.finding import Finding, Severity, duration, figure, moment, names, option, percent, verb
 from tsadc.io.doctor.profile import Profile
 from tsadc.series import MAX_ABS_VALUE, Floats
@@ -37,9 +37,14 @@ MAX_FLAT = 0.1  # of the other blocks that may stand still, too: beyond, standin
 SPARSE = 0.5  # share of missing cells
 
 
+def _of_kind(columns: Sequence[Column], kind: Kind) -> list[str]:
+    """Return the names of the variables of one kind."""
+    return [column.facts.name for column in columns if column.facts.kind == kind]
+
+
 def labels(columns: Sequence[Column]) -> Iterator[Finding]:
     """Find columns of labels."""
-    found = [column.facts.name for column in columns if column.facts.kind == "label"]
+    found = _of_kind(columns, "label")
     if found:
         yield Finding(
             "label",
@@ -56,7 +61,7 @@ def labels(columns: Sequence[Column]) -> Iterator[Finding]:
 
 def counters(columns: Sequence[Column], profiles: Sequence[Profile]) -> Iterator[Finding]:
     """Find columns that only rise or fall."""
-    rows = [column.facts.name for column in columns if column.facts.kind == "row number"]
+    rows = _of_kind(columns, "row number")
     if rows:
         yield Finding(
             "row-number",
@@ -99,7 +104,7 @@ def counters(columns: Sequence[Column], profiles: Sequence[Profile]) -> Iterator
 
 def states(columns: Sequence[Column]) -> Iterator[Finding]:
     """Find columns of few values."""
-    found = [column.facts.name for column in columns if column.facts.kind == "state"]
+    found = _of_kind(columns, "state")
     if found:
         yield Finding(
             "state",
@@ -115,7 +120,7 @@ def states(columns: Sequence[Column]) -> Iterator[Finding]:
 
 def constants(columns: Sequence[Column], *, fitting: bool) -> Iterator[Finding]:
     """Find columns without any value or change."""
-    empty = [column.facts.name for column in columns if column.facts.kind == "empty"]
+    empty = _of_kind(columns, "empty")
     if empty:
         yield Finding(
             "empty",
@@ -128,7 +133,7 @@ def constants(columns: Sequence[Column], *, fitting: bool) -> Iterator[Finding]:
             else f"{verb(empty, 'It', 'They')} cannot be judged.",
             option("exclude", empty),
         )
-    found = [column.facts.name for column in columns if column.facts.kind == "constant"]
+    found = _of_kind(columns, "constant")
     if found and fitting:
         yield Finding(
             "constant",

@@ -17,7 +17,7 @@ from tsadc.series import Clock, Floats
 Kind = Literal["continuous", "state", "constant", "counter", "row number", "label", "empty"]
 MAX_STATES = 10  # different values of a state, a command or a setpoint
 MIN_COUNTED = 20  # different values of a counter
-MIN_ROWS = 30  # before a pattern over time says anything
+MIN_ROWS = 30  # needed to recognise a pattern over time
 MAX_RESETS = 0.002  # of a counter, per row
 SPARKS = 24  # points of a sparkline
 SAME_STEP = 1e-3  # relative difference of steps that count as equal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -137,14 +138,18 @@ def _conversion(one: tuple[float, float], other: tuple[float, float]) -> _Change
 def other_machine(
     profiles: Sequence[Profile], columns: Sequence[Column], model: Mapping[str, Level], positions: Sequence[int]
 ) -> Iterator[Finding]:
-    """Compare entities with those of the same name in a model; `positions` are the model's places of the variables."""
+    """Compare entities with those of the same name in a model, or the units of others with all of its entities.
+    `positions` are the model's places of the variables."""
     judged = [k for k, column in enumerate(columns) if column.facts.kind in ("continuous", "counter", "constant")]
     places = [positions[k] for k in judged]
     for own in profiles:
         entity = own.series.entity
-        if entity not in model or own.rows < MIN_ROWS:
+        if own.rows < MIN_ROWS:
             continue
         new = levels_of(own)
+        if entity not in model:
+            yield from _unknown_in_other_units(entity, new, columns, model, positions)
+            continue
         converted = []
         for k, place in zip(judged, places, strict=True):
             known = float(model[entity].center[place]), float(model[entity].scale[place])
@@ -179,6 +184,25 @@ def other_machine(
             if like and len(profiles) == 1
             else "Name the file after its machine, or learn this one's levels with tsadc adapt.",
         )
+
+
+def _unknown_in_other_units(
+    entity: str, new: Levels, columns: Sequence[Column], model: Mapping[str, Level], positions: Sequence[int]
+) -> Iterator[Finding]:
+    """Find variables of an entity that the model does not know whose level no entity of the model has, but which one
+    change of units makes that of at least half of them."""
+    for k, place in enumerate(positions):
+        if columns[k].facts.kind != "continuous":
+            continue
+        known = [(float(level.center[place]), float(level.scale[place])) for level in model.values()]
+        own = float(new.center[k]), float(new.scale[k])
+        if any(abs(own[0] - center) <= FAR * scale for center, scale in known):
+            continue
+        changes = Counter(change for level in known if (change := _conversion(level, own)))
+        change, count = changes.most_common(1)[0] if changes else (None, 0)
+        if change is not None and 2 * count >= len(known):
+            usual = next(level for level in known if _conversion(level, own) == change)
+            yield _mixed(columns[k].facts.name, entity, "the model's history", (usual, own), change)
 
 
 def _distances(new: Levels, known: Level, used: Places, places: Places) -> Floats:
