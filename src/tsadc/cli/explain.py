@@ -29,7 +29,8 @@ def explain_at(
     result = detector.detect([chosen], progress=progress)
     (part,) = result.parts
     times = Times(part.series.clock)
-    interval = next((found for found in part.intervals if found.start <= row < found.stop), None)
+    holding = [found for found in part.intervals if found.start <= row < found.stop]
+    interval = max(holding, key=lambda found: found.score, default=None)
     if interval is None:
         score = part.step_scores[row]
         scored = "It was not scored" if score != score else f"Its score is {number(float(score))}"
