@@ -108,6 +108,28 @@ def test_a_column_that_is_absent_from_new_data_is_missing_from_the_first_row_on(
     assert (missing["start"], missing["reason"]) == (new.index[0], "load has no value for 1 d 16 h.")
 
 
+def test_of_a_machine_that_the_model_does_not_know_nothing_is_expected(history):
+    both = tsadc.Ensemble(length=LENGTH, kernels=8).fit({"pump": history, "valve": history})
+    new = later(history)
+    new.iloc[500:, 1] = np.nan
+    with pytest.warns(TsadcNotice, match="does not know"):
+        kinds = both.detect({"fan": new}).intervals["kind"]
+    assert "missing" not in set(kinds)
+    assert "missing" in set(both.detect({"valve": new}).intervals["kind"])
+
+
+def test_a_longer_gap_is_more_severe(history, detector):
+    new = later(history)
+    new.iloc[500:545, 0] = np.nan
+    new.iloc[1000:1200, 1] = np.nan
+    found = detector.detect({"pump": new}).intervals
+    short, long = found[found["kind"] == "missing"].to_dict("records")
+    normal = len(detector.normal_.kept)
+    assert short["score"] == pytest.approx(detector.normal_.at(1 / (normal + 1)))
+    assert long["score"] == pytest.approx(detector.normal_.at((normal + 1) ** -3))
+    assert long["severity"] > 99 > short["severity"]
+
+
 def test_separate_observations_have_no_missing_events(detector, history):
     new = later(history).to_numpy()[:400].reshape(10, 40, 4).copy()
     new[:, :, 1] = np.nan

@@ -123,7 +123,8 @@ def test_a_model_of_the_future(folder):
 
 def test_arrays_that_are_missing_truncated_or_anothers(folder):
     content = (folder / ARRAYS).read_bytes()
-    for wrong in (b"", content[: len(content) // 2], content[:-1], content + b"x", content[:-1] + bytes([content[-1] ^ 1])):
+    other = content[:-1] + bytes([content[-1] ^ 1])
+    for wrong in (b"", content[: len(content) // 2], content[:-1], content + b"x", other):
         (folder / ARRAYS).write_bytes(wrong)
         assert f"PATH/{ARRAYS} is truncated or does not belong to its {SETTINGS}" in refusal(folder)
     (folder / ARRAYS).unlink()

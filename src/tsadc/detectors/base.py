@@ -546,8 +546,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         return Events.of(self.settings.event, self.memory_, self.settings.length)
 
     def _present(self, entity: str) -> Booleans:
-        """Return which variables every normal observation of an entity's history has; none if that is not known."""
-        if self.usual_ is None:
+        """Return which variables every normal observation of an entity's history has; none if that is not known: a new
+        machine may lack a sensor that others have."""
+        if self.usual_ is None or (entity not in self.usual_.entities and len(self.scaler_.entities) > 1):
             return np.zeros(len(self.variables_), dtype=bool)
         return self.usual_.of(entity).present
 

@@ -41,7 +41,7 @@ class Counterfactual:
 def counterfactual(detector: Detector, part: SeriesResult, interval: Interval) -> Counterfactual | None:
     """Return what the score of an interval of `part` would have been; None without what is usual, or without blame."""
     usual, variables = part.usual, tuple(interval.variables)
-    if usual is None or not variables or interval.evidence == "missing":
+    if usual is None or not variables or interval.is_missing:
         return None
     length = detector.settings.length
     observations = cut([part.series], length, detector.settings.coverage).observations

@@ -2,7 +2,8 @@
 
 A variable counts as missing from the first to the last of at least `length` consecutive rows in which other variables
 were measured and it was not, if no normal observation of the entity's history was without it. Rows without any value
-are gaps of the whole series and say nothing about a single sensor.
+are gaps of the whole series and say nothing about a single sensor. Of an entity that the model does not know nothing is
+expected, unless the model has only one entity.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def missing_runs(series: Series, expected: Booleans, length: int) -> list[Missin
     length
         Rows of an observation.
     """
+    if not expected.any():
+        return []
     found: dict[tuple[int, int], list[int]] = {}
     for variable, start, stop, rows in _gaps(series, expected):
         if rows >= length:

@@ -31,6 +31,8 @@ INTERVALS = [
     *("entity", "start", "end", "score", "severity", "return_period"),
     *("kind", "reason", "evidence", "variables"),
 ]
+MISSING = "missing"  # the evidence of sensors that stopped reporting
+MOST_LASTING = 3  # observations in a row that are taken to be independent
 MOST_YEARS = 100  # a longer return period says no more
 YEAR = 365.25 * 86_400 * 10**9
 
@@ -60,6 +62,11 @@ class Interval:
     variables: dict[str, float]
     reason: Reason | None = None
     similar: tuple[Similar, ...] | None = None  # most similar first; None for a model of an earlier version
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it is a sensor that stopped reporting, and has no score of its own."""
+        return self.evidence == MISSING
 
     def why(self, clock: Clock) -> tuple[str, str]:
         """Return the kind of the reason, and the reason in a sentence."""
@@ -448,24 +455,26 @@ def assemble(
 def with_missing(result: Result, missing: Sequence[Missing], threshold: Threshold) -> Result:
     """Add events of kind "missing" to the result of one series.
 
-    They have no score of their own, and get the one that a normal observation exceeds once in more observations than
-    the history has: as rare as the history can tell."""
+    They have no score of their own. An observation without the variable is rarer than one in all of the history, so
+    they get the score of so rare an observation; of two or three in a row if they last longer. It is at least the
+    threshold."""
     [part] = result.parts
-    inside = [run for run in missing if run.start < len(part.series) and run.stop > 0]
-    if not inside:
+    if not missing:
         return result
-    anomalous, score = part.anomalous.copy(), threshold.normal.at(1 / (len(threshold.normal.kept) + 1))
-    intervals = list(part.intervals)
-    for run in inside:
+    anomalous, intervals = part.anomalous.copy(), list(part.intervals)
+    for run in missing:
         anomalous[max(run.start, 0) : run.stop] = True
         if run.start < 0:  # reported where it began
             continue
+        lasting = min((run.stop - run.start) // result.length, MOST_LASTING)
+        rare = (len(threshold.normal.kept) + 1) ** -max(lasting, 1)
+        score = max(threshold.normal.at(rare), threshold.value)
         names = [part.series.names[k] for k in run.variables]
         shares = dict.fromkeys(names[:BLAMED], math.floor(1000 / len(names)) / 1000)
         period = threshold.return_period(score) * result.length
         reason = Reason("missing", names[0], run.start, run.stop, 1.0, others=len(names) - 1)
         graded = score, threshold.severity(score), period
-        intervals.append(Interval(run.start, run.stop, *graded, "missing", shares, reason))
+        intervals.append(Interval(run.start, run.stop, *graded, MISSING, shares, reason))
     intervals.sort(key=lambda found: found.start)
     return replace(result, parts=(replace(part, anomalous=anomalous, intervals=tuple(intervals)),))
 

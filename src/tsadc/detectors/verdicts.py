@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tsadc.detectors.drift import find_drift, raised_by
 from tsadc.detectors.events import Events
@@ -26,6 +27,7 @@ from tsadc.scale import Scaler
 from tsadc.series import Booleans, Floats, Observations, Place
 from tsadc.windows import between, section
 
+Overlapping = tuple[Observations, NDArray[np.int64]]  # in order of time, and the row that each begins at
 MAX_PART_CELLS = 2**22  # of one part: about 100 MB of values, scores and expected values
 
 
@@ -117,17 +119,19 @@ class Verdicts:
             piece = section(self.observations, number, [], first, min(first + rows.step, rows.stop))
             yield self._result(number, piece, [], np.zeros(0), None, first, missing)
 
-    def _overlapping(self, number: int) -> Observations | None:
+    def _overlapping(self, number: int) -> Overlapping | None:
         """Return the observations of a series that lie between those of the grid; none if those are separate."""
         if self.row_cuts == 1:
             return None
         length = self.observations.length
         alone = Observations((self.observations.series[number],), (), length)
         if alone.series[0].observation is not None:
-            return alone
+            return alone, np.zeros(0, dtype=np.int64)
         shifts = [i * length // self.row_cuts for i in range(1, self.row_cuts)]
         places = [place for shift in shifts for place in between(alone, shift, self.coverage).places]
-        return Observations(alone.series, tuple(sorted(places, key=lambda place: place.start)), length)
+        places.sort(key=lambda place: place.start)
+        starts = np.array([place.start for place in places], dtype=np.int64)
+        return Observations(alone.series, tuple(places), length), starts
 
     def _result(
         self,
@@ -135,7 +139,7 @@ class Verdicts:
         piece: Observations,
         evidence: Sequence[Evidence],
         raised: Floats,
-        further: Observations | None,
+        further: Overlapping | None,
         first: int,
         missing: Sequence[Missing],
     ) -> Result:
@@ -143,13 +147,14 @@ class Verdicts:
         on is reported as a whole, even if it lasts beyond the section."""
         covering = None
         if further is not None:
-            starts = np.array([place.start for place in further.places], dtype=np.int64)
+            observations, starts = further
             stop = first + len(piece.series[0])
-            chosen = np.flatnonzero((starts < stop) & (starts + piece.length > first))
-            own = further.take(chosen)
+            own = observations.take(range(*np.searchsorted(starts, (first - piece.length + 1, stop))))
             covering = section(own, 0, range(len(own)), first, stop), self.scores(own) - self.lowered[number]
         found = assemble(piece, evidence, self.threshold, self.events, raised, self.view_names, covering)
-        shifted = [replace(run, start=run.start - first, stop=run.stop - first) for run in missing]
+        last = first + len(piece.series[0])
+        inside = [run for run in missing if run.start < last and run.stop > first]
+        shifted = [replace(run, start=run.start - first, stop=run.stop - first) for run in inside]
         return with_missing(found, shifted, self.threshold)
 
 
