@@ -508,3 +508,45 @@ def test_numbers_that_json_does_not_know_are_null() -> None:
     assert json.loads(as_json(Detected("", rows), 1.0, None, None))["intervals"] == [
         {"score": None, "variables": {"a": 0.5}}
     ]
+
+
+def silent_sensors(folder: Path) -> pd.DataFrame:
+    """Write two nights with two sensors that fall silent and a fault meanwhile; return both nights."""
+    whole = long_run()
+    whole.loc[300:1799, "a"] = np.nan  # over midnight
+    whole.loc[900:1099, "b"] = np.nan
+    for name, part in {"both": whole, "first": whole[:1440], "second": whole[1440:]}.items():
+        (folder / name).mkdir()
+        part.to_csv(folder / name / "pump.csv", index=False)
+    return whole
+
+
+def test_silent_sensors_have_intervals_of_their_own_over_nights(folder: Path, tmp_path: Path) -> None:
+    whole = silent_sensors(tmp_path)
+    model = folder / "model"
+    for name, words in (("both", ()), ("first", ("--update",)), ("second", ("--update",))):
+        out = tmp_path / ("once" if name == "both" else "nights")
+        assert detect(tmp_path, name, out, *words, model=model).code == 0
+    once, nights = (pd.read_csv(tmp_path / out / "intervals.csv") for out in ("once", "nights"))
+    columns = ["start", "end", "kind", "variables"]
+    silent = nights.loc[nights["evidence"] == "missing", columns].to_numpy().tolist()
+    assert silent == once.loc[once["evidence"] == "missing", columns].to_numpy().tolist()
+    times = whole["time"].dt.strftime("%Y-%m-%dT%H:%M:%S")
+    assert [(row[0], row[1]) for row in silent] == [(times[300], times[1800]), (times[900], times[1100])]
+    assert "level" in set(nights["kind"])  # of the fault at midnight, while a is silent
+    flags = [pd.read_csv(tmp_path / out / "timeline.csv")["anomalous"].tolist() for out in ("once", "nights")]
+    assert flags[0] == flags[1]
+    before = content(tmp_path / "nights")
+    assert detect(tmp_path, "first", tmp_path / "nights", "--update", model=model).code == 0
+    assert content(tmp_path / "nights") == before
+
+
+def test_a_damaged_table_of_pieces_is_refused(folder: Path, tmp_path: Path) -> None:
+    assert detect(folder, "first", tmp_path / "nights", "--update").code == 0
+    pieces = tmp_path / "nights" / "pieces.csv"
+    table = pd.read_csv(pieces, dtype=str)
+    table.assign(score="high").to_csv(pieces, index=False)
+    answer = detect(folder, "second", tmp_path / "nights", "--update")
+    assert answer.code == 2
+    assert "pieces in" in answer.err
+    assert "is damaged, so nothing can be added; choose another folder." in answer.err

@@ -137,7 +137,7 @@ def test_parts_are_compared_as_the_whole_is(detector, new, rows):
 
 def test_similarity_is_as_defined(detector, new):
     (part,) = detector.detect(new).parts
-    every = detector._explainer().episodes_of(part)
+    every = [detector._explainer().episode(part, found) for found in part.intervals]
     for own in every:
         np.testing.assert_allclose((own.signature**2).sum(), 1)
         dense = np.zeros((len(every), len(NAMES), MEASURES))

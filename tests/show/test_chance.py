@@ -12,6 +12,7 @@ A_WEEK = 1 / 84  # of observations of 2 hours
     ("found", "expected", "sentence"),
     [
         (0, 0.04, "Fewer than 0.1 false alarms are to be expected in this much data."),
+        (7, 0.04, "Fewer than 0.1 false alarms are to be expected in this much data."),
         (7, 0.43, "About 0.4 false alarms are to be expected in this much data, most likely slight ones."),
         (7, 1.0, "About 1 false alarm is to be expected in this much data, most likely a slight one."),
         (7, 2.04, "About 2 false alarms are to be expected in this much data, most likely slight ones."),
@@ -29,8 +30,8 @@ def test_the_expected_number_of_false_alarms(found, expected, sentence):
 def test_a_threshold_that_is_exceeded_more_than_twice_a_week_is_called_loose(clock, share, often):
     assert false_alarms(9, 3.0, share, 120, clock) == (
         "About 3 false alarms are to be expected in this much data, most likely slight ones. The threshold is loose: "
-        f"normal operation of an entity exceeds it about {often}, so slight intervals say little. A stricter threshold "
-        "needs a longer history or another setting."
+        f"normal operation of an entity exceeds it about {often}, so slight intervals say little. A longer "
+        "history, or fewer accepted alarms (--alarms), would make it stricter."
     )
     assert "loose" not in false_alarms(0, 3.0, share, 120, clock)
     assert "loose" not in false_alarms(9, 3.0, 2 / 84, 120, clock)

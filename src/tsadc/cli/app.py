@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
@@ -15,7 +15,7 @@ import typer
 
 from tsadc.cli.signals import TERMINATED, Terminated, stopped, stopping_on_sigterm
 from tsadc.detectors import DEFAULT
-from tsadc.errors import DataError, OutputError, TooShortError, TsadcError, TsadcNotice
+from tsadc.errors import ConfigError, DataError, OutputError, TooShortError, TsadcError, TsadcNotice
 from tsadc.nn.runtime.allocator import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -74,16 +74,17 @@ class Options:
         str | None, typer.Option("--every", help="Average rows onto a regular grid with this step, such as 1min.")
     ] = None
     columns: Annotated[
-        str | None, typer.Option("--columns", help="Variables to use, separated by commas. (default: all)")
+        list[str] | None, typer.Option("--columns", help="Variables to use, separated by commas. (default: all)")
     ] = None
     exclude: Annotated[
-        str | None, typer.Option("--exclude", help="Columns to leave out, separated by commas, such as labels.")
+        list[str] | None, typer.Option("--exclude", help="Columns to leave out, separated by commas, such as labels.")
     ] = None
     difference: Annotated[
-        str | None, typer.Option("--difference", help="Counters to replace by their increments, separated by commas.")
+        list[str] | None,
+        typer.Option("--difference", help="Counters to replace by their increments, separated by commas."),
     ] = None
     missing: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option("--missing", help="Numbers and texts that mean not measured, such as -200,Bad,No Data."),
     ] = None
     separator: Annotated[
@@ -155,9 +156,17 @@ def reads(command: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
-def _budget(alarms: str | None) -> dict[str, Any]:
+def _budget(alarms: str | None, assignments: Sequence[str]) -> dict[str, Any]:
     """Return the settings for a number of alarms."""
-    return {} if alarms is None else {"threshold": {"method": "alarms", "alarms": alarms}}
+    if alarms is None:
+        return {}
+    methods = [text.partition("=")[2].strip() for text in assignments if text.strip().startswith("threshold.method")]
+    if methods and methods[-1] not in ("alarms", "auto"):
+        raise ConfigError(
+            f"--alarms chooses the threshold by `alarms`, but `threshold.method` is set to {methods[-1]}; leave one of "
+            "them out."
+        )
+    return {"threshold": {"method": "alarms", "alarms": alarms}}
 
 
 @app.callback()
@@ -212,7 +221,7 @@ def fit(
     """Learn what is normal from unlabelled history."""
     from tsadc.cli.console import echo, print_error, progress_bar
     from tsadc.cli.examination import check_history
-    from tsadc.cli.reading import listed, requested_reading
+    from tsadc.cli.reading import requested_reading
     from tsadc.cli.workflow import fit_model, requested_settings
     from tsadc.config import parse_assignments
     from tsadc.detectors.own_file import choose
@@ -220,12 +229,12 @@ def fit(
 
     chosen = choose(detector)
     stated = {} if contamination is None else parse_assignments([f"contamination={contamination}"])
-    given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated, **_budget(alarms)}
+    given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated, **_budget(alarms, set_ or [])}
     settings = requested_settings(chosen, preset, config, set_ or [], given)
     try:
         with progress_bar() as progress:
             reading, unfitted = requested_reading(vars(options)), chosen(config=settings)
-            history = check_history(_read(data, options), data, unfitted, kept=listed(options.columns or ""))
+            history = check_history(_read(data, options), data, unfitted, kept=reading.columns or ())
             summary = fit_model(unfitted, history, out, resume=resume, progress=progress, reading=to_remember(reading))
     except (KeyboardInterrupt, Terminated) as stop:
         word, code = stopped(stop)
@@ -283,7 +292,8 @@ def detect(
     title = ", ".join(stem(file) for file in data[:3]) or "query"
     existing: Existing = "update" if update else "replace" if force else "refuse"
     with progress_bar(quiet=json) as progress:
-        fitted, name = rethreshold(load(model, detector=detector), set_ or [], _budget(alarms)), identity(model)
+        name, budget = identity(model), _budget(alarms, set_ or [])
+        fitted = rethreshold(load(model, detector=detector), set_ or [], budget)
         try:
             series = _read_day(data, options, fitted.provenance_)
             if options.strict:
@@ -384,6 +394,7 @@ def adapt(
 ) -> None:
     """Learn the normal level and spread of further entities from their unlabelled history, without retraining."""
     from tsadc.cli.console import echo
+    from tsadc.cli.examination import check_new
     from tsadc.detectors.store import load
     from tsadc.variables import match
 
@@ -392,6 +403,7 @@ def adapt(
     stored = {name: value for name, value in fitted.provenance_.get("reading", {}).items() if name != "entity_name"}
     series = _read(data, options, {"reading": stored})
     series = match(series, fitted.variables_, strict=True)
+    check_new(series, data, fitted, other_levels=True)
     fitted.adapt(series).save(out)
     echo(f"Adapted to {', '.join(item.entity for item in series)}; the model is in {out}.")
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
 
 MAX_NOTICES = 5  # findings that are printed; `tsadc info` shows all
+LEVELS = ("other-machine", "mixed-units")  # findings about levels that differ from those of the model
 STREAMED_ROWS = 10_000  # examined rows of a series that stays in its file
 
 
@@ -40,10 +41,13 @@ def check_history(
     return tuple(without(one, labels) for one in series)
 
 
-def check_new(series: tuple[Series, ...], data: Sequence[Path], detector: Detector) -> Examination:
-    """Examine new data before it is judged by the detector."""
+def check_new(
+    series: tuple[Series, ...], data: Sequence[Path], detector: Detector, *, other_levels: bool = False
+) -> Examination:
+    """Examine new data before it is judged by the detector. With `other_levels`, levels may differ from those of the
+    model."""
     found = examine(_in_memory(check_length(series, detector.settings.length)), detector)
-    _report(found.findings, data)
+    _report([finding for finding in found.findings if not other_levels or finding.code not in LEVELS], data)
     return found
 
 

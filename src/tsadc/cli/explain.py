@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pandas as pd
@@ -11,8 +12,10 @@ from tsadc.detectors.counterfactual import counterfactual
 from tsadc.detectors.result import Interval, Result, SeriesResult
 from tsadc.errors import DataError, listed
 from tsadc.series import Series
-from tsadc.show.words import Times, evidence
+from tsadc.show.words import Times, evidence, whole_percent
 from tsadc.wording import alike, number
+
+YEAR_FIRST = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def explain_at(
@@ -45,7 +48,7 @@ def explain_at(
     lines = [
         f"{chosen.entity}, {times.span(interval.start, interval.stop)} ({duration})",
         why,
-        f"Score {number(interval.score)}, {_threshold(result, part, row)}.",
+        *([] if interval.is_missing else [f"Score {number(interval.score)}, {_threshold(result, part, row)}."]),
         *_variables(part, interval, row),
         *_otherwise(detector, part, interval),
         *_similar(interval),
@@ -96,7 +99,9 @@ def _similar(interval: Interval) -> list[str]:
         episode, times = similar.episode, Times(similar.episode.clock)
         when = f"{times.span(0, episode.rows)} ({times.duration(episode.rows)})"
         where = "in the history" if similar.origin == "history" else "in this data"
-        lines.append(f"  {episode.entity}, {when}, {where}: {episode.kind}, {similar.similarity:.0%} similar")
+        lines.append(
+            f"  {episode.entity}, {when}, {where}: {episode.kind}, {whole_percent(similar.similarity)} similar"
+        )
     return ["Similar before:", *lines] if lines else ["Nothing similar in the history, or in this entity before."]
 
 
@@ -118,6 +123,8 @@ def _row(series: Series, at: str) -> int:
     expected = "a time such as '2026-03-01 12:30'" if clock.dated else "a row number"
     try:
         if clock.dated:
+            if not YEAR_FIRST.match(at):  # 03/04/2026 has two meanings
+                raise ValueError
             moment = pd.Timestamp(at)
             if moment.tzinfo is None:
                 moment = moment.tz_localize(clock.timezone or "UTC")

@@ -18,6 +18,8 @@ def requested_reading(options: Mapping[str, Any], stored: Any = None) -> Reading
 
     An empty text stands for the default, and so clears what the model has stored."""
     given = {name: value for name, value in options.items() if value is not None}
+    # An option that is given several times adds up.
+    given |= {name: ",".join(value) for name, value in given.items() if isinstance(value, list)}
     given |= {name: listed(given[name]) for name in LISTS & set(given)}
     if "missing" in given:
         given["missing"] = parse_missing(given["missing"])
@@ -33,14 +35,18 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip())
 
 
+def _plain(value: Any) -> str:
+    """Write a whole number without decimals: -200, not -200.0."""
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+
+
 def _as_options(reading: Mapping[str, Any]) -> str:
     """Write options as they are given on the command line."""
 
-    def text(name: str, value: Any) -> str:
+    def option(name: str, value: Any) -> str:
         if name == "dayfirst":
             return "--dayfirst" if value else "--monthfirst"
-        if isinstance(value, list):
-            value = join_list([str(item).removesuffix(".0") for item in value])
-        return f"--{name.replace('_', '-')} {shlex.quote(str(value).removesuffix('.0'))}"
+        text = join_list([_plain(item) for item in value]) if isinstance(value, list) else _plain(value)
+        return f"--{name.replace('_', '-')} {shlex.quote(text)}"
 
-    return " ".join(text(name, value) for name, value in reading.items())
+    return " ".join(option(name, value) for name, value in reading.items())

@@ -26,7 +26,7 @@ from tsadc.io.doctor import Examination
 from tsadc.series import Series
 from tsadc.show import words
 from tsadc.show import write as write_report
-from tsadc.show.chance import by_chance, false_alarms, graded
+from tsadc.show.chance import by_chance, count_scored, false_alarms, graded
 from tsadc.show.html import refuse_other_file
 from tsadc.show.result_files import write_tables
 from tsadc.show.words import count, evidence, number
@@ -112,7 +112,8 @@ def fit_model(
     data, training = detector.provenance_["data"], detector.provenance_.get("training")
     above = int(detector.labels_.sum())
     return (
-        f"Trained on {data['observations']} observations of {data['length']} rows, {data['variables']} variables, "
+        f"Trained on {data['observations']} observations of {data['length']} rows, "
+        f"{count(data['variables'], 'variable', 'variables')}, "
         f"{count(data['entities'], 'entity', 'entities')}{_epochs(training) if training else ''}.\n"
         f"Contamination {_with_doubt(detector.contamination_)}\n"
         f"Threshold {detector.threshold_:.3f}, {explain_threshold(detector)}. "
@@ -176,7 +177,7 @@ def detect_to(
     found = pd.concat([table for table in intervals if len(table)] or intervals[:1], ignore_index=True)
     written = f"{done} {out}." + (f"\nThe report is {report}." if report else "")
     share = detector.normal_.above(detector.threshold_)
-    chance = false_alarms(len(found), sum(expected), share, detector.settings.length, detector.clock_)
+    chance = false_alarms(count_scored(found), sum(expected), share, detector.settings.length, detector.clock_)
     said = verdict(found, len(series), detector.threshold_, chance, drift)
     return Detected(f"{said}\n{written}", found, tuple(drift))
 
@@ -256,8 +257,8 @@ def _with_similar(result: Result) -> pd.DataFrame:
 
 
 def verdict(intervals: pd.DataFrame, entities: int, threshold: float, chance: str, drift: Sequence[Drift] = ()) -> str:
-    """Say which entities drifted, how many intervals are unusual, describe the three with the highest scores, and say
-    how many false alarms are to be expected."""
+    """Say which entities drifted and how many intervals are unusual, describe the three most severe, and say how many
+    false alarms are to be expected."""
     lines = [words.drift(found) for found in drift[:MAX_DRIFTED]]
     if len(drift) > MAX_DRIFTED:
         lines.append(f"{count(len(drift) - MAX_DRIFTED, 'further entity has', 'further entities have')} drifted.")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tsadc.detectors.episodes import FEWEST, MOST, Episode, Episodes, Past, episode_of
 from tsadc.detectors.events import Events
 from tsadc.detectors.reasons import reason_of
-from tsadc.detectors.result import Evidence, Result, SeriesResult, assemble
+from tsadc.detectors.result import Evidence, Interval, Result, SeriesResult, assemble
 from tsadc.detectors.threshold import Threshold
 from tsadc.detectors.usual import Predict, SeriesUsual, Usual
 from tsadc.nn.runtime.blas import single_threaded_blas
@@ -66,24 +66,18 @@ class Explainer:
         return replace(part, intervals=intervals, usual=usual)
 
     def _compared(self, part: SeriesResult, past: Past) -> SeriesResult:
-        pairs = zip(part.intervals, self.episodes_of(part), strict=True)
-        return replace(part, intervals=tuple(replace(found, similar=past.similar(own)) for found, own in pairs))
-
-    def episodes_of(self, part: SeriesResult) -> list[Episode]:
-        """Return the intervals of a series as episodes; a model with episodes also knows what is usual."""
-        if part.usual is None:
-            return []
-        return [
-            episode_of(
-                part.usual,
-                (found.start, min(found.stop, len(part.series))),
-                found.score,
-                found.why(part.series.clock)[0],
-                found.variables,
-                self.length,
-            )
+        intervals = [
+            found if found.is_missing else replace(found, similar=past.similar(self.episode(part, found)))
             for found in part.intervals
         ]
+        return replace(part, intervals=tuple(intervals))
+
+    def episode(self, part: SeriesResult, interval: Interval) -> Episode:
+        """Describe an interval of a series; a model with episodes also knows what is usual."""
+        assert part.usual is not None
+        kind, _ = interval.why(part.series.clock)
+        rows = interval.start, interval.stop
+        return episode_of(part.usual, rows, interval.score, kind, interval.variables, self.length)
 
     def find_episodes(
         self,
@@ -106,7 +100,8 @@ class Explainer:
             stop = min(last.start + unusual.length + around, len(series))
             piece = section(unusual, place.series, run, first, stop)
             result = assemble(piece, own, threshold, events, np.zeros(len(run)), view_names)
-            found += self.episodes_of(self._explained(result.parts[0]))
+            explained = self._explained(result.parts[0])
+            found += [self.episode(explained, interval) for interval in explained.intervals]
         return Episodes.of(found)
 
 

@@ -106,7 +106,9 @@ class Reason:
                 return f"{name} varies {_times(self.value, 'more', 'less')} than usual{lasts}."
             case "correlation" if self.partner:
                 now, before = (f"{x:.2f}".replace("-", "\N{MINUS SIGN}") for x in (self.value, self.low))
-                return f"{name} no longer follows {self.partner}: correlation {now}, usually {before}."
+                closer = self.value * self.low > 0 and abs(self.value) > abs(self.low)
+                follows = "follows {} more closely than usual" if closer else "no longer follows {}"
+                return f"{name} {follows.format(self.partner)}: correlation {now}, usually {before}."
         return f"{name} no longer follows the other variables: {value}, where {low} to {high} is usual."
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from tsadc.detectors.base import Detector, ProgressCallback, hold_out
-from tsadc.detectors.result import Result
+from tsadc.detectors.result import Result, SeriesResult
 from tsadc.errors import DataError, RefitError, TsadcNotice, listed, notice
 from tsadc.series import Booleans, Floats, Series
 from tsadc.variables import match
@@ -189,7 +189,7 @@ def refit(
             "the other variables with `tsadc fit`."
         )
     old = detector.detect(window, progress=progress)
-    flagged = [part.anomalous for part in old.parts]
+    flagged = [_flagged(part) for part in old.parts]
     removed, rows = sum(int(own.sum()) for own in flagged), sum(map(len, window))
     if removed > MOST_FLAGGED * rows:
         raise RefitError(
@@ -226,6 +226,15 @@ def _judged(detector: Detector) -> list[str]:
     scorer = getattr(detector, "scorer_", None)
     judged = np.ones(len(detector.variables_), dtype=bool) if scorer is None else scorer.judged
     return [name for name, is_judged in zip(detector.variables_, judged, strict=True) if is_judged]
+
+
+def _flagged(part: SeriesResult) -> Booleans:
+    """Return the rows of intervals; a sensor that stopped reporting says nothing against the other ones."""
+    flagged = np.zeros(len(part.series), dtype=bool)
+    for interval in part.intervals:
+        if not interval.is_missing:
+            flagged[interval.start : interval.stop] = True
+    return flagged
 
 
 def _without(series: Series, flagged: Booleans) -> Series:

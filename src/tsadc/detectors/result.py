@@ -61,7 +61,8 @@ class Interval:
     evidence: str
     variables: dict[str, float]
     reason: Reason | None = None
-    similar: tuple[Similar, ...] | None = None  # most similar first; None for a model of an earlier version
+    # Most similar first; None for a sensor that stopped reporting, and for a model of an earlier version.
+    similar: tuple[Similar, ...] | None = None
 
     @property
     def is_missing(self) -> bool:
@@ -137,14 +138,14 @@ class Result:
     ----------
     intervals : DataFrame
         One row per anomaly. `entity`; `start` and `end` (exclusive), times of the input; `score`, the highest of its
-        steps; `severity`, from 0 to 100, the chance in percent that a normal week of this entity has no score as high
-        (10,080 rows instead of a week if the data has no clock); `return_period`, how much time of normal operation
-        passes on average until this entity scores as high (a Timedelta, at most 100 years; without a clock a number
-        of rows); `kind`, what is unusual about the variable that stands out: level, spike, spread, frequency,
-        correlation, stuck, missing, or other if nothing measurable stands out; `reason`, a sentence about it with
-        numbers; `evidence`, the view that contributes most at the highest row; `variables`, a dict from variables to
-        their shares of the blame, largest first: at most 5, and without those below 5 % unless it is the largest, so
-        that they need not add up to 1.
+        steps, or for a sensor that stopped reporting that of an observation as rare; `severity`, from 0 to 100, the
+        chance in percent that a normal week of this entity has no score as high (10,080 rows instead of a week if the
+        data has no clock); `return_period`, how much time of normal operation passes on average until this entity
+        scores as high (a Timedelta, at most 100 years; without a clock a number of rows); `kind`, what is unusual about
+        the variable that stands out: level, spike, spread, frequency, correlation, stuck, missing, or other if nothing
+        measurable stands out; `reason`, a sentence about it with numbers; `evidence`, the view that contributes most at
+        the highest row; `variables`, a dict from variables to their shares of the blame, largest first: at most 5, and
+        without those below 5 % unless it is the largest, so that they need not add up to 1.
     timeline : DataFrame
         One row per row of the input. `entity`, `time`, `score` (NaN where nothing was measured or no observation covers
         the row), `anomalous`, whether it lies in an interval. The score of a row is that of its step within the
@@ -456,7 +457,7 @@ def with_missing(result: Result, missing: Sequence[Missing], threshold: Threshol
     """Add events of kind "missing" to the result of one series.
 
     They have no score of their own. An observation without the variable is rarer than one in all of the history, so
-    they get the score of so rare an observation; of two or three in a row if they last longer. It is at least the
+    they get the score of so rare an observation; of up to three in a row if they last longer. It is at least the
     threshold."""
     [part] = result.parts
     if not missing:
@@ -466,8 +467,8 @@ def with_missing(result: Result, missing: Sequence[Missing], threshold: Threshol
         anomalous[max(run.start, 0) : run.stop] = True
         if run.start < 0:  # reported where it began
             continue
-        lasting = min((run.stop - run.start) // result.length, MOST_LASTING)
-        rare = (len(threshold.normal.kept) + 1) ** -max(lasting, 1)
+        lasting = min((run.stop - run.start) / result.length, MOST_LASTING)
+        rare = (len(threshold.normal.kept) + 1) ** -lasting
         score = max(threshold.normal.at(rare), threshold.value)
         names = [part.series.names[k] for k in run.variables]
         shares = dict.fromkeys(names[:BLAMED], math.floor(1000 / len(names)) / 1000)

@@ -107,7 +107,9 @@ class Verdicts:
                     # Not a section, which would read all rows of a series that is larger than memory.
                     places = tuple(Place(0, every.places[j].start) for j in indices)
                     whole = Observations((series,), places, length)
-                    drift = find_drift(whole, scores, self.threshold.value, self.scaler, present)
+                    # In audit mode, too: lowered scores have no drift left.
+                    unlowered = [score + float(self.lowered[number]) for score in scores]
+                    drift = find_drift(whole, unlowered, self.threshold.value, self.scaler, present)
                     found = replace(found, drift=() if drift is None else (drift,))
                 yield found
                 first, part = stop, []

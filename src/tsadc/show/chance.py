@@ -10,20 +10,26 @@ A threshold is loose if the history is too short to promise fewer false alarms, 
 
 from __future__ import annotations
 
-from tsadc.detectors.result import Result, as_period
+import pandas as pd
+
+from tsadc.detectors.result import MISSING, Result, as_period
 from tsadc.detectors.threshold import observations_per_week
 from tsadc.series import Clock
 from tsadc.show.words import return_period, severity
 
-LEAST = 0.1  # fewer false alarms are not told apart
+LEAST = 0.1  # smaller numbers of false alarms are not distinguished
 LOOSE = 2.0  # false alarms a week
 
 
 def by_chance(result: Result) -> str:
     """Say how many of the intervals of a result may be false alarms."""
-    return false_alarms(
-        len(result.intervals), result.false_alarms, result.false_alarm_share, result.length, result.series[0].clock
-    )
+    found, clock = count_scored(result.intervals), result.series[0].clock
+    return false_alarms(found, result.false_alarms, result.false_alarm_share, result.length, clock)
+
+
+def count_scored(intervals: pd.DataFrame) -> int:
+    """Return how many intervals come from scores; a sensor that stopped reporting is no false alarm."""
+    return int((intervals["evidence"] != MISSING).sum())
 
 
 def false_alarms(found: int, expected: float, share: float, length: int, clock: Clock) -> str:
@@ -31,13 +37,14 @@ def false_alarms(found: int, expected: float, share: float, length: int, clock: 
     amount = f"{expected:.1f}".removesuffix(".0") if expected < 9.95 else f"{expected:,.0f}"
     verb, likely = ("alarm is", "a slight one") if amount == "1" else ("alarms are", "slight ones")
     amount = f"Fewer than {LEAST:g}" if expected < LEAST else f"About {amount}"
-    text = f"{amount} false {verb} to be expected in this much data" + (f", most likely {likely}." if found else ".")
+    likely = f", most likely {likely}" if found and expected >= LEAST else ""
+    text = f"{amount} false {verb} to be expected in this much data{likely}."
     if not found or share * observations_per_week(clock, length) <= LOOSE:
         return text
     often = return_period(as_period(length / share, clock))
     return (
         f"{text} The threshold is loose: normal operation of an entity exceeds it about {often}, so slight intervals "
-        "say little. A stricter threshold needs a longer history or another setting."
+        "say little. A longer history, or fewer accepted alarms (--alarms), would make it stricter."
     )
 
 

@@ -3,8 +3,6 @@ episodes."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from tsadc.detectors.episodes import Similar
@@ -23,7 +21,7 @@ from tsadc.show.charts import (
 )
 from tsadc.show.findings import Finding, Findings
 from tsadc.show.html import Html, element, join, name
-from tsadc.show.words import Times, number, percent, return_period, severity, severity_word
+from tsadc.show.words import Times, number, percent, return_period, severity, severity_word, whole_percent
 
 MOST = 30
 OPEN = 8  # cards shown at once; the others unfold
@@ -165,8 +163,7 @@ def _episode(finding: Finding, similar: Similar) -> Html:
     times = Times(episode.clock)
     entity = join(name(episode.entity), ", ") if episode.entity != finding.track.entity else None
     where = "in the history" if similar.origin == "history" else "in this data"
-    likeness = percent(math.floor(100 * similar.similarity) / 100)  # rounded down, so that 100 % means the same
-    facts = f"{likeness} similar, {times.duration(episode.rows)}, {where}"
+    facts = f"{whole_percent(similar.similarity)} similar, {times.duration(episode.rows)}, {where}"
     # The variable that is to blame now, too, shows the likeness best.
     shown = next((variable for variable in finding.variables if variable in picture.names), None)
     k = picture.names.index(shown) if shown else 0

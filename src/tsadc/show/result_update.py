@@ -9,7 +9,8 @@ merging the same tables twice changes nothing. Text of earlier CSV files is kept
 
 An event that goes on in the next file is found in pieces, one per file. The table `pieces` keeps them, and the table
 `intervals` is made from it by joining those that one file would have given as one interval. A night that is judged
-again so replaces its own pieces only."""
+again so replaces its own pieces only. Sensors that stop reporting have intervals of their own, which may overlap
+others; such a piece belongs to the file in which it begins."""
 
 from __future__ import annotations
 
@@ -22,8 +23,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tsadc.detectors.result import MISSING
 from tsadc.errors import OutputError, notice
+from tsadc.series import Clock
 from tsadc.show.result_files import TABLES
+from tsadc.wording import duration
 
 Ticks = NDArray[np.int64]  # nanoseconds since 1970, UTC
 KEYS = {
@@ -78,7 +82,7 @@ def merge_tables(old: Path, new: Path, into: Path, *, parquet: bool, within: int
         tables[table] = _with_ticks(earlier, KEYS[table], old), _with_ticks(added, KEYS[table], new)
     _say_if_judged_by_another(*tables["observations"], old)
     observations, spans = _merge_observations(*tables["observations"])
-    pieces = _merge_pieces(*tables["intervals"], spans, tables["observations"][1])
+    pieces = _merge_pieces(*tables["intervals"], spans, tables["observations"][1], tables["timeline"][1])
     intervals = _joined(pieces, old)
     timeline = _merge_timeline(*tables["timeline"], spans)
     merged = {
@@ -152,8 +156,9 @@ def _longest_overlapped(some: pd.DataFrame, others: pd.DataFrame) -> Ticks:
 
 
 def _spans(observations: pd.DataFrame) -> Spans:
-    """Return the spans of observations in the order of time; those that touch become one."""
+    """Return the spans of rows of a table in the order of their starts; those that touch or overlap become one."""
     starts, ends = observations["start_ticks"].to_numpy(), observations["end_ticks"].to_numpy()
+    ends = np.maximum.accumulate(ends)
     apart = np.flatnonzero(starts[1:] > ends[:-1])
     return Spans(np.append(starts[:1], starts[apart + 1]), np.append(ends[apart], ends[-1:]))
 
@@ -171,9 +176,12 @@ def _merge_timeline(old: pd.DataFrame, new: pd.DataFrame, spans: dict[str, Spans
 
 
 def _merge_pieces(
-    old: pd.DataFrame, new: pd.DataFrame, spans: dict[str, Spans], observations: pd.DataFrame
+    old: pd.DataFrame, new: pd.DataFrame, spans: dict[str, Spans], observations: pd.DataFrame, timeline: pd.DataFrame
 ) -> pd.DataFrame:
-    """Return the parts of old pieces outside the spans and of new ones inside them."""
+    """Return the parts of old pieces outside the spans and of new ones inside them; of sensors that stop reporting,
+    all new pieces, and the old ones that do not begin within the new file."""
+    rows = timeline.groupby("entity")["time_ticks"]
+    first_row, last_row = rows.min().to_dict(), rows.max().to_dict()
     edges = {
         (entity, tick): time
         for key in ("start", "end")
@@ -184,6 +192,13 @@ def _merge_pieces(
     for table, pieces in ((old, Spans.outside), (new, Spans.inside)):
         for row in table.to_dict("records"):
             known = {str(name): value for name, value in row.items()}
+            if row["evidence"] == MISSING:
+                begins = (
+                    first_row.get(row["entity"], np.inf) <= row["start_ticks"] <= last_row.get(row["entity"], -np.inf)
+                )
+                if table is new or not begins:
+                    parts.append(known)
+                continue
             for start, end in pieces(spans.get(row["entity"], nowhere), row["start_ticks"], row["end_ticks"]):
                 first = row["start"] if start == row["start_ticks"] else edges[row["entity"], start]
                 last = row["end"] if end == row["end_ticks"] else edges[row["entity"], end]
@@ -193,24 +208,41 @@ def _merge_pieces(
 
 def _joined(pieces: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Return the intervals: pieces of one event and one model become one, with the evidence of the highest score."""
-    try:
-        within = pd.to_timedelta(pieces[WITHIN].replace("", None)).fillna(pd.Timedelta(0))
-    except ValueError:
-        raise OutputError(
-            f"The column {WITHIN} of {PIECES} in {folder} is damaged, so nothing can be added; choose another folder."
-        ) from None
-    ordered = pieces.assign(**{WITHIN: pd.TimedeltaIndex(within).as_unit("ns").asi8})
     joined: list[dict[str, Any]] = []
-    for piece in ordered.sort_values(["entity", "start_ticks"], kind="stable").to_dict("records"):
+    latest: dict[tuple[str, str], int] = {}  # positions in `joined`, by entity and by the sensors that are missing
+    for piece in _with_numbers(pieces, folder).sort_values("start_ticks", kind="stable").to_dict("records"):
         part = {str(name): value for name, value in piece.items()}
-        before = joined[-1] if joined else None
-        if before is None or before["entity"] != part["entity"] or not _goes_on(before, part):
+        key = str(part["entity"]), str(part["variables"]) if part["evidence"] == MISSING else ""
+        before = joined[latest[key]] if key in latest else None
+        if before is None or not _goes_on(before, part):
+            latest[key] = len(joined)
             joined.append(part)
             continue
-        higher = part if float(part["score"]) > float(before["score"]) else before
+        higher = part if part["score_number"] > before["score_number"] else before
+        longer = part if part["end_ticks"] > before["end_ticks"] else before
         begin = {name: before[name] for name in ("start", "start_ticks")}
-        joined[-1] = {**higher, **begin, **{name: part[name] for name in ("end", "end_ticks")}}
+        joined[latest[key]] = {**higher, **begin, **{name: longer[name] for name in ("end", "end_ticks")}}
+        if part["evidence"] == MISSING:
+            joined[latest[key]]["reason"] = _with_duration(joined[latest[key]])
     return pd.DataFrame(joined, columns=[name for name in pieces.columns if name != WITHIN])
+
+
+def _with_duration(event: Mapping[str, Any]) -> str:
+    """Return the reason of a sensor that stopped reporting with the duration of all its pieces."""
+    said, _, _ = str(event["reason"]).rpartition(" for ")
+    nanoseconds = Clock(0, 1, dated=True)
+    return f"{said} for {duration(nanoseconds, event['end_ticks'] - event['start_ticks'])}."
+
+
+def _with_numbers(pieces: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Return the pieces with the numbers that joining needs, or raise an `OutputError` if they are damaged."""
+    try:
+        within = pd.to_timedelta(pieces[WITHIN].replace("", None)).fillna(pd.Timedelta(0))
+        scores = pd.to_numeric(pieces["score"])
+        pd.to_numeric(pieces["model_threshold"].replace("", None)) if "model_threshold" in pieces else None
+    except (ValueError, TypeError):
+        raise OutputError(f"{PIECES} in {folder} is damaged, so nothing can be added; choose another folder.") from None
+    return pieces.assign(**{WITHIN: pd.TimedeltaIndex(within).as_unit("ns").asi8}, score_number=scores)
 
 
 def _goes_on(before: dict[str, Any], part: dict[str, Any]) -> bool:
@@ -222,8 +254,9 @@ def _goes_on(before: dict[str, Any], part: dict[str, Any]) -> bool:
 def _judge(row: Mapping[Any, Any]) -> tuple[str, float]:
     """Return the model of a row and its threshold; results of earlier versions name none."""
     model, threshold = row.get("model"), row.get("model_threshold")
-    known = isinstance(model, str) and model != ""
-    return (str(model), float(threshold or "nan")) if known else ("", 0.0)
+    if not isinstance(model, str) or model == "" or threshold is None or threshold == "":
+        return "", 0.0
+    return model, float(threshold)
 
 
 def _say_if_judged_by_another(old: pd.DataFrame, new: pd.DataFrame, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -186,6 +187,11 @@ def percent(share: float) -> str:
     """Format a share as a whole percentage, with one decimal below ten."""
     value = 100 * share
     return f"{value:.1f}{THIN}%" if 0 < value < 9.95 else f"{value:.0f}{THIN}%"
+
+
+def whole_percent(share: float) -> str:
+    """Format a share as a whole percentage, rounded down, so that 100 % means all of it."""
+    return f"{math.floor(100 * share)}{THIN}%"
 
 
 def severity(value: float) -> str:

@@ -22,6 +22,7 @@ from tsadc.variables import match
 
 __all__ = ["EntityFacts", "Examination", "Finding", "VariableFacts", "examine"]
 
+CHECK = "Check the sensor and the export; the model needs it."
 FORMAT = 1  # of `Examination.to_mapping`
 
 
@@ -123,7 +124,13 @@ def examine(data: Any, detector: Fitted | None = None) -> Examination:
     series = _known_variables(series, detector.variables_) if detector is not None else match(series, series[0].names)
     profiles = [profile_of(one, share=1 / len(series)) for one in series]
     described = describe(profiles)
-    found = sorted(_findings(profiles, described, detector), key=lambda finding: SEVERITIES.index(finding.severity))
+    findings = list(_findings(profiles, described, detector))
+    if detector is not None:  # leaving out a variable of the model would not help
+        findings = [
+            replace(finding, remedy=CHECK) if finding.remedy.startswith("--exclude") else finding
+            for finding in findings
+        ]
+    found = sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
     return Examination(
         tuple(_entity(own) for own in profiles), tuple(column.facts for column in described), tuple(found)
     )
