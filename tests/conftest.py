@@ -24,6 +24,14 @@ def _data_folder() -> Path:
     return Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+SLOWEST = ("test_memory.py", "test_plant_quality.py", "test_run.py", "test_workflow.py", "test_dirty_history.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the slowest files, so that two processes end at about the same time."""
+    items.sort(key=lambda item: SLOWEST.index(item.path.name) if item.path.name in SLOWEST else len(SLOWEST))
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder with the real data sets; skips where it is absent."""

@@ -15,7 +15,7 @@ from terminal import ALONE, QUICK, Answer, faulty, frame, tsadc, untouched
 from tsadc.cli.app import app
 
 READING = """
---time=None --entity=None --every=None --columns=None --exclude=None --difference=None --missing=None
+--time=None --entity=None --every=None --columns=None... --exclude=None... --difference=None... --missing=None...
 --separator=None --decimal=None --encoding=None --skip-rows=None --dayfirst=None
 --long=None --sheet=None --sql=None --query=None
 --entity-name=None --entity-from=None --rate=None --skip-bad=False --stream=False --strict=False

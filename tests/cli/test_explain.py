@@ -54,7 +54,7 @@ def test_what_happened_before_is_named_and_is_in_the_json(files: Path, tmp_path:
     told = tsadc("explain", tmp_path / "model", tmp_path / "new.csv", "--at", "2026-01-31 05:10")
     episodes = told.out[told.out.index("Similar before:") :].splitlines()[1:]
     assert re.fullmatch(
-        r"  pump, Thu 1 Jan 2026, 20:.+ \(\d+\W+min\), in the history: level, \d+% similar", episodes[0]
+        r"  pump, Thu 1 Jan 2026, 20:.+ \(\d+\W+min\), in the history: level, \d+\W+ similar", episodes[0]
     )
     found = json.loads(tsadc("detect", tmp_path / "new.csv", "--model", tmp_path / "model", "--json").out)
     (interval,) = [item for item in found["intervals"] if item["start"] <= "2026-01-31T05:10" < item["end"]]

@@ -178,9 +178,11 @@ def test_a_place_that_cannot_be_written_is_refused(
     (here / "folder").mkdir(parents=True)
     (here / "file").touch()
     monkeypatch.chdir(here)
-    rest = {"fit": [*history, *QUICK], "demo": []}.get(command, [history[0], "--model", model])
+    new = tmp_path / "new.csv"  # an entity that the model does not know, so that nothing else is said
+    new.write_bytes(history[0].read_bytes())
+    rest = {"fit": [*history, *QUICK], "demo": [], "adapt": [new, "--model", model]}
     with untouched(tmp_path):
-        assert (out or ".") in tsadc(command, *rest, "--out", out).refusal
+        assert (out or ".") in tsadc(command, *rest.get(command, [history[0], "--model", model]), "--out", out).refusal
 
 
 @pytest.mark.parametrize("report", ["folder", "file/report.html", "found"])

@@ -125,7 +125,7 @@ def test_a_longer_gap_is_more_severe(history, detector):
     found = detector.detect({"pump": new}).intervals
     short, long = found[found["kind"] == "missing"].to_dict("records")
     normal = len(detector.normal_.kept)
-    assert short["score"] == pytest.approx(detector.normal_.at(1 / (normal + 1)))
+    assert short["score"] == pytest.approx(detector.normal_.at((normal + 1) ** -(45 / LENGTH)))
     assert long["score"] == pytest.approx(detector.normal_.at((normal + 1) ** -3))
     assert long["severity"] > 99 > short["severity"]
 

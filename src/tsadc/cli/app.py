@@ -292,8 +292,9 @@ def detect(
     title = ", ".join(stem(file) for file in data[:3]) or "query"
     existing: Existing = "update" if update else "replace" if force else "refuse"
     with progress_bar(quiet=json) as progress:
-        name, budget = identity(model), _budget(alarms, set_ or [])
+        budget = _budget(alarms, set_ or [])
         fitted = rethreshold(load(model, detector=detector), set_ or [], budget)
+        name = identity(model)
         try:
             series = _read_day(data, options, fitted.provenance_)
             if options.strict:

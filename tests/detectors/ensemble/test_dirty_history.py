@@ -9,9 +9,9 @@ from tsadc.evaluate.ranking import average_precision
 
 
 def ap(contamination: float, history: str) -> float:
-    config = Plant.Config(entities=2, rows=9_000, length=60, contamination=contamination, seed=3)
+    config = Plant.Config(entities=2, rows=6_000, length=60, contamination=contamination, seed=3)
     split = Plant(config).split()
-    detector = Ensemble(length=60, kernels=32, history=history).fit(split.train)
+    detector = Ensemble(length=60, kernels=16, history=history).fit(split.train)
     return float(average_precision(answers(split.test, 60).labels, detector.decision_function(split.test.series)))
 
 
@@ -26,8 +26,7 @@ def test_a_clean_history_is_not_punished(clean: float) -> None:
     assert clean > ap(0.0, "dirty") - 0.01
 
 
-@pytest.mark.parametrize("contamination", [0.1, 0.3])
-def test_a_dirty_history_costs_little(clean: float, contamination: float) -> None:
-    assert ap(contamination, "auto") > clean - 0.02
-    # Anomalies that count as normal cost more.
-    assert ap(contamination, "clean") < ap(contamination, "auto")
+def test_a_dirty_history_costs_little(clean: float) -> None:
+    dirty = ap(0.3, "auto")
+    assert dirty > clean - 0.02
+    assert ap(0.3, "clean") < dirty  # anomalies that count as normal cost more
