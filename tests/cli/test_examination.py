@@ -205,3 +205,23 @@ def test_sparklines() -> None:
     assert sparkline([5, 5], 8) == "▄▄"
     assert sparkline([0, 0, 8, 8], 2) == "▁█"
     assert sparkline([np.nan], 8) == ""
+
+
+def test_adapt_says_what_is_wrong_with_the_data(tmp_path: Path) -> None:
+    write(frame(2400), tmp_path / "pump.csv")
+    assert tsadc("fit", tmp_path / "pump.csv", "--out", tmp_path / "model", *WITHOUT_NETWORK).code == 0
+    other = write(flawed(seed=3).drop(columns=["hours", "anomaly"]), tmp_path / "other.csv")
+    answer = tsadc("adapt", other, "--model", tmp_path / "model", "--out", tmp_path / "adapted")
+    assert answer.code == 0
+    assert any("The value -200 appears 20 times" in note for note in notes(answer.err))
+
+
+def test_leaving_out_a_variable_of_the_model_is_not_advised(tmp_path: Path) -> None:
+    write(frame(2400), tmp_path / "pump.csv")
+    assert tsadc("fit", tmp_path / "pump.csv", "--out", tmp_path / "model", *WITHOUT_NETWORK).code == 0
+    dead = frame(600, seed=4)
+    dead.loc[200:, "b"] = np.nan
+    new = write(dead, tmp_path / "new.csv")
+    answer = tsadc("detect", new, "--model", tmp_path / "model", "--out", tmp_path / "found")
+    assert "--exclude" not in answer.err
+    assert any(note.endswith("Check the sensor and the export; the model needs it.") for note in notes(answer.err))

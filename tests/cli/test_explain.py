@@ -85,3 +85,9 @@ def test_what_cannot_be_explained_is_refused_in_one_sentence(files: Path, at: st
     assert answer.code == 2
     assert said in answer.err
     assert len(answer.err.strip().splitlines()) == 1
+
+
+def test_a_date_with_two_meanings_is_refused(files: Path) -> None:
+    answer = explain(files, "01/02/2026 05:10")
+    assert answer.code == 2
+    assert "--at needs a time such as '2026-03-01 12:30', but got '01/02/2026 05:10'." in answer.err

@@ -174,3 +174,26 @@ def test_a_notice_repeats_options_so_that_they_can_be_typed() -> None:
         "The data is read like the model's history: --missing '999999999,-0.5,\"No, thanks\"' --exclude '\"RH, %\",b' "
         "--rate 100 --decimal ,."
     )
+
+
+def test_options_that_are_repeated_add_up(tmp_path):
+    data = frame().assign(note=1.0, id=range(600))
+    data.to_csv(tmp_path / "pump.csv", index=False)
+    words = ("--exclude", "note", "--exclude", "id,d", "--missing", "-200", "--missing", "Bad")
+    answer = tsadc("fit", tmp_path / "pump.csv", *words, "--out", tmp_path / "model", "--length", "40")
+    assert answer.code == 0, answer.err
+    stored = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert stored["variables"] == ["a", "b", "c"]
+    assert stored["provenance"]["reading"]["missing"] == [-200.0, "Bad"]
+
+
+def test_a_name_that_ends_like_a_whole_number_is_written_as_it_is():
+    with pytest.warns(TsadcNotice, match=r"--sheet 'Export 2\.0' --missing -200"):
+        requested_reading({}, {"sheet": "Export 2.0", "missing": [-200.0]})
+
+
+def test_an_alarm_budget_beside_another_method_is_refused(plant, tmp_path):
+    words = ("--alarms", "1/week", "--set", "threshold.method=balanced", "--out", tmp_path / "found")
+    with untouched(tmp_path):
+        refusal = tsadc("detect", plant / "3.csv", "--model", plant / "model", *words).refusal
+    assert "`threshold.method` is set to balanced; leave one of them out." in refusal
