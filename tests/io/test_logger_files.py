@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 
 from tsadc.errors import DataError, TsadcNotice
+from tsadc.io.columns import split_columns
 from tsadc.io.doctor import examine
 from tsadc.io.layout import find_table
 from tsadc.io.read import read
-from tsadc.io.times import calendar_form
+from tsadc.io.times import calendar_form, find_times, is_hour, is_time
 
 NAN = np.nan
 DAYS = pd.date_range("2023-01-30", periods=40)
@@ -64,7 +65,8 @@ def test_a_preamble_row_of_text_is_no_header():
         ([202401302350, 202401310000], "%Y%m%d%H%M"),
         ([20240130235959, 20240131000000], "%Y%m%d%H%M%S"),
         ([20240130, 20240131, 20240132], None),
-        ([20240130, 20240130], None),
+        ([20240130, 20240130], "%Y%m%d"),
+        ([20240130], "%Y%m%d"),
         ([20240131, 20240130, 20240131], None),
         ([1706572800, 1706572860], None),
         ([12345678, 12345679], None),
@@ -96,6 +98,103 @@ def test_hours_beside_dates(tmp_path):
     text = "date;hhmm;heat\n2023-01-01;2330;1\n2023-01-02;0;2\n2023-01-02;30;3\n"
     found = noted(write(tmp_path, text), "'date' and 'hhmm' joined")
     assert found.clock.at([0, 2]).tolist() == [pd.Timestamp("2023-01-01 23:30"), pd.Timestamp("2023-01-02 00:30")]
+
+
+@pytest.mark.parametrize("hours", ["{}", "{}:00"])
+def test_one_day_of_dates_beside_hours(tmp_path, hours):
+    rows = "".join(f"20240131,{hours.format(hour)},{hour}.5\n" for hour in range(10, 25))
+    found = noted(write(tmp_path, f"YYYYMMDD,HH,a\n{rows}"), "the columns 'YYYYMMDD' and 'HH' joined")
+    assert found.names == ("a",)
+    assert found.clock.at([0, 14]).tolist() == [pd.Timestamp("2024-01-31 10:00"), pd.Timestamp("2024-02-01 00:00")]
+
+
+def test_a_repeated_number_is_a_date_only_if_it_is_named_or_beside_hours(tmp_path):
+    firmware, hours = pd.Series([20240131] * 3), pd.Series([1, 2, 3])
+    assert not is_time("firmware", firmware)
+    assert find_times({"firmware": firmware, "a": hours}) == ()
+    assert find_times({"firmware": firmware, "hour": hours}) == ("firmware", "hour")
+    year, month = pd.Series([2024] * 3), pd.Series([1] * 3)
+    columns = {"firmware": firmware, "year": year, "month": month, "day": month, "hour": hours}
+    assert find_times(columns) == ("year", "month", "day", "hour")
+    dates = pd.Series(["2024-01-30"] * 3)
+    assert find_times({"firmware": firmware, "date": dates, "hour": hours}) == ("date", "hour")
+    assert find_times({"day": firmware, "date": dates, "hour": hours}, "day") == ("day", "hour")
+    path = write(tmp_path, "day,a\n20240131,1.5\n20240131,2.5\n")
+    found = noted(path, "the numbers in 'day' were read", time="day", every="1D")
+    assert (found.clock.at([0])[0], found.values.tolist()) == (pd.Timestamp("2024-01-31"), [[2.0]])
+
+
+@pytest.mark.parametrize("name", ["HHMM", "time_hhmm_utc"])
+def test_a_column_named_hhmm_holds_hours_and_minutes_whatever_its_greatest_value(tmp_path, name):
+    rows = "".join(f"2024-01-31,{minute},1.5\n" for minute in (0, 5, 10, 15, 20))
+    found = noted(write(tmp_path, f"date,{name},a\n{rows}"), f"'date' and '{name}' joined")
+    assert found.clock.at([1, 4]).tolist() == [pd.Timestamp("2024-01-31 00:05"), pd.Timestamp("2024-01-31 00:20")]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("hour", [0, 5, 10, 15, 20], False),
+        ("hour", [0, 15], False),
+        ("hour", [7, 7, 7], False),
+        ("hour", [22, 23, 0, 1], True),
+        ("hour", [3, 9, 15, 21, 3], True),
+        ("hour", [1, 2, 25], True),
+        ("hour", [50, 55, 60], False),
+        ("hhmm", [0, 0], True),
+        ("hhmmss", [0, 100, 200], False),
+        ("yyyymmddhhmm", [202401310000, 202401310005], False),
+        ("flow", [1, 2, 3], False),
+    ],
+)
+def test_numbers_that_are_hours(name, values, expected):
+    assert is_hour(name, pd.Series(values)) == expected
+
+
+@pytest.mark.parametrize("date", ["2024-01-31", "20240131"])
+def test_minutes_beside_a_date_and_hours(tmp_path, date):
+    rows = "".join(f"{date},{5 + k // 4},{15 * (k % 4)},1.5\n" for k in range(8))
+    found = noted(write(tmp_path, f"date,hour,min,a\n{rows}"), "'date', 'hour' and 'min' joined")
+    assert found.names == ("a",)
+    assert found.clock.at([1, 7]).tolist() == [pd.Timestamp("2024-01-31 05:15"), pd.Timestamp("2024-01-31 06:45")]
+
+
+def test_minutes_make_an_hour_of_a_constant_and_are_not_taken_twice():
+    date, minute = pd.Series(["2024-01-31"] * 3), pd.Series([0, 1, 2])
+    assert find_times({"date": date, "hour": pd.Series([7] * 3), "min": minute}) == ("date", "hour", "min")
+    assert find_times({"min": minute, "hour": pd.Series([7] * 3), "date": date}, "hour") == ("date", "hour", "min")
+    assert find_times({"date": date, "hhmm": pd.Series([700, 701, 702]), "min": minute}) == ("date", "hhmm")
+    hours = pd.Series([1, 2, 3])
+    assert find_times({"date": date, "hour": hours, "min": minute, "max": minute + 5}) == ("date", "hour")
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("24,1,1", "'yr' holds 24 at row 1 .*, but a year of four digits from 1678 to 2261 was expected"),
+        ("2024,13,1", "'mo' holds 13 at row 1 .*, but a month from 1 to 12 was expected"),
+        ("2023,2,29", "'dy' holds 29 at row 1 .*, but a day of the month in that row was expected"),
+    ],
+)
+def test_a_wrong_year_month_or_day_is_named(tmp_path, row, expected):
+    with pytest.raises(DataError, match=f"the time column {expected}"):
+        read(write(tmp_path, f"yr,mo,dy,a\n2023,2,28,1.5\n{row},2.5\n2023,3,2,3.5\n"))
+
+
+def test_an_empty_day_of_nullable_integers_is_named():
+    day = pd.Series([1, None, 3], dtype="Int64")
+    data = pd.DataFrame({"year": 2024, "month": 1, "day": day, "a": [1.5, 2.5, 3.5]})
+    with pytest.raises(DataError, match=r"'day' holds <NA> at row 1 .*, but a day from 1 to 31 was expected"):
+        split_columns(data, "The data")
+
+
+@pytest.mark.parametrize(("clock", "days"), [("{}:00", "%d/%m/%Y"), ("{}:00:00", "%Y-%m-%d"), ("{}.00.00", "%d.%m.%Y")])
+def test_the_text_24_00_ends_the_day(tmp_path, clock, days):
+    moments = [(day, hour) for day in pd.date_range("2024-01-30", periods=2) for hour in range(1, 25)]
+    rows = "".join(f"{day:{days}};{clock.format(f'{hour:02}')};1.5\n" for day, hour in moments)
+    found = noted(write(tmp_path, f"date;time;a\n{rows}"), "'date' and 'time' joined")
+    expected = ["2024-01-30 23:00", "2024-01-31 00:00", "2024-01-31 01:00", "2024-02-01 00:00"]
+    assert found.clock.at([22, 23, 24, 47]).tolist() == [pd.Timestamp(time) for time in expected]
 
 
 def test_dates_beside_hours_are_read_with_the_day_first_if_requested(tmp_path):
@@ -160,8 +259,11 @@ def test_text_files_are_read_if_they_are_named_but_not_with_their_folder(tmp_pat
     write(tmp_path, "time,a\n2024-01-01,1\n2024-01-02,2\n", "pump.dat")
     write(tmp_path, "Read me", "readme.txt")
     assert read(tmp_path / "*.dat")[0].entity == "pump"
-    with pytest.raises(DataError, match="no file that can be read"):
+    with pytest.raises(
+        DataError, match=r"no file that can be read .*; files with the ending \.dat are read if they"
+    ) as e:
         read(tmp_path)
+    assert str(e.value).endswith(f"as by the pattern '{tmp_path}/*.dat'.")
     write(tmp_path, "time,a\n2024-01-01,1\n2024-01-02,2\n", "other.csv")
     with pytest.warns(TsadcNotice, match="files that were not read: 1 .dat, 1 .txt"):
         assert [series.entity for series in read(tmp_path)] == ["other"]

@@ -80,21 +80,24 @@ def _readable(name: str) -> str:
 
 def _expand(path: Path, endings: Collection[str]) -> list[Path]:
     wanted = [ending for ending in endings if ending not in NAMED or path.suffix.lower() == ending]
+    by_name_only = [ending for ending in endings if ending not in wanted]
     if path.is_dir() and any(child.is_dir() and PARTITION.fullmatch(child.name) for child in path.iterdir()):
-        return _readable_files(path.rglob("*"), wanted, f"The folder {path} has", "")
+        return _readable_files(path.rglob("*"), wanted, by_name_only, f"The folder {path} has", "")
     if path.is_dir():
         has_folders = any(child.is_dir() and not child.name.startswith(".") for child in path.iterdir())
         fix = f"; name its subfolders, or use a pattern such as {path / '*' / '*.csv'}" if has_folders else ""
-        return _readable_files(path.iterdir(), wanted, f"The folder {path} has", fix)
+        return _readable_files(path.iterdir(), wanted, by_name_only, f"The folder {path} has", fix)
     if not glob.has_magic(str(path)) or path.exists():
         return [path]
     matches = [Path(name) for name in glob.glob(str(path), recursive=True)]
     if not matches:
         raise DataError(f"No file matches {path}; check the pattern.")
-    return _readable_files(matches, wanted, f"The pattern {path} matches", "")
+    return _readable_files(matches, wanted, by_name_only, f"The pattern {path} matches", "")
 
 
-def _readable_files(paths: Iterable[Path], endings: Collection[str], where: str, fix: str) -> list[Path]:
+def _readable_files(
+    paths: Iterable[Path], endings: Collection[str], by_name_only: Collection[str], where: str, fix: str
+) -> list[Path]:
     files = sorted(path for path in paths if path.is_file() and not path.name.startswith("."))
     headers = {path.with_suffix("") for path in files if path.suffix.lower() == ".hea"}
     # The signals of a WFDB header lie beside it, and are read through it.
@@ -104,6 +107,12 @@ def _readable_files(paths: Iterable[Path], endings: Collection[str], where: str,
         if ending(path) in endings and (path.suffix.lower() != ".mat" or path.with_suffix("") not in headers)
     ]
     if not kept:
+        by_name = next((path for path in files if ending(path) in by_name_only), None)
+        if by_name is not None:
+            pattern = by_name.parent / f"*{by_name.suffix}"
+            fix += (
+                f"; files with the ending {ending(by_name)} are read if they are named, as by the pattern '{pattern}'"
+            )
         raise DataError(f"{where} no file that can be read (with the ending {', '.join(endings)}){fix}.")
     others = Counter(
         ending(path) or path.name for path in files if path not in kept and path.with_suffix("") not in headers

@@ -23,7 +23,9 @@ PARTS = (
     {"day", "dy", "dd", "dag", "tag"},
 )
 HOURS = CLOCK_NAMES | {"hh", "hr", "hhmm", "hour_utc", "uur", "stunde"}
+HOURS_AND_MINUTES = re.compile(r"hhmm(?!ss)", re.IGNORECASE)
 MINUTES = {"minute", "min", "mi", "mn", "minuut"}
+STATISTICS = {"max", "maximum", "mean", "avg", "average"}  # beside one of these, "min" is a minimum
 # Numbers such as 20240131 and 202401311050 are dates: their number of digits and how they are read.
 CALENDAR = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 CALENDAR_FIELDS = {  # modulus, least and greatest value
@@ -55,6 +57,7 @@ FIELDS = {
 SLASHED = re.compile(r"\s*(\d{1,2})/(\d{1,2})/\d{2}")
 DATE_ALONE = re.compile(r"\d{1,4}([-/. ])(\d{1,2}|[A-Za-z]{3})\1\d{1,4}|\d{8}")
 TIME_ALONE = re.compile(r"\d{1,2}[:.]\d{2}([:.]\d{2}([.,]\d+)?)?(\s*[AaPp][Mm])?")
+END_OF_DAY = re.compile(r"24:00(:00([.,]0+)?)?")
 DECIMAL = re.compile(r"\d{1,2}\.\d{2}")
 # An interval of ISO 8601 stands for its start.
 INTERVAL = re.compile(r"\s*(\d{4}-\d{2}-\d{2}T[^/]+)/\d{4}-\d{2}-\d{2}T[^/]+")
@@ -67,7 +70,9 @@ def is_time(name: str, column: pd.Series) -> bool:
         return True
     named = name.lower() in TIME_NAMES
     if pd.api.types.is_numeric_dtype(column):
-        return calendar_form(column) is not None or (named and is_epoch(column))
+        # A number that repeats in all rows may be an identifier.
+        varying_dates = calendar_form(column) is not None and column.min() < column.max()
+        return bool(varying_dates) or (named and is_epoch(column))
     head = _starts(_sample(column))
     if head.empty or pd.to_numeric(head.astype(str), errors="coerce").notna().any():
         return False
@@ -75,8 +80,8 @@ def is_time(name: str, column: pd.Series) -> bool:
 
 
 def find_times(data: Mapping[str, pd.Series], named: str | None = None) -> tuple[str, ...]:
-    """Return the name of the column of times, the names of a column of dates and one of times of day, or of columns of
-    year, month, day, hour and minute; () if there is none.
+    """Return the name of the column of times, the names of a column of dates and one of times of day (hours may have
+    minutes in a third column), or of columns of year, month, day, hour and minute; () if there is none.
 
     Without `named`, a column with both date and time of day is preferred to several columns."""
     candidates = [name for name, column in data.items() if is_time(name, column)]
@@ -84,31 +89,49 @@ def find_times(data: Mapping[str, pd.Series], named: str | None = None) -> tuple
     # 10.03.04 may be either: it is a time of day if another column holds dates.
     certain = [name for name in dates if not _is_time_alone(name, data[name])]
     dates = certain or dates
+    parts = _parts(data)
+    # The same number in all rows is the date of a file of one day if nothing else is.
+    dates = dates + [
+        name
+        for name, column in data.items()
+        if name not in candidates and (name == named or not (dates or parts)) and _is_number_of_date(column)
+    ]
+    minute = _minute_name(data)
     clocks = [
         name
         for name, column in data.items()
-        if name not in dates and (_is_time_alone(name, column) or (dates and is_hour(name, column)))
+        if name not in dates and (_is_time_alone(name, column) or (dates and is_hour(name, column, minute is not None)))
     ]
-    pair = (dates[0], clocks[0]) if dates and clocks else ()
     if named is not None:
         others = (dates if named in clocks else clocks) if named in (*dates, *clocks) else []
-        return (named, others[0])[:: -1 if named in clocks else 1] if others else (named,)
+        pair = (named, others[0])[:: -1 if named in clocks else 1] if others else (named,)
+        return _with_minute(pair, data, minute)
+    pair = (dates[0], clocks[0]) if dates and clocks else ()
     whole = [name for name in candidates if name not in (*dates, *clocks)]
-    return (whole[0],) if whole else pair or tuple(candidates[:1]) or _parts(data)
+    return (whole[0],) if whole else _with_minute(pair, data, minute) or tuple(candidates[:1]) or parts
 
 
 def join_times(columns: Sequence[pd.Series], source: str, dayfirst: bool | None = None) -> pd.Series:
     """Return the time of each row from its date and time of day, or from its year, month, day, hour and minute; as text
-    if the time of day is text. Hour 24 ends the day."""
-    if len(columns) == 2:
-        date, time = columns
-        if pd.api.types.is_integer_dtype(time):
-            return pd.Series(read_times(date, str(date.name), source, dayfirst), index=date.index) + _hours(time)
-        return _join_texts(date, time)
-    days = pd.to_datetime(pd.DataFrame(dict(zip(("year", "month", "day"), columns, strict=False))), errors="coerce")
-    for column, length in zip(columns[3:], (_hours, _minutes), strict=False):
+    if the time of day is text. Hour 24, or 24:00, ends the day."""
+    date, *rest = columns
+    if _is_whole(date):  # a year: dates as numbers are longer
+        days, rest = _days(columns[:3], source), rest[2:]
+    elif pd.api.types.is_integer_dtype(rest[0]):
+        days = pd.Series(read_times(date, str(date.name), source, dayfirst), index=date.index)
+    else:
+        return _join_texts(date, rest[0], source, dayfirst)
+    for column, length in zip(rest, (_hours, _minutes), strict=False):
         days = days + length(column)
     return days
+
+
+def _with_minute(names: tuple[str, ...], data: Mapping[str, pd.Series], minute: str | None) -> tuple[str, ...]:
+    """Return the names of a date and an hour with that of the minute, if the hours are without minutes."""
+    if minute is None or len(names) < 2:
+        return names
+    hour = names[1]
+    return (*names, minute) if is_hour(hour, data[hour], True) and not _has_minutes(hour, data[hour]) else names
 
 
 def _parts(data: Mapping[str, pd.Series]) -> tuple[str, ...]:
@@ -120,22 +143,62 @@ def _parts(data: Mapping[str, pd.Series]) -> tuple[str, ...]:
     ]
     if None in found:
         return ()
-    hour = next((name for name, column in data.items() if is_hour(name, column)), None)
-    minute = next((name for name, column in data.items() if name.lower() in MINUTES and _is_whole(column, 59)), None)
-    return tuple(name for name in (*found, hour, minute if hour else None) if name is not None)
+    days = tuple(name for name in found if name is not None)
+    minute = _minute_name(data)
+    hour = next((name for name, column in data.items() if is_hour(name, column, minute is not None)), None)
+    if hour is None:
+        return days
+    return (*days, *_with_minute((days[0], hour), data, minute)[1:])
+
+
+def _minute_name(data: Mapping[str, pd.Series]) -> str | None:
+    names = MINUTES - {"min"} if any(name.lower() in STATISTICS for name in data) else MINUTES
+    return next((name for name, column in data.items() if name.lower() in names and _is_whole(column, 59)), None)
+
+
+def _days(columns: Sequence[pd.Series], source: str) -> pd.Series:
+    """Return the dates of the columns year, month and day; raise an error that names the first wrong cell."""
+    year, month, day = columns
+    least, most = pd.Timestamp.min.year + 1, pd.Timestamp.max.year - 1
+    _refuse_part(~year.between(least, most), year, f"a year of four digits from {least} to {most}", source)
+    _refuse_part(~month.between(1, 12), month, "a month from 1 to 12", source)
+    _refuse_part(~day.between(1, 31), day, "a day from 1 to 31", source)
+    days = pd.to_datetime(pd.DataFrame({"year": year, "month": month, "day": day}), errors="coerce")
+    _refuse_part(days.isna(), day, "a day of the month in that row", source)
+    return days
+
+
+def _refuse_part(wrong: pd.Series, column: pd.Series, expected: str, source: str) -> None:
+    wrong = wrong.fillna(True).astype(bool)  # an empty cell of nullable integers
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        raise DataError(
+            f"{source}: the time column {str(column.name)!r} holds {column.iloc[row]} at row {row} (counted from 0, "
+            f"below the header), but {expected} was expected; correct the cell, or name the time column with --time."
+        )
 
 
 def _is_whole(column: pd.Series, most: int = 9999) -> bool:
-    if not pd.api.types.is_integer_dtype(column) or not len(column):
+    if not pd.api.types.is_integer_dtype(column) or not column.notna().any():
         return False
     return bool(column.min() >= 0 and column.max() <= most)
 
 
-def is_hour(name: str, column: pd.Series) -> bool:
-    """Return whether a column named like a time of day holds hours (0 to 24) or hours and minutes (0 to 2400)."""
-    if name.lower().strip() not in HOURS or not _is_whole(column, 2400):
+def is_hour(name: str, column: pd.Series, has_minute: bool = False) -> bool:
+    """Return whether a column named like a time of day holds hours (0 to 24) or hours and minutes (0 to 2400).
+
+    Numbers up to 24 are hours if they lie on a daily grid: 0, 5, 10, 15, 20 may be minutes. Beside a column of minutes
+    (`has_minute`) they always are hours."""
+    if not (name.lower().strip() in HOURS or HOURS_AND_MINUTES.search(name)) or not _is_whole(column, 2400):
         return False
-    return bool((column % 100 < 60).all() if column.max() > 24 else column.min() < column.max())
+    if _has_minutes(name, column):
+        return bool((column.dropna() % 100 < 60).all())
+    step = int(np.gcd.reduce(np.diff(column.dropna().to_numpy(dtype=np.int64)), initial=0))
+    return has_minute or (step > 0 and 24 % step == 0)
+
+
+def _has_minutes(name: str, column: pd.Series) -> bool:
+    return bool(HOURS_AND_MINUTES.search(name) or column.max() > 24)
 
 
 def _minutes(column: pd.Series) -> pd.Series:
@@ -143,19 +206,24 @@ def _minutes(column: pd.Series) -> pd.Series:
 
 
 def _hours(column: pd.Series) -> pd.Series:
-    hours, minutes = (column // 100, column % 100) if column.max() > 24 else (column, 0 * column)
-    return _minutes(60 * hours + minutes)
+    return _minutes(column // 100 * 60 + column % 100 if _has_minutes(str(column.name), column) else 60 * column)
 
 
-def _join_texts(date: pd.Series, time: pd.Series) -> pd.Series:
-    """Return the text of each row's date and time of day; 18.00.00 becomes 18:00:00."""
+def _join_texts(date: pd.Series, time: pd.Series, source: str, dayfirst: bool | None) -> pd.Series:
+    """Return the text of each row's date and time of day; 18.00.00 becomes 18:00:00. If a row has 24:00, return
+    timestamps instead, since it belongs to the next date."""
     days = date.dt.strftime("%Y-%m-%d") if pd.api.types.is_datetime64_any_dtype(date) else date.astype("str")
     if pd.api.types.is_timedelta64_dtype(time):
         return days + " " + (pd.Timestamp(0) + time).dt.strftime("%H:%M:%S.%f")
     clock = time.astype("str").str.strip()
     if _sample(time).astype(str).str.fullmatch(r"\s*\d{1,2}\.\d{2}(\.\d{2})?\s*").any():
         clock = clock.str.replace(".", ":", regex=False)
-    return days.str.strip() + " " + clock
+    ends = clock.str.fullmatch(END_OF_DAY, na=False)
+    texts = days.str.strip() + " " + clock.mask(ends, clock.str.replace("24", "00", n=1, regex=False))
+    if not ends.any():
+        return texts
+    times = read_times(texts, f"{date.name} + {time.name}", source, dayfirst)
+    return pd.Series(times, index=date.index) + pd.to_timedelta(ends.astype(int), unit="D")
 
 
 def _is_date_alone(column: pd.Series) -> bool:
@@ -165,6 +233,10 @@ def _is_date_alone(column: pd.Series) -> bool:
     if pd.api.types.is_numeric_dtype(column):
         return calendar_form(column) == CALENDAR[8]
     return _all_match(column, DATE_ALONE)
+
+
+def _is_number_of_date(column: pd.Series) -> bool:
+    return pd.api.types.is_integer_dtype(column) and _is_date_alone(column)
 
 
 def _is_time_alone(name: str, column: pd.Series) -> bool:
@@ -193,11 +265,11 @@ def calendar_form(column: pd.Series) -> str | None:
     """Return the format of whole numbers that are dates, such as 20240131 or 202401311050; None if they are not.
 
     Counters and measurements also pass through numbers that are no dates, such as 20240199."""
-    if not pd.api.types.is_integer_dtype(column) or len(column) < 2 or column.hasnans:
+    if not pd.api.types.is_integer_dtype(column) or not len(column) or column.hasnans:
         return None
     numbers = column.to_numpy(dtype=np.int64)
     form = CALENDAR.get(len(str(abs(int(numbers[0])))))
-    if form is None or numbers.min() == numbers.max():
+    if form is None:
         return None
     if len(np.unique(numbers[:: max(1, len(numbers) // 1000)])) < MIN_DATES and (np.diff(numbers) < 0).any():
         return None
