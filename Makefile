@@ -11,7 +11,7 @@ demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest -q -n 2 --dist loadfile
+	$(VENV)/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(VENV)/bin/ruff check .
