@@ -5,7 +5,7 @@
               5 training observations
     raised    of an observation: quarter quantile of the 20 scores before it, minus `usual`; 0 if that is negative, or
               if `usual` is unknown. Where a series has fewer scores, `usual` stands in for those of its history
-    drift     the last observations of an entity, at least 10, of which more than three quarters score above the
+    drift     the last observations of an entity, at least 10, if more than three quarters of them score above the
               threshold: another machine, a new regime or slow wear, rather than single anomalies
 
 Machines wear out, seasons change. With fused scores the threshold is raised by `raised`, so that what stands out from

@@ -87,8 +87,8 @@ class SeriesResult:
     scores : array of shape (row,), float32
         Score of each row, as in `Result.timeline`; NaN where nothing was measured or no observation covers the row.
     step_scores : array of shape (row,)
-        The scores that the verdict was made from: the score of each row within its observation, of which the highest is
-        that of the observation. The same as `scores`, unless those are means of overlapping observations. Every
+        The scores that the verdict was made from: the score of each row within its observation. The highest of them
+        is the score of the observation. The same as `scores`, unless those are means of overlapping observations. Every
         interval that a score has opened has a row with `step_scores - raised` above the threshold, and no row outside
         is above it, apart from events that `event.minimum` drops. Plots and reports draw this score.
     raised : array of shape (row,)

@@ -216,7 +216,7 @@ def _sample(path: Path, lines: list[str], reading: Reading) -> _Sample:
 
 
 def _without_comment_marks(lines: list[str]) -> list[str]:
-    """Return the lines without the marks of the comments at the top of the file, one of which may be the header."""
+    """Return the lines without the comment marks at the top of the file: a comment may be the header."""
     first = next((number for number, line in enumerate(lines) if line.strip() and line[0] != COMMENT), len(lines))
     return [line.lstrip(COMMENT).lstrip() for line in lines[:first]] + lines[first:]
 
