@@ -47,6 +47,7 @@ WITHOUT_EFFECT = (
     "tsadc.detectors.display",
     "tsadc.detectors.episodes",
     "tsadc.detectors.explanation",
+    "tsadc.detectors.interval_id",
     "tsadc.detectors.per_row",
     "tsadc.detectors.provenance",
     "tsadc.detectors.reasons",
