@@ -37,8 +37,9 @@ from tsadc.detectors.base import MIN_OBSERVATIONS, Detector, ScoringProgress
 from tsadc.detectors.drift import raised_by
 from tsadc.detectors.episodes import Episodes
 from tsadc.detectors.events import Events
+from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.provenance import describe
-from tsadc.detectors.result import Evidence, Interval, Result, as_period, assemble, interval_id, join
+from tsadc.detectors.result import Evidence, Interval, Result, as_period, assemble, join
 from tsadc.detectors.threshold import (
     BELOW,
     FENCE,
@@ -650,7 +651,7 @@ def _suspects(result: Result, estimate: Estimate) -> tuple[Suspect, ...]:
         entity, clock = part.series.entity, part.series.clock
         for interval in part.intervals:
             probability = float(estimate.probability(np.array([interval.score]))[0])
-            key = interval_id(entity, clock, interval.start, interval.stop)
+            key = interval_id(entity, clock.tick(interval.start), clock.tick(interval.stop))
             found.append(Suspect(key, number, entity, clock, interval, probability))
     return tuple(sorted(found, key=lambda suspect: (-suspect.probability, -suspect.interval.score)))
 

@@ -4,8 +4,6 @@ Times are those of the input. An interval ends where the next row begins: `end` 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -535,13 +533,6 @@ def _events(whole: Observations, judged: Floats, threshold: Threshold, events: E
         part = judged[first : first + separate] if separate else judged
         for start, stop in events.find(part, threshold.value, threshold.middle):
             yield first + start, first + stop
-
-
-def interval_id(entity: str, clock: Clock, start: int, stop: int) -> str:
-    """Return a short digest of the entity and the times of rows [start, stop), by which an interval is known in files;
-    one of which a time was edited no longer fits."""
-    first, last = (clock.start + row * clock.interval for row in (start, stop))
-    return hashlib.sha256(json.dumps([entity, first, last]).encode()).hexdigest()[:10]
 
 
 def as_period(rows: float, clock: Clock) -> pd.Timedelta | float:
