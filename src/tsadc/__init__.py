@@ -9,7 +9,8 @@
 10
 
 `Ensemble` is the default detector. `TSADC` is the paper's method, whose network also gives expected values; both are
-used in the same way. `read` reads files, `examine` looks for problems in data, `load` reads a saved model.
+used in the same way. `audit` says which parts of a history look anomalous, and `Decontaminator` cleans data for other
+models. `read` reads files, `examine` looks for problems in data, `load` reads a saved model.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tsadc.detectors.audit import Audit, audit
+    from tsadc.detectors.cleaning import Decontaminator
     from tsadc.detectors.ensemble.detector import Ensemble
     from tsadc.detectors.result import Result
     from tsadc.detectors.store import load
@@ -42,6 +44,7 @@ __version__ = "0.2.0"
 # Imported when first used, as importing torch takes a second.
 _HOMES = {
     "Audit": "tsadc.detectors.audit",
+    "Decontaminator": "tsadc.detectors.cleaning",
     "TSADC": "tsadc.detectors.tsadc.detector",
     "Ensemble": "tsadc.detectors.ensemble.detector",
     "Result": "tsadc.detectors.result",
@@ -65,6 +68,7 @@ __all__ = [
     "Audit",
     "ConfigError",
     "DataError",
+    "Decontaminator",
     "Ensemble",
     "ModelFileError",
     "NotFittedError",

@@ -1,6 +1,7 @@
 """Imputation: the fast solution equals the joint Gaussian, bands hold what they promise, and gaps do no harm."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ def coupled(rows: int, seed: int = 0, variables: int = 4) -> Floats:
     return np.asarray(10 + common[:, None] * sizes + 0.1 * generator.normal(size=(rows, variables)))
 
 
-def fitted(values: Floats, **options: int) -> tuple[Series, Imputer]:
+def fitted(values: Floats, **options: Any) -> tuple[Series, Imputer]:
     series = Series(values, tuple(f"v{k}" for k in range(values.shape[1])), **options)
     return series, Imputer.fit([series], Scaler.fit([series], Scaler.Config()))
 

@@ -76,6 +76,7 @@ def fit_model(
     out: Path,
     *,
     resume: bool = False,
+    clean: bool = False,
     progress: ProgressCallback | None = None,
     reading: Mapping[str, Any] | None = None,
 ) -> str:
@@ -100,7 +101,7 @@ def fit_model(
     busy = f"Another `tsadc fit` is writing {out}; wait until it is done, or choose another --out."
     try:
         with locked(partial / "lock", busy) if IS_MAIN_PROCESS else contextlib.nullcontext():
-            detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume)
+            detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume, clean=clean)
             if reading:
                 detector.provenance_["reading"] = dict(reading)
             if IS_MAIN_PROCESS:
@@ -111,8 +112,15 @@ def fit_model(
             partial.rmdir()
     data, training = detector.provenance_["data"], detector.provenance_.get("training")
     above = int(detector.labels_.sum())
+    cleaned = detector.provenance_.get("cleaned")
+    without = (
+        f"{count(cleaned['intervals'], 'suspect interval was', 'suspect intervals were')} left out of the history "
+        f"({count(cleaned['rows'], 'row', 'rows')}).\n"
+        if cleaned
+        else ""
+    )
     return (
-        f"Trained on {data['observations']} observations of {data['length']} rows, "
+        f"{without}Trained on {data['observations']} observations of {data['length']} rows, "
         f"{count(data['variables'], 'variable', 'variables')}, "
         f"{count(data['entities'], 'entity', 'entities')}{_epochs(training) if training else ''}.\n"
         f"Contamination {_with_doubt(detector.contamination_)}\n"

@@ -117,9 +117,8 @@ class Suspect:
 
     @property
     def blamed(self) -> tuple[str, ...]:
-        """The variables that carry at least 20 % of the contributions, and in any case the first."""
-        shares = self.interval.variables
-        return tuple(name for i, (name, share) in enumerate(shares.items()) if share >= BLAMED_SHARE or i == 0)
+        """The variables to blame for the interval."""
+        return blamed(self.interval)
 
     @property
     def decision(self) -> str:
@@ -312,6 +311,12 @@ class Audit:
                 chosen = [names.index(name) for name in suspect.blamed] if blamed else list(range(len(names)))
                 cells[suspect.number][suspect.interval.start : suspect.interval.stop, chosen] = True
         return cells
+
+
+def blamed(interval: Interval) -> tuple[str, ...]:
+    """Return the variables that carry at least 20 % of the contributions to an interval, and in any case the first."""
+    shares = interval.variables.items()
+    return tuple(name for i, (name, share) in enumerate(shares) if share >= BLAMED_SHARE or i == 0)
 
 
 def audit(detector: Detector, X: Any, *, folds: int = FOLDS, progress: AuditCallback | None = None) -> Audit:
