@@ -120,7 +120,10 @@ def ridge_weights(gram: Floats, variables: int, penalty: float, current: int = 0
 
 def project(z: Floats, center: Floats, components: Floats) -> Floats:
     """Return (variable, time) each step projected onto the components. Missing values are taken to be the mean."""
-    centred = np.where(np.isfinite(z), _filled(z) - center[:, None], 0.0)
+    centred = _filled(z) - center[:, None]
+    measured = np.isfinite(z)
+    if not measured.all():
+        centred[~measured] = 0.0
     return np.asarray(components.T @ (components @ centred) + center[:, None])
 
 
@@ -131,13 +134,21 @@ def design_matrix(z: Floats, lags: Sequence[int]) -> Floats:
 
 def _lagged(rows: Floats, lags: Sequence[int], outside: float) -> Floats:
     """Stack rows (variable, time) at the lags, and ones; `outside` fills in beyond the ends."""
-    length, margin = rows.shape[1], max(abs(lag) for lag in lags)
-    padded = np.pad(rows, ((0, 0), (margin, margin)), constant_values=outside)
-    return np.vstack([*(padded[:, margin - lag : margin - lag + length] for lag in lags), np.ones((1, length))])
+    variables, length = rows.shape
+    stacked = np.empty((variables * len(lags) + 1, length))
+    for i, lag in enumerate(lags):
+        own = stacked[i * variables : (i + 1) * variables]
+        first, stop = min(max(lag, 0), length), max(length + min(lag, 0), 0)  # where the lagged row is inside
+        own[:, first:stop] = rows[:, first - lag : stop - lag]
+        own[:, :first] = own[:, stop:] = outside
+    stacked[-1] = 1.0
+    return stacked
 
 
 def _filled(z: Floats) -> Floats:
-    return np.clip(np.nan_to_num(z, nan=0.0), -COVARIANCE_CLIP, COVARIANCE_CLIP).astype(np.float64)
+    filled = np.clip(z, -COVARIANCE_CLIP, COVARIANCE_CLIP).astype(np.float64)
+    filled[np.isnan(filled)] = 0.0
+    return filled
 
 
 def _scaled_up(gram: Floats, both: Floats) -> Floats:
