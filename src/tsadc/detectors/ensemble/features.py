@@ -120,7 +120,7 @@ class Correlations:
         if not measured.all():
             x[~measured] = 0
         weight = measured.astype(np.float64)
-        steps = weight @ weight.T
+        steps = np.full((len(z), len(z)), float(z.shape[1])) if measured.all() else weight @ weight.T
         both = np.maximum(steps, 1)
         product, total, square = x @ x.T, x @ weight.T, np.square(x) @ weight.T
         covariance = product - total * total.T / both
@@ -365,9 +365,11 @@ class Windows:
 
 def windows_to_steps(values: Floats, starts: NDArray[np.int64], width: int, length: int) -> Floats:
     """Return (..., time) for each step the largest of the values (..., window) of the windows that hold it."""
+    unit = int(np.gcd.reduce([*starts.tolist(), width, length]))  # of steps that lie in the same windows
+    width, length = width // unit, length // unit
     beginning = np.full((*values.shape[:-1], width - 1 + length), -np.inf)
-    beginning[..., width - 1 + starts] = values
-    return sliding(np.maximum, beginning, width)
+    beginning[..., width - 1 + starts // unit] = values
+    return np.repeat(sliding(np.maximum, beginning, width), unit, axis=-1)
 
 
 class Standardiser:
