@@ -113,8 +113,9 @@ class RidgeResiduals(Energy):
         self.lags, self.entities = range(-reach, reach + 1), dict[str, Floats]()
         folds = self._grams(read, kept, training)
         total = sum(folds[1:], start=folds[0])
-        self.weights = self._solve(total)
-        rest = [total - fold if total.steps > fold.steps else total for fold in folds]
+        every = total.matrix()
+        self.weights = self._solve(every)
+        rest = [(total - fold if total.steps > fold.steps else total).matrix() for fold in folds]
         pooled = [self._solve(gram) for gram in rest]
         features: list[Floats] = [np.empty(0)] * len(training)
         # One entity at a time, as the grams of all may not fit into memory.
@@ -124,7 +125,7 @@ class RidgeResiduals(Energy):
             if len(normal) >= MIN_HISTORY:
                 grams = self._grams(read, normal, training)
                 own = sum(grams[1:], start=grams[0])
-                self.entities[entity] = self._solve(total, own).astype(np.float32)
+                self.entities[entity] = self._solve(every, own).astype(np.float32)
                 weights = [self._solve(others, own - gram) for others, gram in zip(rest, grams, strict=True)]
             for i in members.tolist():
                 features[i] = self._features(read(i), weights[int(training.folds[i])])
@@ -147,10 +148,11 @@ class RidgeResiduals(Energy):
             folds[fold] = folds[fold] + Gram.of(read(i), self.lags)
         return folds
 
-    def _solve(self, pooled: Gram, own: Gram | None = None) -> Floats:
-        matrix = pooled.matrix()
+    def _solve(self, pooled: Floats, own: Gram | None = None) -> Floats:
+        """Return the ridge weights of a pooled gram matrix, alone or as a share of the gram of an entity."""
+        matrix = pooled
         if own is not None:
-            matrix = own.matrix() + POOLED_SHARE * len(matrix) * matrix / max(pooled.steps, 1.0)
+            matrix = own.matrix() + POOLED_SHARE * len(pooled) * pooled / max(float(pooled[-1, -1]), 1.0)
         return ridge_weights(matrix, self.variables, PENALTY, current=len(self.lags) // 2)
 
     def predict(self, z: Floats, entity: str) -> Floats:
