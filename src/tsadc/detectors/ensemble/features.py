@@ -464,4 +464,6 @@ def _quantiles(features: Floats, levels: list[float]) -> Floats:
     low = np.take_along_axis(ordered, before, axis=0)
     high = np.take_along_axis(ordered, np.minimum(before + 1, last), axis=0)
     share, distance = place - before, high - low
-    return np.where(share < 0.5, low + distance * share, high - distance * (1 - share))  # rounded like np.quantile
+    return np.asarray(
+        np.where(share < 0.5, low + distance * share, high - distance * (1 - share))
+    )  # as np.quantile rounds
