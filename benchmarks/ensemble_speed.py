@@ -31,7 +31,8 @@ MEASURES = {"fit": "fit, s", "score": "score of an observation, ms", "detect": "
 
 def machines(count: int) -> tuple[tuple[Series, ...], tuple[Series, ...]]:
     """Return the training and the first test rows of the first machines, in the order of their names."""
-    train, test = [], []
+    train: list[Series] = []
+    test: list[Series] = []
     with np.load(Path(os.environ["TSADC_DATA"]) / "smd19.npz", allow_pickle=False) as pack:
         keys = sorted(key.removesuffix("_train") for key in pack.files if key.endswith("_train"))
         for key in keys[:count]:

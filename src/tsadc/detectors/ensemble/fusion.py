@@ -22,7 +22,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from tsadc.detectors.ensemble.views import Explained
 from tsadc.series import Booleans, Floats
@@ -127,6 +126,8 @@ def _shares(cells: Floats, measured: Booleans) -> Floats:
 
 
 def _redundancy(scores: Floats) -> Floats:
+    from scipy.stats import rankdata  # only to fit: importing it takes half a second
+
     ranks = np.stack([rankdata(column) for column in scores.T])
     ranks = ranks - ranks.mean(axis=1, keepdims=True)
     size = np.linalg.norm(ranks, axis=1)
