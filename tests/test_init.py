@@ -10,8 +10,8 @@ from tsadc import errors
 
 def test_the_public_names() -> None:
     assert set(tsadc.__all__) == {
-        "TSADC", "ConfigError", "DataError", "Ensemble", "ModelFileError", "NotFittedError", "OutputError",
-        "Reading", "Result", "Series", "TsadcError", "TsadcNotice", "examine", "load", "read",
+        "TSADC", "Audit", "ConfigError", "DataError", "Ensemble", "ModelFileError", "NotFittedError", "OutputError",
+        "Reading", "Result", "Series", "TsadcError", "TsadcNotice", "audit", "examine", "load", "read",
     }  # fmt: skip
     for name in tsadc.__all__:
         assert name in dir(tsadc)

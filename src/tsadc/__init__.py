@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tsadc.detectors.audit import Audit, audit
     from tsadc.detectors.ensemble.detector import Ensemble
     from tsadc.detectors.result import Result
     from tsadc.detectors.store import load
@@ -40,11 +41,13 @@ __version__ = "0.2.0"
 
 # Imported when first used, as importing torch takes a second.
 _HOMES = {
+    "Audit": "tsadc.detectors.audit",
     "TSADC": "tsadc.detectors.tsadc.detector",
     "Ensemble": "tsadc.detectors.ensemble.detector",
     "Result": "tsadc.detectors.result",
     "Series": "tsadc.series",
     "Reading": "tsadc.io.reading",
+    "audit": "tsadc.detectors.audit",
     "examine": "tsadc.io.doctor",
     "load": "tsadc.detectors.store",
     "read": "tsadc.io.read",
@@ -59,6 +62,7 @@ _HOMES = {
 
 __all__ = [
     "TSADC",
+    "Audit",
     "ConfigError",
     "DataError",
     "Ensemble",
@@ -70,6 +74,7 @@ __all__ = [
     "Series",
     "TsadcError",
     "TsadcNotice",
+    "audit",
     "examine",
     "load",
     "read",

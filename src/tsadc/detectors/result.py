@@ -5,7 +5,7 @@ Times are those of the input. An interval ends where the next row begins: `end` 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from tsadc.detectors.display import shown
 from tsadc.detectors.drift import Drift
 from tsadc.detectors.episodes import Similar, table
 from tsadc.detectors.events import Events
+from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.missing import Missing
 from tsadc.detectors.reasons import Reason
 from tsadc.detectors.threshold import Threshold
@@ -28,7 +29,7 @@ from tsadc.windows import mean_of_covering, stitch
 BLAMED = 5  # variables named per interval, at most
 LEAST_SHARE = 0.05
 INTERVALS = [
-    *("entity", "start", "end", "score", "severity", "return_period"),
+    *("id", "entity", "start", "end", "score", "severity", "return_period"),
     *("kind", "reason", "evidence", "variables"),
 ]
 MISSING = "missing"  # the evidence of sensors that stopped reporting
@@ -68,6 +69,10 @@ class Interval:
     def is_missing(self) -> bool:
         """Whether it is a sensor that stopped reporting, and has no score of its own."""
         return self.evidence == MISSING
+
+    def id(self, series: Series) -> str:
+        """Return the name of the interval, which is also that of the interval as it grows with later data."""
+        return id_of(series.entity, series.clock.tick(self.start), self.evidence, self.variables)
 
     def why(self, clock: Clock) -> tuple[str, str]:
         """Return the kind of the reason, and the reason in a sentence."""
@@ -137,15 +142,16 @@ class Result:
     Attributes
     ----------
     intervals : DataFrame
-        One row per anomaly. `entity`; `start` and `end` (exclusive), times of the input; `score`, the highest of its
-        steps, or for a sensor that stopped reporting that of an observation as rare; `severity`, from 0 to 100, the
-        chance in percent that a normal week of this entity has no score as high (10,080 rows instead of a week if the
-        data has no clock); `return_period`, how much time of normal operation passes on average until this entity
-        scores as high (a Timedelta, at most 100 years; without a clock a number of rows); `kind`, what is unusual about
-        the variable that stands out: level, spike, spread, frequency, correlation, stuck, missing, or other if nothing
-        measurable stands out; `reason`, a sentence about it with numbers; `evidence`, the view that contributes most at
-        the highest row; `variables`, a dict from variables to their shares of the blame, largest first: at most 5, and
-        without those below 5 % unless it is the largest, so that they need not add up to 1.
+        One row per anomaly. `id`, a short name that stays the same as the interval grows with later data, for `tsadc
+        label` and `Detector.feedback`; `entity`; `start` and `end` (exclusive), times of the input; `score`, the
+        highest of its steps, or for a sensor that stopped reporting that of an observation as rare; `severity`, from 0
+        to 100, the chance in percent that a normal week of this entity has no score as high (10,080 rows instead of a
+        week if the data has no clock); `return_period`, how much time of normal operation passes on average until this
+        entity scores as high (a Timedelta, at most 100 years; without a clock a number of rows); `kind`, what is
+        unusual about the variable that stands out: level, spike, spread, frequency, correlation, stuck, missing, or
+        other if nothing measurable stands out; `reason`, a sentence about it with numbers; `evidence`, the view that
+        contributes most at the highest row; `variables`, a dict from variables to their shares of the blame, largest
+        first: at most 5, and without those below 5 % unless it is the largest, so that they need not add up to 1.
     timeline : DataFrame
         One row per row of the input. `entity`, `time`, `score` (NaN where nothing was measured or no observation covers
         the row), `anomalous`, whether it lies in an interval. The score of a row is that of its step within the
@@ -250,7 +256,7 @@ class Result:
                 period = as_period(found.return_period, part.series.clock)
                 graded = [found.score, found.severity, period]
                 explained = [*found.why(part.series.clock), found.evidence, found.variables]
-                rows.append([part.series.entity, start, end, *graded, *explained])
+                rows.append([found.id(part.series), part.series.entity, start, end, *graded, *explained])
         return pd.DataFrame(rows, columns=INTERVALS)
 
     @cached_property
@@ -394,6 +400,13 @@ class Result:
             index = pd.MultiIndex.from_arrays([entities, part.times], names=["entity", "time"])
             frames.append(pd.DataFrame(values(part), index=index, columns=list(part.series.names)))
         return pd.concat(frames)
+
+
+def id_of(entity: str, tick: int, evidence: str, variables: Iterable[str]) -> str:
+    """Return the name of an interval that begins at `tick`. A sensor that stops reporting has a name of its own, as
+    another interval may begin at the same time."""
+    missing = [MISSING, *list(variables)[:1]] if evidence == MISSING else []
+    return interval_id(entity, tick, *missing)
 
 
 def worst(intervals: pd.DataFrame, count: int = 3) -> pd.DataFrame:

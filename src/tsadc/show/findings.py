@@ -13,7 +13,7 @@ import pandas as pd
 from tsadc.detectors.drift import Drift
 from tsadc.detectors.episodes import Similar
 from tsadc.detectors.reasons import Reason
-from tsadc.detectors.result import Result, as_period
+from tsadc.detectors.result import Result, as_period, id_of
 from tsadc.detectors.usual import SeriesUsual
 from tsadc.series import Booleans, Floats, Series, Truth
 from tsadc.show.chance import by_chance
@@ -62,6 +62,11 @@ class Finding:
     variables: dict[str, float]  # shares of the contribution, largest first
     reason: Reason | None = None
     similar: tuple[Similar, ...] | None = None
+
+    @property
+    def id(self) -> str:
+        """The name of the interval for `tsadc label`."""
+        return id_of(self.track.entity, self.track.series.clock.tick(self.start), self.evidence, self.variables)
 
     @property
     def period(self) -> pd.Timedelta | float:

@@ -44,7 +44,12 @@ def _card(finding: Finding) -> Html:
         "header",
         element("span", f"{finding.rank}", class_="rank"),
         element("h3", name(finding.track.entity), element("span", finding.when)),
-        element("span", finding.duration, class_="duration"),
+        element(
+            "span",
+            element("code", finding.id, title="the name of this interval, for `tsadc label`"),
+            finding.duration,
+            class_="duration",
+        ),
         _severity(finding),
     )
     why = element(

@@ -67,6 +67,11 @@ def inert(value: Any) -> Any:
     return value
 
 
+def bare(text: str) -> str:
+    """Return the text of a CSV cell without the apostrophe that `inert` has put before it."""
+    return text[1:] if text[:1] == "'" and inert(text[1:]) == text else text
+
+
 def _with_iso_times(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:
     return table.assign(**{key: _iso(table[key], unit) for key in ("time", "start", "end") if key in table})
 
