@@ -70,6 +70,13 @@ def test_design_and_gram_against_loops(observations, made, lags):
     np.testing.assert_allclose(gram / gram[-1, -1], slow_moments(observations, lags), atol=1e-9)
 
 
+@given(seed=st.integers(0, 2**16), length=st.integers(1, 20), first=st.integers(-5, 5), count=st.integers(1, 6))
+def test_the_gram_of_consecutive_lags_is_that_of_the_design(seed, length, first, count):
+    z, lags = np.random.default_rng(seed).normal(size=(3, length)), range(first, first + count)
+    design = design_matrix(z, lags)
+    np.testing.assert_allclose(Gram.of(z, lags).products, design @ design.T, atol=1e-12)
+
+
 @given(seed=st.integers(0, 2**16), cut=st.integers(1, 5), gaps=st.booleans(), reach=st.integers(0, 3))
 def test_grams_are_added_and_subtracted(seed, cut, gaps, reach):
     rng, lags = np.random.default_rng(seed), range(-reach, reach + 1)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -39,7 +40,7 @@ class Gram:
     products : (feature, feature)
         Sum of the products over the steps; a missing value counts as 0.
     missing : (feature, feature)
-        Number of steps at which one of the two features was not measured.
+        Number of steps at which one of the two features was not measured; (1, 1), a zero, if there are none.
     """
 
     products: Floats
@@ -48,18 +49,20 @@ class Gram:
     @classmethod
     def empty(cls, features: int) -> Self:
         """Return the gram of no data."""
-        return cls(np.zeros((features, features)), np.zeros((features, features)))
+        return cls(np.zeros((features, features)), np.zeros((1, 1)))
 
     @classmethod
     def of(cls, z: Floats, lags: Sequence[int]) -> Self:
         """Return the gram of one observation (variable, time) in z units."""
         measured, rows = np.isfinite(z), design_matrix(z, lags)
-        missing = np.zeros((len(rows), len(rows)))
+        missing = np.zeros((1, 1))
         if not measured.all():
             some_measured = np.asarray(measured.any(axis=0))
             rows = rows[:, some_measured]
             present = _lagged(measured.astype(np.float64), lags, outside=1.0)[:, some_measured]
             missing = rows.shape[1] - present @ present.T
+        elif len(lags) > 1 and all(later == earlier + 1 for earlier, later in pairwise(lags)):
+            return cls(_gram_of_consecutive_lags(rows, z, lags), missing)
         return cls(rows @ rows.T, missing)
 
     def __add__(self, other: Gram) -> Gram:
@@ -78,6 +81,30 @@ class Gram:
         if not self.missing.any():
             return self.products
         return _positive(_scaled_up(self.products, self.steps - self.missing))
+
+
+def _gram_of_consecutive_lags(rows: Floats, z: Floats, lags: Sequence[int]) -> Floats:
+    """Return rows @ rows.T of the design matrix of z without gaps, from the products of the first lag alone.
+
+    With x(t) = 0 beyond the ends, the block of lags (i, j) is the sum of x(t - i) x(t - j)^T over 0 <= t < L. One step
+    further, at lags (i + 1, j + 1), the sum gains the product at t = -1 and loses the one at t = L - 1.
+    """
+    variables, size = len(z), len(rows) - 1
+    gram = np.empty((size + 1, size + 1))
+    gram[-1] = gram[:, -1] = rows.sum(axis=1)
+    gram[:variables, :size] = rows[:variables] @ rows[:-1].T
+    gram[variables:size, :variables] = gram[:variables, variables:size].T
+    last = rows[:-1, -1]
+    before = np.zeros((len(lags), variables))
+    ahead = [i for i, lag in enumerate(lags) if -z.shape[1] <= lag < 0]
+    before[ahead] = _filled(z[:, [-1 - lags[i] for i in ahead]]).T
+    gained = before.ravel()
+    inner = size - variables
+    for first in range(0, inner, variables):
+        own = slice(first, first + variables)
+        change = np.multiply.outer(gained[own], gained[:inner]) - np.multiply.outer(last[own], last[:inner])
+        gram[first + variables : first + 2 * variables, variables:size] = gram[own, :inner] + change
+    return gram
 
 
 def gram_matrix(observations: Iterable[Floats], lags: Sequence[int]) -> Floats:
@@ -120,7 +147,10 @@ def ridge_weights(gram: Floats, variables: int, penalty: float, current: int = 0
 
 def project(z: Floats, center: Floats, components: Floats) -> Floats:
     """Return (variable, time) each step projected onto the components. Missing values are taken to be the mean."""
-    centred = np.where(np.isfinite(z), _filled(z) - center[:, None], 0.0)
+    centred = _filled(z) - center[:, None]
+    measured = np.isfinite(z)
+    if not measured.all():
+        centred[~measured] = 0.0
     return np.asarray(components.T @ (components @ centred) + center[:, None])
 
 
@@ -131,13 +161,21 @@ def design_matrix(z: Floats, lags: Sequence[int]) -> Floats:
 
 def _lagged(rows: Floats, lags: Sequence[int], outside: float) -> Floats:
     """Stack rows (variable, time) at the lags, and ones; `outside` fills in beyond the ends."""
-    length, margin = rows.shape[1], max(abs(lag) for lag in lags)
-    padded = np.pad(rows, ((0, 0), (margin, margin)), constant_values=outside)
-    return np.vstack([*(padded[:, margin - lag : margin - lag + length] for lag in lags), np.ones((1, length))])
+    variables, length = rows.shape
+    stacked = np.empty((variables * len(lags) + 1, length))
+    for i, lag in enumerate(lags):
+        own = stacked[i * variables : (i + 1) * variables]
+        first, stop = min(max(lag, 0), length), max(length + min(lag, 0), 0)  # where the lagged row is inside
+        own[:, first:stop] = rows[:, first - lag : stop - lag]
+        own[:, :first] = own[:, stop:] = outside
+    stacked[-1] = 1.0
+    return stacked
 
 
 def _filled(z: Floats) -> Floats:
-    return np.clip(np.nan_to_num(z, nan=0.0), -COVARIANCE_CLIP, COVARIANCE_CLIP).astype(np.float64)
+    filled = np.clip(z, -COVARIANCE_CLIP, COVARIANCE_CLIP).astype(np.float64)
+    filled[np.isnan(filled)] = 0.0
+    return filled
 
 
 def _scaled_up(gram: Floats, both: Floats) -> Floats:

@@ -54,6 +54,7 @@ class Density(ViewGroup):
 
     def __init__(self, variables: int, length: int) -> None:
         self.names, self.variables, self.length = ("density",), variables, length
+        self._last_bank: tuple[Floats, Floats, Floats] | None = None
 
     def measure(self, z: Floats, entity: str) -> Floats:
         """Return (row, variable) the rows that are looked at; NaN if fewer steps were measured."""
@@ -64,6 +65,7 @@ class Density(ViewGroup):
 
     def fit(self, features: Floats, training: Training) -> Floats:
         self.center, self.whitening = _whitening(_measured(features[training.kept]).astype(np.float64))
+        self._last_bank = None
         known = training.known()
         self.most = max(NEAREST, min(BANK_ROWS, MAX_BANK_VALUES // (self.variables * (1 + len(known)))))
         self.pooled = self._bank(features[training.kept])
@@ -84,12 +86,24 @@ class Density(ViewGroup):
 
     def _distances(self, rows: Floats, bank: Floats) -> tuple[Floats, NDArray[np.int64]]:
         """Return the distance of rows (row, variable) to the bank, and the indices (row, 5) of the nearest ones."""
-        u, v = ((side.astype(np.float64) - self.center) @ self.whitening for side in (rows, bank))
-        squares = np.square(u).sum(axis=1)[:, None] + np.square(v).sum(axis=1) - 2 * u @ v.T
+        u, (v, sizes) = self._whitened(rows), self._whitened_bank(bank)
+        squares = np.square(u).sum(axis=1)[:, None] + sizes - 2 * u @ v.T
         count = min(NEAREST, len(bank))
         nearest = np.argpartition(squares, count - 1, axis=1)[:, :count]
         distance = np.sqrt(np.maximum(np.take_along_axis(squares, nearest, axis=1), 0)).mean(axis=1)
         return distance / np.sqrt(self.variables), nearest
+
+    def _whitened(self, rows: Floats) -> Floats:
+        return np.asarray((rows.astype(np.float64) - self.center) @ self.whitening)
+
+    def _whitened_bank(self, bank: Floats) -> tuple[Floats, Floats]:
+        """Return the whitened bank and its squared lengths. Those of the last bank are kept, as observations of one
+        entity usually follow each other; those of all would need three times the memory of the model."""
+        last = self._last_bank
+        if last is None or last[0] is not bank:
+            whitened = self._whitened(bank)
+            last = self._last_bank = (bank, whitened, np.square(whitened).sum(axis=1))
+        return last[1:]
 
     def _scores(self, rows: Floats, bank: Floats) -> Floats:
         """Return s of observations (observation, row, variable)."""
@@ -132,6 +146,7 @@ class Density(ViewGroup):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         own = {name.removeprefix(f"{self.stored}."): array for name, array in state.items()}
         self.center, self.whitening, self.pooled = own["center"], own["whitening"], own["pooled"]
+        self._last_bank = None
         self.most = int(own["most"][0])
         banks = np.split(own["banks"], own["ends"])[:-1]
         self.entities = dict(zip(decode_names(own["entities"]), banks, strict=True))
@@ -144,7 +159,8 @@ def _picked(z: Floats) -> NDArray[np.int64]:
 
 
 def _rows_at(z: Floats, steps: NDArray[np.int64]) -> Floats:
-    return np.clip(interpolated(z)[:, steps], -ROW_CLIP, ROW_CLIP).T.astype(np.float32)
+    filled = z if np.isfinite(z).all() else interpolated(z)
+    return np.clip(filled[:, steps], -ROW_CLIP, ROW_CLIP).T.astype(np.float32)
 
 
 def _measured(rows: Floats) -> Floats:
@@ -174,11 +190,13 @@ class Ranges(ViewGroup):
 
     def measure(self, z: Floats, entity: str) -> Floats:
         """Return (variable, window + 2) the ranges, and the smallest and largest value of the observation."""
-        values = z.astype(np.float64)
-        ranges = sliding(np.fmax, values, self.width) - sliding(np.fmin, values, self.width)
-        measured = sliding(np.add, np.isfinite(values).astype(np.float64), self.width)
-        ranges = np.where(2 * measured >= self.width, ranges, np.nan)[:, self.starts]
-        extremes = [np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)]
+        low, high = (sliding(extreme, z, self.width)[:, self.starts] for extreme in (np.fmin, np.fmax))
+        ranges = high.astype(np.float64) - low
+        measured = np.isfinite(z)
+        if not measured.all():
+            count = sliding(np.add, measured.astype(np.float64), self.width)[:, self.starts]
+            ranges[2 * count < self.width] = np.nan
+        extremes = [np.fmin.reduce(z, axis=1), np.fmax.reduce(z, axis=1)]
         return np.column_stack([ranges, *extremes]).astype(np.float32)
 
     def fit(self, features: Floats, training: Training) -> Floats:
@@ -206,13 +224,15 @@ class Ranges(ViewGroup):
     def _novelty(self, features: Floats, bank: Sequence[Floats]) -> Floats:
         """Return (variable, window) the distance of each range to the nearest in the bank; 0 where it is unknown."""
         ranges = features[:, :-2].astype(np.float64) / self.scale[:, None]
-        novelty = np.zeros_like(ranges)
+        below, above = ranges.copy(order="K"), ranges.copy(order="K")  # a variable without a bank has no novelty
         for k, known in enumerate(bank):
             if len(known):
-                place = np.searchsorted(known, ranges[k])
-                below, above = known[np.maximum(place - 1, 0)], known[np.minimum(place, len(known) - 1)]
-                novelty[k] = np.minimum(np.abs(ranges[k] - below), np.abs(ranges[k] - above))
-        return np.nan_to_num(novelty, nan=0.0)
+                place = known.searchsorted(ranges[k])
+                above[k] = known.take(place, mode="clip")
+                below[k] = known.take(place - 1, mode="clip")
+        novelty = np.minimum(np.abs(ranges - below), np.abs(ranges - above))
+        novelty[np.isnan(novelty)] = 0.0
+        return novelty
 
     def _score(self, novelty: Floats) -> float:
         return float(np.log(RANGE_OFFSET + np.linalg.norm(novelty, axis=0).max()))
