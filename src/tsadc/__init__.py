@@ -10,7 +10,8 @@
 
 `Ensemble` is the default detector. `TSADC` is the paper's method, whose network also gives expected values; both are
 used in the same way. `audit` says which parts of a history look anomalous, and `Decontaminator` cleans data for other
-models. `read` reads files, `examine` looks for problems in data, `load` reads a saved model.
+models. `read` reads files, `examine` looks for problems in data, `load` reads a saved model, `Calendar`
+holds planned work.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         TsadcError,
         TsadcNotice,
     )
+    from tsadc.io.calendar import Calendar
     from tsadc.io.doctor import examine
     from tsadc.io.read import read
     from tsadc.io.reading import Reading
@@ -44,6 +46,7 @@ __version__ = "0.2.0"
 # Imported when first used, as importing torch takes a second.
 _HOMES = {
     "Audit": "tsadc.detectors.audit",
+    "Calendar": "tsadc.io.calendar",
     "Decontaminator": "tsadc.detectors.cleaning",
     "TSADC": "tsadc.detectors.tsadc.detector",
     "Ensemble": "tsadc.detectors.ensemble.detector",
@@ -66,6 +69,7 @@ _HOMES = {
 __all__ = [
     "TSADC",
     "Audit",
+    "Calendar",
     "ConfigError",
     "DataError",
     "Decontaminator",

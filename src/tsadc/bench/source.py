@@ -23,6 +23,7 @@ WHOLE = "*"  # in place of a name: everything that the module defines
 # variables everywhere, from packs, prepared folders or the simulated plant.
 TABLES = ("tsadc.detectors", "tsadc.data.catalogue")
 WITHOUT_EFFECT = (
+    "tsadc.io.calendar",
     "tsadc.io.columnar",
     "tsadc.io.columns",
     "tsadc.io.delimited",
@@ -49,9 +50,11 @@ WITHOUT_EFFECT = (
     "tsadc.detectors.display",
     "tsadc.detectors.episodes",
     "tsadc.detectors.explanation",
+    "tsadc.detectors.feedback",
     "tsadc.detectors.imputation",
     "tsadc.detectors.interval_id",
     "tsadc.detectors.per_row",
+    "tsadc.detectors.planned",
     "tsadc.detectors.provenance",
     "tsadc.detectors.reasons",
     "tsadc.detectors.store",

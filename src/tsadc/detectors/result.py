@@ -23,6 +23,7 @@ from tsadc.detectors.missing import Missing
 from tsadc.detectors.reasons import Reason
 from tsadc.detectors.threshold import Threshold
 from tsadc.detectors.usual import SeriesUsual
+from tsadc.io.calendar import Span
 from tsadc.series import Booleans, Clock, Floats, Observations, Place, Series
 from tsadc.windows import mean_of_covering, stitch
 
@@ -108,6 +109,8 @@ class SeriesResult:
         The anomalies, in order of time.
     usual : SeriesUsual or None
         What is usual for the series; None for a model of an earlier version.
+    planned : tuple of Span
+        Rows of planned work, which are not judged, as `tsadc.io.calendar.Span`.
     """
 
     series: Series
@@ -119,6 +122,7 @@ class SeriesResult:
     expected: Floats | None
     intervals: tuple[Interval, ...]
     usual: SeriesUsual | None = None
+    planned: tuple[Span, ...] = ()
 
     @cached_property
     def band(self) -> tuple[Floats, Floats] | None:
@@ -178,6 +182,9 @@ class Result:
     expected : DataFrame or None
         The values that the detector expected, in the units of the input, in the layout of `variables`. None if the
         detector has no expectation.
+    planned : DataFrame
+        Planned work, by calendar or by verdict, which is not judged. `entity`, `start`, `end` (exclusive), `variables`
+        (a list; empty: all of them) and `note`.
     drift : tuple of Drift
         Entities that differ as a whole from what was learnt, with since when, and which variables moved; see
         `tsadc.detectors.drift`.
@@ -262,6 +269,17 @@ class Result:
     @cached_property
     def similar(self) -> pd.DataFrame:
         return table(found.similar for part in self.parts for found in part.intervals)
+
+    @cached_property
+    def planned(self) -> pd.DataFrame:
+        rows = []
+        for part in self.parts:
+            names = part.series.names
+            for span in part.planned:
+                start, end = part.series.clock.at([span.start, span.stop])
+                named = [] if len(span.columns) == len(names) else [names[k] for k in span.columns]
+                rows.append([part.series.entity, start, end, named, span.note])
+        return pd.DataFrame(rows, columns=["entity", "start", "end", "variables", "note"])
 
     @cached_property
     def timeline(self) -> pd.DataFrame:
