@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.signal import lfilter
 
 import tsadc
 from tsadc.detectors.missing import Missing, missing_runs
@@ -134,3 +135,15 @@ def test_separate_observations_have_no_missing_events(detector, history):
     new = later(history).to_numpy()[:400].reshape(10, 40, 4).copy()
     new[:, :, 1] = np.nan
     assert not (detector.detect(new).intervals["kind"] == "missing").any()
+
+
+def test_a_silent_sensor_raises_no_alarm_about_those_that_it_predicts():
+    rng = np.random.default_rng(0)
+    common = 0.3 * lfilter([1], [1, -0.95], rng.normal(size=9600))
+    values = common[:, None] + 0.05 * rng.normal(size=(9600, 3))
+    detector = tsadc.Ensemble(length=60, kernels=8).fit(values[:4800])
+    new = values[4800:].copy()
+    complete = int(detector.predict(new).sum())
+    new[:, 2] = np.nan
+    assert complete <= 2
+    assert detector.predict(new).sum() <= 2

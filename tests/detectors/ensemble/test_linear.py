@@ -12,6 +12,7 @@ from tsadc.detectors.ensemble.linear import (
     Gram,
     design_matrix,
     gram_matrix,
+    predict,
     principal_components,
     project,
     ridge_weights,
@@ -181,3 +182,41 @@ def test_missing_values_are_taken_to_be_the_mean():
     components, center = np.array([[0.6, 0.8]]), np.array([2.0, -1.0])
     actual = project(np.array([[np.nan, 3.0], [4.0, 3.0]]), center, components)
     np.testing.assert_allclose(actual, [[2 + 0.6 * 4, 2 + 0.6 * 3.8], [-1 + 0.8 * 4, -1 + 0.8 * 3.8]])
+
+
+def test_with_a_small_weight_a_projection_does_without_missing_values():
+    """Least squares over the measured variables only."""
+    rng = np.random.default_rng(0)
+    components = np.linalg.qr(rng.normal(size=(5, 2)))[0].T
+    center, z = rng.normal(size=5), rng.normal(size=(5, 6))
+    z[3, 1:4], z[0, 3:] = np.nan, np.nan
+    actual = project(z, center, components, weight=1e-9)
+    for step in range(6):
+        known = np.isfinite(z[:, step])
+        scores = np.linalg.lstsq(components[:, known].T, (z[:, step] - center)[known], rcond=None)[0]
+        np.testing.assert_allclose(actual[:, step], scores @ components + center, atol=1e-6)
+    complete = np.nan_to_num(z)
+    assert (
+        project(complete, center, components, weight=0.1).tobytes() == project(complete, center, components).tobytes()
+    )
+
+
+def test_silent_variables_are_predicted_before_others_are_predicted_from_them():
+    """The mean of a Gaussian given the variables that are known, among them one that almost balances the others."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(4, 20_000))
+    z[1] = 0.5 * z[0] + 0.8 * z[1]
+    z[3] = 0.1 * z[3] - z[0] - z[1]
+    z /= z.std(axis=1, keepdims=True)
+    weights = ridge_weights(gram_matrix([z], [0]), 4, 1e-9)
+    silent = np.zeros(z.shape, dtype=bool)
+    silent[[1, 2], 50:] = True
+    covariance = np.cov(z)
+    known, unknown = [0, 3], [1, 2]
+    filled = z.copy()
+    filled[unknown] = covariance[np.ix_(unknown, known)] @ np.linalg.solve(covariance[np.ix_(known, known)], z[known])
+    actual = predict(weights, np.where(silent, 9.0, z), [0], silent)
+    np.testing.assert_allclose(actual[:, 50:], (weights @ design_matrix(filled, [0]))[:, 50:], atol=0.05)
+    np.testing.assert_array_equal(actual[:, :50], (weights @ design_matrix(z, [0]))[:, :50])
+    nothing = np.zeros_like(silent)
+    np.testing.assert_array_equal(predict(weights, z, [0], nothing), weights @ design_matrix(z, [0]))

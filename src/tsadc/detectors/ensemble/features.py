@@ -271,13 +271,27 @@ def interpolated(z: Floats) -> Floats:
 def bridged(z: Floats) -> Floats:
     """Return z (variable, time) with gaps of at most `MAX_BRIDGED` steps interpolated; longer ones, and the ends, stay
     as they are."""
+    if np.isfinite(z).all():
+        return z
+    return np.where(_gap_lengths(z, beyond=z.shape[1]) <= MAX_BRIDGED, interpolated(z).astype(z.dtype), z)
+
+
+def silent(z: Floats) -> Booleans:
+    """Return (variable, time) True where a variable was not measured and others were, in gaps of more than
+    `MAX_BRIDGED` steps: there, other variables say more about its value than its own last ones."""
     measured = np.isfinite(z)
     if measured.all():
-        return z
-    rows = np.arange(z.shape[1])
-    before = np.maximum.accumulate(np.where(measured, rows, -z.shape[1]), axis=1)
-    after = np.minimum.accumulate(np.where(measured, rows, 2 * z.shape[1])[:, ::-1], axis=1)[:, ::-1]
-    return np.where(after - before - 1 <= MAX_BRIDGED, interpolated(z).astype(z.dtype), z)
+        return ~measured
+    return (_gap_lengths(z, beyond=0) > MAX_BRIDGED) & measured.any(axis=0)
+
+
+def _gap_lengths(z: Floats, beyond: int) -> NDArray[np.int64]:
+    """Return (variable, time) the length of the gap that a cell is in; less than 1 for a measured one. At the ends, a
+    gap lasts `beyond` more steps."""
+    measured, rows = np.isfinite(z), np.arange(z.shape[1])
+    before = np.maximum.accumulate(np.where(measured, rows, -1 - beyond), axis=1)
+    after = np.minimum.accumulate(np.where(measured, rows, z.shape[1] + beyond)[:, ::-1], axis=1)[:, ::-1]
+    return np.asarray(after - before - 1)
 
 
 class Bands:

@@ -21,12 +21,13 @@ from typing import Self
 
 import numpy as np
 
-from tsadc.series import Floats
+from tsadc.series import Booleans, Floats
 
 LAGS = 3  # of the detector `ridge`; the ensemble chooses its own
 PENALTY = 1e-3  # on the squared weights, per step
 EXPLAINED = 0.9
 COVARIANCE_CLIP = 30.0  # z is clipped here, so that wild values do not dominate what is learnt
+ROUNDS = 5  # of replacing cells that are not known
 ROUNDING = 1e-9  # of a step: an eigenvalue that is negative by less is rounding error
 
 
@@ -118,10 +119,33 @@ def ridge_weights(gram: Floats, variables: int, penalty: float, current: int = 0
     return weights
 
 
-def project(z: Floats, center: Floats, components: Floats) -> Floats:
-    """Return (variable, time) each step projected onto the components. Missing values are taken to be the mean."""
-    centred = np.where(np.isfinite(z), _filled(z) - center[:, None], 0.0)
-    return np.asarray(components.T @ (components @ centred) + center[:, None])
+def predict(weights: Floats, z: Floats, lags: Sequence[int], silent: Booleans) -> Floats:
+    """Return (variable, time) what the other variables predict, given the weights of `ridge_weights`. z has no gaps.
+
+    `silent` cells (variable, time) are not known: they are replaced by what is predicted for them, one variable after
+    the other, a few times. By the full conditionals of a Gaussian, this converges to its mean given all other cells.
+    """
+    design = design_matrix(z, lags)
+    unknown = np.flatnonzero(silent.any(axis=1)).tolist()
+    for _ in range(ROUNDS if unknown else 0):
+        for k in unknown:
+            own = np.where(silent[k], weights[k] @ design, z[k])
+            design[k : -1 : len(z)] = design_matrix(own[None], lags)[:-1]
+    return np.asarray(weights @ design)
+
+
+def project(z: Floats, center: Floats, components: Floats, weight: float = 1.0) -> Floats:
+    """Return (variable, time) each step projected onto the components. A missing value is taken to be the mean, and
+    counts as `weight` of a measured one: with a small weight, the projection does without it."""
+    measured = np.isfinite(z)
+    scores = components @ np.where(measured, _filled(z) - center[:, None], 0.0)
+    if weight < 1:
+        for pattern in np.unique(measured[:, ~measured.all(axis=0)], axis=1).T:
+            steps = np.flatnonzero((measured == pattern[:, None]).all(axis=0))
+            missing = components[:, ~pattern]
+            square = np.eye(len(components)) - (1 - weight) * missing @ missing.T
+            scores[:, steps] = np.linalg.solve(square, scores[:, steps])
+    return np.asarray(components.T @ scores + center[:, None])
 
 
 def design_matrix(z: Floats, lags: Sequence[int]) -> Floats:

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.ensemble.features import Read, decode_names, encode_names, interpolated
+from tsadc.detectors.ensemble.features import Read, decode_names, encode_names, interpolated, silent
 from tsadc.detectors.ensemble.linear import EXPLAINED, Gram, principal_components, project
 from tsadc.detectors.ensemble.training import FOLDS, Training
 from tsadc.detectors.ensemble.views import LOG_OFFSET, Explained, ViewGroup
@@ -34,6 +34,7 @@ from tsadc.series import Floats
 STEP_QUANTILE = 0.99
 MIN_TOP = 3  # variables that make the size of a step, at least
 TOP_SHARE = 1 / 6
+SILENT_WEIGHT = 0.1  # of a silent variable in a projection; more than 0, which may have no solution
 
 
 class StepViews(ViewGroup):
@@ -168,7 +169,8 @@ class Remainder(StepViews):
         return self._cells(z, self.center, self.components)
 
     def _cells(self, z: Floats, center: Floats, components: Floats) -> Sequence[Floats]:
-        remainder = z - project(interpolated(z), center, components)
+        known = np.where(silent(z), np.nan, interpolated(z))
+        remainder = z - project(known, center, components, SILENT_WEIGHT)
         departure = np.abs(without_level(remainder))
         return departure, departure, np.abs(remainder)
 

@@ -1,8 +1,9 @@
 """Views of rows and of ranges: density and range.
 
     name        meaning
-    row         (variable,) the values of one time step, z clipped at 10; a missing value is interpolated in time. Steps
-                at which nothing was measured are skipped
+    row         (variable,) the values of one time step, z clipped at 10; a missing value is interpolated in time, or
+                follows from the other values where its variable is silent (`features.silent`). Steps at which nothing
+                was measured are skipped
     whitening   (variable, variable) maps rows to about unit variance in every direction; directions that hardly vary
                 are enlarged less
     bank        (row, variable) rows of the normal observations of the entity
@@ -26,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.ensemble.features import decode_names, encode_names, interpolated, windows_to_steps
+from tsadc.detectors.ensemble.features import decode_names, encode_names, interpolated, silent, windows_to_steps
 from tsadc.detectors.ensemble.training import FOLDS, Training
 from tsadc.detectors.ensemble.views import DISTANCE_OFFSET, Explained, ViewGroup
 from tsadc.detectors.pooling import sliding
@@ -63,7 +64,10 @@ class Density(ViewGroup):
         return rows
 
     def fit(self, features: Floats, training: Training) -> Floats:
-        self.center, self.whitening = _whitening(_measured(features[training.kept]).astype(np.float64))
+        rows = _measured(features[training.kept]).astype(np.float64)
+        self.center, self.whitening = _whitening(np.nan_to_num(rows))
+        if np.isnan(rows).any():
+            self.center, self.whitening = _whitening(self._completed(rows))
         known = training.known()
         self.most = max(NEAREST, min(BANK_ROWS, MAX_BANK_VALUES // (self.variables * (1 + len(known)))))
         self.pooled = self._bank(features[training.kept])
@@ -79,8 +83,22 @@ class Density(ViewGroup):
         return scores[:, None]
 
     def _bank(self, rows: Floats) -> NDArray[np.float32]:
-        flat = _measured(rows)
+        flat = self._completed(_measured(rows))
         return np.asarray(flat[evenly_spaced(len(flat), self.most)], dtype=np.float32)
+
+    def _completed(self, rows: Floats) -> Floats:
+        """Return rows (row, variable) with missing values replaced by those that are closest to the centre, after
+        whitening, given the others: the mean of a Gaussian."""
+        missing = ~np.isfinite(rows)
+        if not missing.any():
+            return rows
+        precision = self.whitening @ self.whitening.T
+        completed = np.where(missing, 0.0, rows - self.center)
+        for pattern in np.unique(missing[missing.any(axis=1)], axis=0):
+            own = np.flatnonzero((missing == pattern).all(axis=1))
+            known = completed[np.ix_(own, ~pattern)] @ precision[np.ix_(~pattern, pattern)]
+            completed[np.ix_(own, pattern)] = -np.linalg.solve(precision[np.ix_(pattern, pattern)], known.T).T
+        return np.where(missing, completed + self.center, rows).astype(rows.dtype)
 
     def _distances(self, rows: Floats, bank: Floats) -> tuple[Floats, NDArray[np.int64]]:
         """Return the distance of rows (row, variable) to the bank, and the indices (row, 5) of the nearest ones."""
@@ -93,9 +111,9 @@ class Density(ViewGroup):
 
     def _scores(self, rows: Floats, bank: Floats) -> Floats:
         """Return s of observations (observation, row, variable)."""
-        known = np.isfinite(rows[:, :, 0])
+        known = np.isfinite(rows).any(axis=2)
         distance = np.full(known.shape, -np.inf)
-        distance[known], _ = self._distances(rows[known], bank)
+        distance[known], _ = self._distances(self._completed(rows[known]), bank)
         worst = np.sort(distance, axis=1)[:, -WORST_ROWS:]
         mean = np.where(worst >= 0, worst, 0).sum(axis=1) / np.maximum((worst >= 0).sum(axis=1), 1)
         return np.asarray(0.5 * np.log(DISTANCE_OFFSET + mean))
@@ -108,7 +126,7 @@ class Density(ViewGroup):
 
     def explain(self, entity: str, z: Floats) -> list[Explained]:
         picked, bank = _picked(z), self.entities.get(entity, self.pooled)
-        rows = _rows_at(z, picked)
+        rows = self._completed(_rows_at(z, picked))
         distance, nearest = self._distances(rows, bank)
         # A step has the score of the nearest picked row; those of the worst rows are raised to that of the observation.
         worst = np.argsort(distance)[-WORST_ROWS:]
@@ -144,12 +162,14 @@ def _picked(z: Floats) -> NDArray[np.int64]:
 
 
 def _rows_at(z: Floats, steps: NDArray[np.int64]) -> Floats:
-    return np.clip(interpolated(z)[:, steps], -ROW_CLIP, ROW_CLIP).T.astype(np.float32)
+    """Return (row, variable) the values at some steps; NaN in long gaps."""
+    known = np.where(silent(z), np.nan, interpolated(z))[:, steps]
+    return np.clip(known, -ROW_CLIP, ROW_CLIP).T.astype(np.float32)
 
 
 def _measured(rows: Floats) -> Floats:
     """Return the rows (..., variable) that were measured, one after the other; if there are none, the median."""
-    found: Floats = rows[np.isfinite(rows[..., 0])]
+    found: Floats = rows[np.isfinite(rows).any(axis=-1)]
     return found if len(found) else np.zeros((1, rows.shape[-1]), dtype=np.float32)
 
 

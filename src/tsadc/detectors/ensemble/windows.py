@@ -14,8 +14,8 @@ with at least 5 normal observations has weights of its own, from its own gram an
     weights    ridge of (own gram + 5 F pooled gram / pooled steps), F features
     reach      the largest, up to 8, with at most 400 features and 10 training steps for each
 
-Where another variable was not measured, it is interpolated in time to predict from. Residuals of training observations
-come from weights that were fitted without their fold.
+Where another variable was not measured, it is interpolated in time to predict from, or itself predicted where it is
+silent (`features.silent`). Residuals of training observations come from weights that were fitted without their fold.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from tsadc.detectors.ensemble.features import (
     decode_names,
     encode_names,
     interpolated,
+    silent,
 )
-from tsadc.detectors.ensemble.linear import PENALTY, Gram, design_matrix, ridge_weights
+from tsadc.detectors.ensemble.linear import PENALTY, Gram, design_matrix, predict, ridge_weights
 from tsadc.detectors.ensemble.training import FOLDS, Training, adapt_standardiser, cross_fitted, fit_standardiser
 from tsadc.detectors.ensemble.views import LOG_OFFSET, Explained, ViewGroup
 from tsadc.detectors.pooling import top_mean
@@ -161,7 +162,7 @@ class RidgeResiduals(Energy):
         return self._features(z, self.entities.get(entity, self.weights))
 
     def _features(self, z: Floats, weights: Floats) -> Floats:
-        residual = z - weights @ design_matrix(interpolated(z), self.lags)
+        residual = z - predict(weights, interpolated(z), self.lags, silent(z))
         change = np.diff(residual, axis=1, prepend=np.nan)
         return self._stacked(self.windows.log_sizes(residual), self.windows.log_sizes(change))
 
