@@ -121,9 +121,9 @@ def find_drift(
     if learnt is not None:
         known = np.isfinite(values).any(axis=1)
         missing = tuple(series.names[k] for k in np.flatnonzero(learnt.present & ~known))
-        stuck = tuple(
-            series.names[k] for k in np.flatnonzero(known).tolist() if _is_stuck(k, values[k], series, scaler, learnt)
-        )
+        # One that may stay as it is for a whole observation is a setpoint or a state.
+        changing = np.flatnonzero(known & (learnt.run < observations.length)).tolist()
+        stuck = tuple(series.names[k] for k in changing if _is_stuck(k, values[k], series, scaler, learnt))
     return Drift(series.entity, since, above, len(period), _moved(series, values, scaler), missing, stuck)
 
 
