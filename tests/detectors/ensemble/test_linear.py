@@ -10,8 +10,10 @@ from tsadc.detectors.ensemble.linear import (
     EXPLAINED,
     PENALTY,
     Gram,
+    completed,
     design_matrix,
     gram_matrix,
+    precision_matrix,
     predict,
     principal_components,
     project,
@@ -191,21 +193,18 @@ def test_missing_values_are_taken_to_be_the_mean():
     np.testing.assert_allclose(actual, [[2 + 0.6 * 4, 2 + 0.6 * 3.8], [-1 + 0.8 * 4, -1 + 0.8 * 3.8]])
 
 
-def test_with_a_small_weight_a_projection_does_without_missing_values():
-    """Least squares over the measured variables only."""
+def test_missing_values_are_completed_by_the_mean_of_a_gaussian_given_the_others():
     rng = np.random.default_rng(0)
-    components = np.linalg.qr(rng.normal(size=(5, 2)))[0].T
-    center, z = rng.normal(size=5), rng.normal(size=(5, 6))
-    z[3, 1:4], z[0, 3:] = np.nan, np.nan
-    actual = project(z, center, components, weight=1e-9)
-    for step in range(6):
-        known = np.isfinite(z[:, step])
-        scores = np.linalg.lstsq(components[:, known].T, (z[:, step] - center)[known], rcond=None)[0]
-        np.testing.assert_allclose(actual[:, step], scores @ components + center, atol=1e-6)
-    complete = np.nan_to_num(z)
-    assert (
-        project(complete, center, components, weight=0.1).tobytes() == project(complete, center, components).tobytes()
-    )
+    z = rng.multivariate_normal([1, 2, -1], [[1, 0.8, 0], [0.8, 1, 0.3], [0, 0.3, 2]], size=500).T
+    gram, rows = gram_matrix([z], [0]), z[:, :6].T.copy()
+    center, covariance = z.mean(axis=1), np.cov(z, bias=True) + PENALTY * np.eye(3)
+    rows[1:4, 1], rows[3:, 2] = np.nan, np.nan
+    actual = completed(rows, center, precision_matrix(gram, 3, PENALTY))
+    for i, row in enumerate(rows):
+        known = np.isfinite(row)
+        weights = np.linalg.solve(covariance[np.ix_(known, known)], covariance[known])
+        expected = np.where(known, row, center + (row - center)[known] @ weights)
+        np.testing.assert_allclose(actual[i], expected, atol=1e-9)
 
 
 def test_silent_variables_are_predicted_before_others_are_predicted_from_them():

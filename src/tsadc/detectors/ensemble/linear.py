@@ -161,20 +161,34 @@ def predict(weights: Floats, z: Floats, lags: Sequence[int], silent: Booleans) -
     return np.asarray(weights @ design)
 
 
-def project(z: Floats, center: Floats, components: Floats, weight: float = 1.0) -> Floats:
-    """Return (variable, time) each step projected onto the components. A missing value is taken to be the mean, and
-    counts as `weight` of a measured one: with a small weight, the projection does without it."""
-    measured, centred = np.isfinite(z), _filled(z) - center[:, None]
-    if measured.all():
-        return np.asarray(components.T @ (components @ centred) + center[:, None])
-    scores = components @ np.where(measured, centred, 0.0)
-    if weight < 1:
-        for pattern in np.unique(measured[:, ~measured.all(axis=0)], axis=1).T:
-            steps = np.flatnonzero((measured == pattern[:, None]).all(axis=0))
-            missing = components[:, ~pattern]
-            square = np.eye(len(components)) - (1 - weight) * missing @ missing.T
-            scores[:, steps] = np.linalg.solve(square, scores[:, steps])
-    return np.asarray(components.T @ scores + center[:, None])
+def precision_matrix(gram: Floats, variables: int, penalty: float) -> Floats:
+    """Return the inverse of the penalised covariance (variable, variable) of a step."""
+    steps = gram[-1, -1]
+    center = gram[-1, :variables] / steps
+    covariance = gram[:variables, :variables] / steps - np.outer(center, center)
+    return np.asarray(np.linalg.inv(covariance + penalty * np.eye(variables)))
+
+
+def completed(rows: Floats, center: Floats, precision: Floats) -> Floats:
+    """Return rows (row, variable) with missing values replaced by their mean given the others, by a Gaussian."""
+    missing = ~np.isfinite(rows)
+    if not missing.any():
+        return rows
+    centred = np.where(missing, 0.0, rows - center)
+    for pattern in np.unique(missing[missing.any(axis=1)], axis=0):
+        own = np.flatnonzero((missing == pattern).all(axis=1))
+        known = centred[np.ix_(own, ~pattern)] @ precision[np.ix_(~pattern, pattern)]
+        centred[np.ix_(own, pattern)] = -np.linalg.solve(precision[np.ix_(pattern, pattern)], known.T).T
+    return np.where(missing, centred + center, rows).astype(rows.dtype)
+
+
+def project(z: Floats, center: Floats, components: Floats) -> Floats:
+    """Return (variable, time) each step projected onto the components. Missing values are taken to be the mean."""
+    centred = _filled(z) - center[:, None]
+    measured = np.isfinite(z)
+    if not measured.all():
+        centred[~measured] = 0.0
+    return np.asarray(components.T @ (components @ centred) + center[:, None])
 
 
 def design_matrix(z: Floats, lags: Sequence[int]) -> Floats:

@@ -25,7 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.detectors.ensemble.features import Read, decode_names, encode_names, interpolated, silent
-from tsadc.detectors.ensemble.linear import EXPLAINED, Gram, principal_components, project
+from tsadc.detectors.ensemble.linear import (
+    EXPLAINED,
+    PENALTY,
+    Gram,
+    completed,
+    precision_matrix,
+    principal_components,
+    project,
+)
 from tsadc.detectors.ensemble.training import FOLDS, Training
 from tsadc.detectors.ensemble.views import LOG_OFFSET, Explained, ViewGroup
 from tsadc.detectors.pooling import top_mean
@@ -34,7 +42,6 @@ from tsadc.series import Floats
 STEP_QUANTILE = 0.99
 MIN_TOP = 3  # variables that make the size of a step, at least
 TOP_SHARE = 1 / 6
-SILENT_WEIGHT = 0.1  # of a silent variable in a projection; more than 0, which may have no solution
 
 
 class StepViews(ViewGroup):
@@ -141,7 +148,7 @@ class Remainder(StepViews):
     """What a few principal components of the variables do not explain; needs two variables.
 
     The components come from the normal observations of all entities. Training observations are projected on components
-    that were computed without their fold.
+    that were computed without their fold. Where a variable is silent, the others say which value it would have.
     """
 
     stored = "remainder"
@@ -158,32 +165,38 @@ class Remainder(StepViews):
             fold = int(training.folds[i])
             folds[fold] = folds[fold] + Gram.of(read(int(i)), [0])
         total = sum(folds[1:], start=folds[0])
-        self.center, self.components = self._components(total)
+        self.center, self.components, self.precision = self._components(total)
         rest = [total - fold for fold in folds]
         without = [self._components(gram if gram.steps > 0 else total) for gram in rest]
         return np.stack(
             [self.measure_cells(self._cells(read(i), *without[fold])) for i, fold in enumerate(training.folds.tolist())]
         )
 
-    def _components(self, gram: Gram) -> tuple[Floats, Floats]:
-        return principal_components(gram.matrix(), self.variables, EXPLAINED)
+    def _components(self, gram: Gram) -> tuple[Floats, Floats, Floats]:
+        matrix = gram.matrix()
+        components = principal_components(matrix, self.variables, EXPLAINED)
+        return *components, precision_matrix(matrix, self.variables, PENALTY)
 
     def cells(self, z: Floats) -> Sequence[Floats]:
-        return self._cells(z, self.center, self.components)
+        return self._cells(z, self.center, self.components, self.precision)
 
-    def _cells(self, z: Floats, center: Floats, components: Floats) -> Sequence[Floats]:
-        known = np.where(silent(z), np.nan, interpolated(z))
-        remainder = z - project(known, center, components, SILENT_WEIGHT)
+    def _cells(self, z: Floats, center: Floats, components: Floats, precision: Floats) -> Sequence[Floats]:
+        known = interpolated(z)
+        if not np.isfinite(z).all():
+            known = completed(np.where(silent(z), np.nan, known).T, center, precision).T
+        remainder = z - project(known, center, components)
         departure = np.abs(without_level(remainder))
         return departure, departure, np.abs(remainder)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        own = {f"{self.stored}.center": self.center, f"{self.stored}.components": self.components}
-        return super().state() | own
+        own = {"center": self.center, "components": self.components, "precision": self.precision}
+        return super().state() | {f"{self.stored}.{name}": array for name, array in own.items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         super().restore(state)
         self.center, self.components = state[f"{self.stored}.center"], state[f"{self.stored}.components"]
+        # With models of earlier versions, a silent variable is at its mean, as if variables were independent.
+        self.precision = state.get(f"{self.stored}.precision", np.eye(self.variables))
 
 
 class ModelResiduals(StepViews):

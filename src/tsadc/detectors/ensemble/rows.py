@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.detectors.ensemble.features import decode_names, encode_names, interpolated, silent, windows_to_steps
+from tsadc.detectors.ensemble.linear import completed
 from tsadc.detectors.ensemble.training import FOLDS, Training
 from tsadc.detectors.ensemble.views import DISTANCE_OFFSET, Explained, ViewGroup
 from tsadc.detectors.pooling import sliding
@@ -89,18 +90,7 @@ class Density(ViewGroup):
         return np.asarray(flat[evenly_spaced(len(flat), self.most)], dtype=np.float32)
 
     def _completed(self, rows: Floats) -> Floats:
-        """Return rows (row, variable) with missing values replaced by those that are closest to the centre, after
-        whitening, given the others: the mean of a Gaussian."""
-        missing = ~np.isfinite(rows)
-        if not missing.any():
-            return rows
-        precision = self.whitening @ self.whitening.T
-        completed = np.where(missing, 0.0, rows - self.center)
-        for pattern in np.unique(missing[missing.any(axis=1)], axis=0):
-            own = np.flatnonzero((missing == pattern).all(axis=1))
-            known = completed[np.ix_(own, ~pattern)] @ precision[np.ix_(~pattern, pattern)]
-            completed[np.ix_(own, pattern)] = -np.linalg.solve(precision[np.ix_(pattern, pattern)], known.T).T
-        return np.where(missing, completed + self.center, rows).astype(rows.dtype)
+        return completed(rows, self.center, self.whitening @ self.whitening.T)
 
     def _distances(self, rows: Floats, bank: Floats) -> tuple[Floats, NDArray[np.int64]]:
         """Return the distance of rows (row, variable) to the bank, and the indices (row, 5) of the nearest ones."""
