@@ -408,7 +408,7 @@ def adapt(
     # Of the one entity that the model may know, this is not the history, unless the options say so.
     stored = {name: value for name, value in fitted.provenance_.get("reading", {}).items() if name != "entity_name"}
     series = _read(data, options, {"reading": stored})
-    series = match(series, fitted.variables_, strict=True)
+    series = match(series, fitted.variables_, strict=options.strict)
     check_new(series, data, fitted, other_levels=True)
     fitted.adapt(series).save(out)
     echo(f"Adapted to {', '.join(item.entity for item in series)}; the model is in {out}.")

@@ -12,7 +12,7 @@ import pandas as pd
 
 from tsadc.atomic import locked, new_file
 from tsadc.cli.console import IS_MAIN_PROCESS
-from tsadc.cli.nightly import Detected, Existing, results_folder
+from tsadc.cli.nightly import Detected, Existing, results_folder, silent_ends
 from tsadc.config import merge, parse_assignments, read_toml, update
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector, ProgressCallback
@@ -28,7 +28,7 @@ from tsadc.show import words
 from tsadc.show import write as write_report
 from tsadc.show.chance import by_chance, count_scored, false_alarms, graded
 from tsadc.show.html import refuse_other_file
-from tsadc.show.result_files import write_tables
+from tsadc.show.result_files import write_ends, write_tables
 from tsadc.show.words import count, evidence, number
 
 MAX_DRIFTED = 3  # entities in the summary
@@ -177,7 +177,10 @@ def detect_to(
         parts = [whole] if whole is not None else detector.detect_parts(series, progress=progress)
         intervals, drift, expected = list[pd.DataFrame](), list[Drift](), list[float]()
         collected = _collecting(parts, intervals, drift, expected)
-        names = write_tables(collected, folder, parquet=out.suffix == ".parquet", model=model)
+        parquet = out.suffix == ".parquet"
+        names = write_tables(collected, folder, parquet=parquet, model=model)
+        if existing == "update":
+            write_ends(silent_ends(detector, series), folder, parquet=parquet, model=model)
         if whole is not None and report is not None:
             place = page or folder / report.absolute().relative_to(out.absolute())
             write_report(whole, place, title=title, about=facts(detector), examination=examination)

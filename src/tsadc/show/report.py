@@ -22,7 +22,7 @@ from tsadc.show.report_data import data_section
 from tsadc.show.report_overview import strips
 from tsadc.show.report_tables import LISTED, about_table, comparison_table, intervals
 from tsadc.show.report_variables import heat_maps, ranking
-from tsadc.show.words import count, drift, number, percent
+from tsadc.show.words import count, drift, is_stuck, number, percent
 
 NAMED = 3  # variables in the summary
 MAX_DRIFTED = 3  # entities in the summary
@@ -200,9 +200,8 @@ def _interval_sections(findings: Findings, expected_by: str | None) -> list[Sect
 
 def _verdict(findings: Findings) -> Html:
     """Return the summary in a few sentences; drift, which puts all else in doubt, comes first."""
-    drifted = [
-        element("p", element("strong", "Drift. "), drift(found), class_="verdict drift") for found in findings.drift
-    ]
+    titled = [("Stuck sensor. " if is_stuck(found) else "Drift. ", found) for found in findings.drift]
+    drifted = [element("p", element("strong", title), drift(found), class_="verdict drift") for title, found in titled]
     return join(*drifted[:MAX_DRIFTED], _more_drift(len(drifted)), _intervals_verdict(findings))
 
 
