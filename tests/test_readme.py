@@ -4,6 +4,7 @@ import re
 import shlex
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -248,3 +249,16 @@ def test_links_lead_somewhere():
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_the_guide_to_cleaning() -> None:
+    """Shorter than in the guide, as each block audits a history."""
+    pytest.importorskip("pyod")
+    code = "\n".join(blocks("docs/guides/clean.md", "python"))
+    code = code.replace("6000", "2400").replace("3000:3090", "1200:1290")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    fault = slice(1200, 1290)
+    assert np.abs(names["clean"]["power"].to_numpy()[fault] - 2 * names["load"][fault]).max() < 0.5
+    assert "power" in names["cleaner"].report_["variables"].iloc[0]
+    assert names["own"].provenance_["cleaned"]["rows"] >= 90
