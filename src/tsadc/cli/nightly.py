@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from tsadc.atomic import locked, new_folder, replaced_folder
+from tsadc.detectors import feedback
 from tsadc.detectors.base import Detector
 from tsadc.detectors.drift import Drift
 from tsadc.detectors.events import Events
@@ -169,9 +170,12 @@ def nothing_to_judge(error: TooShortError) -> Detected:
 
 
 def identity(model: Path) -> str:
-    """Return the name by which results refer to a model: its detector, and a digest of all that it has learnt."""
+    """Return the name by which results refer to a model: its detector, and a digest of all that it has learnt; if it
+    has verdicts, `+` and a digest of them."""
     content = (model / SETTINGS).read_bytes()  # with the digest of the arrays
-    return f"{read_settings(model)['detector']}-{hashlib.sha256(content).hexdigest()[:8]}"
+    name = f"{read_settings(model)['detector']}-{hashlib.sha256(content).hexdigest()[:8]}"
+    verdicts = model / feedback.FILE
+    return f"{name}+{hashlib.sha256(verdicts.read_bytes()).hexdigest()[:4]}" if verdicts.is_file() else name
 
 
 def as_json(detected: Detected, threshold: float, out: Path | None, report: Path | None, model: str = "") -> str:

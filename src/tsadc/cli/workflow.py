@@ -22,6 +22,7 @@ from tsadc.detectors.result import Result, worst
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Contamination, explain, refuse_unused
 from tsadc.errors import ConfigError, OutputError, notice
+from tsadc.io.calendar import Calendar
 from tsadc.io.doctor import Examination
 from tsadc.series import Series
 from tsadc.show import words
@@ -79,6 +80,7 @@ def fit_model(
     clean: bool = False,
     progress: ProgressCallback | None = None,
     reading: Mapping[str, Any] | None = None,
+    calendar: Calendar | None = None,
 ) -> str:
     """Train the detector, save it to `out` and return a summary. The model remembers the options of `reading`.
 
@@ -101,7 +103,9 @@ def fit_model(
     busy = f"Another `tsadc fit` is writing {out}; wait until it is done, or choose another --out."
     try:
         with locked(partial / "lock", busy) if IS_MAIN_PROCESS else contextlib.nullcontext():
-            detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume, clean=clean)
+            detector.fit(
+                series, calendar=calendar, progress=progress, checkpoint=checkpoint, resume=resume, clean=clean
+            )
             if reading:
                 detector.provenance_["reading"] = dict(reading)
             if IS_MAIN_PROCESS:
@@ -150,6 +154,7 @@ def detect_to(
     existing: Existing = "refuse",
     progress: ProgressCallback | None = None,
     examination: Examination | None = None,
+    calendar: Calendar | None = None,
 ) -> Detected:
     """Write tables to the folder `out` and a page to `report`, both, either or none, all or nothing.
 
@@ -161,7 +166,7 @@ def detect_to(
     if report is not None:
         check_report(report)
     if out is None:
-        result = detector.detect(series, progress=progress)
+        result = detector.detect(series, calendar=calendar, progress=progress)
         said = verdict(result.intervals, len(series), detector.threshold_, by_chance(result), result.drift)
         if report is not None:
             write_report(result, report, title=title, about=facts(detector), examination=examination)
@@ -173,8 +178,8 @@ def detect_to(
         page = outputs.enter_context(new_file(report)) if report is not None and not inside else None
         events = Events.of(detector.settings.event, detector.memory_, detector.settings.length)
         folder = outputs.enter_context(results_folder(out, series, existing, events.merge))
-        whole = detector.detect(series, progress=progress) if report is not None else None
-        parts = [whole] if whole is not None else detector.detect_parts(series, progress=progress)
+        whole = detector.detect(series, calendar=calendar, progress=progress) if report is not None else None
+        parts = [whole] if whole is not None else detector.detect_parts(series, calendar=calendar, progress=progress)
         intervals, drift, expected = list[pd.DataFrame](), list[Drift](), list[float]()
         collected = _collecting(parts, intervals, drift, expected)
         parquet = out.suffix == ".parquet"
@@ -214,6 +219,7 @@ def facts(detector: Detector) -> dict[str, str]:
         "contamination": _with_doubt(detector.contamination_).rstrip("."),
         "threshold": f"{number(detector.threshold_)}, {explain_threshold(detector)}",
         "seed": str(settings.seed),
+        **({"verdicts": count(len(detector.verdicts_), "verdict", "verdicts")} if detector.verdicts_ else {}),
         "trained on": f"{data['rows']} rows of {count(data['entities'], 'entity', 'entities')}",
     }
 

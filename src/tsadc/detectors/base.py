@@ -26,7 +26,7 @@ from tsadc.detectors.events import Events, memory
 from tsadc.detectors.explanation import Explainer, most_unusual
 from tsadc.detectors.feedback import COLUMN, Lesson, Verdict, as_answer, given, judged, learn, without
 from tsadc.detectors.parameters import Parameters
-from tsadc.detectors.planned import expected_events, unplanned, with_planned
+from tsadc.detectors.planned import expected_events, masked, unplanned, with_planned
 from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, join
 from tsadc.detectors.settings import Common
@@ -353,7 +353,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """
         settings = self._requested_settings()
         if calendar is not None:
-            X = calendar.masked(as_series(X, settings.length, Reading(coverage=settings.coverage)))
+            series = as_series(X, settings.length, Reading(coverage=settings.coverage))
+            X = masked(series, calendar, settings.length)
         cleaned: dict[str, Any] = {}
         if clean:
             from tsadc.detectors.cleaning import without_suspects
@@ -978,7 +979,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         _check_intervals(series, self.clock_)
         expected = expected_events(calendar, self.verdicts_)
         if expected is not None:
-            series = expected.masked(series)
+            series = masked(series, expected, length)
         new = [entity.entity for entity in series if entity.entity not in self.scaler_.entities]
         if new and self.settings.scaler.scope == "entity" and len(self.scaler_.entities) > 1:
             notice(

@@ -122,12 +122,13 @@ def _with_ticks(table: pd.DataFrame, keys: list[str], folder: Path) -> pd.DataFr
     if not {"entity", *keys} <= set(table):
         raise OutputError(f"{folder} does not hold tables of results, so nothing can be added; choose another folder.")
     try:
-        return table.assign(**{f"{key}_ticks": _ticks(table[key]) for key in keys})
+        return table.assign(**{f"{key}_ticks": ticks(table[key]) for key in keys})
     except ValueError:
         raise OutputError(f"{folder} has results without dates, to which none can be added; choose another.") from None
 
 
-def _ticks(times: pd.Series) -> Ticks:
+def ticks(times: pd.Series) -> Ticks:
+    """Return times of a table as numbers; raise a ValueError if they are row numbers."""
     if pd.api.types.is_numeric_dtype(times) and len(times):
         raise ValueError
     parsed = pd.to_datetime(times.astype(object), utc=True, format=None if _are_stamps(times) else "ISO8601")
