@@ -21,7 +21,7 @@ READING = """
 --entity-name=None --entity-from=None --rate=None --skip-bad=False --stream=False --strict=False
 """  # the options of every command that reads data
 COMMANDS = """
-demo    --out=demo
+demo    --out=demo --story=False
 fit     DATA... --out --length=None --contamination=None --alarms=None --detector=ensemble --preset=default
         --config=None --set=None... --epochs=None --seed=None --calendar=None... --resume=False --clean=False READING
 detect  DATA... --model --out=None --report=None --alarms=None --set=None... --calendar=None... --update=False

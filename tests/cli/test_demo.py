@@ -6,11 +6,13 @@ import pandas as pd
 import pytest
 
 from terminal import tsadc, untouched
+from tsadc.bench.story import make_story
 from tsadc.cli import demo
 from tsadc.data.plant import Plant
 from tsadc.detectors.store import load
 from tsadc.errors import OutputError
 from tsadc.io.read import read
+from tsadc.show.story_page import render
 
 SMALL = Plant.Config(entities=2, variables=4, rows=1800, length=60)
 
@@ -19,6 +21,27 @@ SMALL = Plant.Config(entities=2, variables=4, rows=1800, length=60)
 def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     out = tmp_path_factory.mktemp("somewhere") / "new" / "demo"
     return out, demo.run(out, plant=SMALL, epochs=1)
+
+
+def test_the_second_act_audits_cleans_and_labels(tmp_path: Path) -> None:
+    made = make_story(SMALL)
+    sure = np.array([found.probability >= 0.5 for found in made.audit.suspects])
+    assert sure.any()
+    assert made.confirmed[sure].mean() > 0.5
+    assert abs(made.audit.share - made.true_share) < 0.1
+    changed = sum(
+        int((~np.isclose(a.values, b.values, rtol=0, atol=0, equal_nan=True)).sum())
+        for a, b in zip(made.history, made.cleaned, strict=True)
+    )
+    assert changed == made.corrections["cells"].sum() > 0
+    assert list(made.precision) == ["as it is", "without suspects", "without true anomalies"]
+    assert min(made.precision.values()) > 0.5
+    assert 1 <= len(made.questions) <= 5
+    assert made.verdicts["answers"].tolist() == ["before", "after"]
+    assert (made.verdicts["anomalies found"] <= made.verdicts["anomalies"]).all()
+    page = render(made, title="A story")
+    assert made.questions[0].entity in page
+    assert f"{made.verdicts['AP'].iloc[1]:.3f}" in page
 
 
 def test_the_folder_holds_reports_models_and_data(shown: tuple[Path, str]) -> None:

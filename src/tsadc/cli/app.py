@@ -197,6 +197,12 @@ def tsadc(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder to write; an earlier demo is replaced.")] = Path("demo"),
+    story: Annotated[
+        bool,
+        typer.Option(
+            "--story", help="Then audit and clean the history and answer five questions, on a page of its own."
+        ),
+    ] = False,
 ) -> None:
     """Train the ensemble and TSAD-C on a simulated plant, detect on its unseen part, and write reports."""
     # Set before torch is imported: a network this small runs faster on one thread.
@@ -206,7 +212,7 @@ def demo(
     from tsadc.cli.demo import run
 
     with progress_bar() as progress:
-        verdict = run(out, progress)
+        verdict = run(out, progress, story=story)
     echo(verdict)
 
 

@@ -11,16 +11,20 @@ import pandas as pd
 
 from tsadc.atomic import replaced_folder
 from tsadc.bench.demo import EPOCHS, Demonstration, demonstrate
+from tsadc.bench.story import make_story
 from tsadc.cli.workflow import facts, verdict
 from tsadc.data.plant import Plant
 from tsadc.detectors.base import ProgressCallback
 from tsadc.errors import OutputError
 from tsadc.series import Series
+from tsadc.show import story_page
 from tsadc.show import write as write_report
 from tsadc.show.chance import by_chance
+from tsadc.show.html import write_page
 
 NAMES = {"report.html", "model", "history", "new"}  # what every demo holds, earlier versions' too
-CONTENTS = NAMES | {"report-tsadc.html", "model-tsadc"}
+STORY = "story.html"
+CONTENTS = NAMES | {"report-tsadc.html", "model-tsadc", STORY}
 
 
 def run(
@@ -29,8 +33,10 @@ def run(
     *,
     plant: Plant.Config | None = None,
     epochs: int = EPOCHS,
+    story: bool = False,
 ) -> str:
-    """Write the folder `out`, replacing nothing but an earlier demo, and return a summary."""
+    """Write the folder `out`, replacing nothing but an earlier demo, and return a summary. `story` adds a page about
+    the audit, the cleaning and the labelling of the same plant."""
     if out.exists() and not _is_demo(out):
         raise OutputError(f"{out} exists and is not an earlier demo; choose another folder with --out.")
     with replaced_folder(out) as folder:
@@ -40,7 +46,10 @@ def run(
         demo.ensemble.save(folder / "model")
         demo.tsadc.save(folder / "model-tsadc")
         _write_reports(demo, folder)
-    return _summary(demo, out)
+        if story:
+            made = make_story(plant or Plant.Config(), progress=progress)
+            write_page(story_page.render(made, title="Audit, clean and label the simulated plant"), folder / STORY)
+    return _summary(demo, out) + (f"\n\nThe second act is {out / STORY}." if story else "")
 
 
 def _write_reports(demo: Demonstration, folder: Path) -> None:
