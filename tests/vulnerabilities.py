@@ -30,7 +30,7 @@ def main(commands: Sequence[Sequence[str]] = COMMANDS, address: str = ADDRESS, s
             code = subprocess.run(command, check=False, timeout=max(end - time.monotonic(), 0)).returncode
         except subprocess.TimeoutExpired:
             print(
-                f"The audit was stopped after {seconds:g} seconds without an answer; try again with a faster network."
+                f"The audit was stopped after {seconds:g} seconds without an answer; try again later."
             )
             return 1
         if code:
