@@ -29,9 +29,7 @@ def main(commands: Sequence[Sequence[str]] = COMMANDS, address: str = ADDRESS, s
         try:
             code = subprocess.run(command, check=False, timeout=max(end - time.monotonic(), 0)).returncode
         except subprocess.TimeoutExpired:
-            print(
-                f"The audit was stopped after {seconds:g} seconds without an answer; try again with a faster network."
-            )
+            print(f"The audit was stopped after {seconds:g} seconds without an answer; try again later.")
             return 1
         if code:
             return code
