@@ -19,6 +19,7 @@ from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.drift import Drift
 from tsadc.detectors.events import Events
 from tsadc.detectors.result import Result, worst
+from tsadc.detectors.review import read_review
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Contamination, explain, refuse_unused
 from tsadc.errors import ConfigError, OutputError, notice
@@ -78,8 +79,11 @@ def fit_model(
     resume: bool = False,
     progress: ProgressCallback | None = None,
     reading: Mapping[str, Any] | None = None,
+    review: Path | None = None,
 ) -> str:
     """Train the detector, save it to `out` and return a summary. The model remembers the options of `reading`.
+
+    `review` is a review file: what it drops is not learnt from, and of what it fixes only the variables to blame.
 
     A network's unfinished run is in `OUT.partial`, and so is the lock that keeps a second process from training the
     same model."""
@@ -89,6 +93,8 @@ def fit_model(
         raise ConfigError(
             f"{detector.name} cannot be saved, so the command line cannot use it; fit and use it in Python."
         )
+    reviewed = None if review is None else read_review(review, series)
+    learnt = series if reviewed is None else reviewed.apply(series)
     partial = out.with_name(out.name + ".partial")
     checkpoint = partial / "training.safetensors"
     has_network = hasattr(detector.settings, "training")
@@ -100,9 +106,11 @@ def fit_model(
     busy = f"Another `tsadc fit` is writing {out}; wait until it is done, or choose another --out."
     try:
         with locked(partial / "lock", busy) if IS_MAIN_PROCESS else contextlib.nullcontext():
-            detector.fit(series, progress=progress, checkpoint=checkpoint, resume=resume)
+            detector.fit(learnt, progress=progress, checkpoint=checkpoint, resume=resume)
             if reading:
                 detector.provenance_["reading"] = dict(reading)
+            if reviewed is not None:
+                detector.provenance_["review"] = reviewed.provenance(series)
             if IS_MAIN_PROCESS:
                 detector.save(out)
                 checkpoint.unlink(missing_ok=True)
@@ -115,10 +123,19 @@ def fit_model(
         f"Trained on {data['observations']} observations of {data['length']} rows, "
         f"{count(data['variables'], 'variable', 'variables')}, "
         f"{count(data['entities'], 'entity', 'entities')}{_epochs(training) if training else ''}.\n"
+        f"{'' if reviewed is None else reviewed_text(detector.provenance_['review'])}"
         f"Contamination {_with_doubt(detector.contamination_)}\n"
         f"Threshold {detector.threshold_:.3f}, {explain_threshold(detector)}. "
         f"{count(above, 'training observation lies', 'training observations lie')} above it.\n"
         f"The model is in {out}."
+    )
+
+
+def reviewed_text(review: Mapping[str, Any]) -> str:
+    """Say what a model was not trained on because of a review."""
+    return (
+        f"Reviewed: {count(review['drop'], 'interval', 'intervals')} dropped, {review['fix']:,} fixed and "
+        f"{review['keep']:,} kept, so {count(review['cells'], 'value was', 'values were')} not learnt from.\n"
     )
 
 

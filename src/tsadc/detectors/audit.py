@@ -39,6 +39,7 @@ from tsadc.detectors.episodes import Episodes
 from tsadc.detectors.events import Events
 from tsadc.detectors.provenance import describe
 from tsadc.detectors.result import Evidence, Interval, Result, as_period, assemble, interval_id, join
+from tsadc.detectors.review import names_text
 from tsadc.detectors.threshold import (
     BELOW,
     FENCE,
@@ -84,7 +85,7 @@ class FoldProgress:
         return self.seconds * (self.total - self.done) / max(self.done, 1)
 
 
-AuditCallback = Callable[["TrainingProgress | ScoringProgress | FoldProgress"], None]
+AuditCallback = Callable[["TrainingProgress | ScoringProgress | FoldProgress | Plan"], None]
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class Suspect:
         return "drop" if self.probability >= LEVEL else "keep"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """A detector trained for comparison, with or without what the audit suspects.
 
@@ -144,6 +145,8 @@ class Model:
         How many of the suspected observations it flags.
     others_flagged : int
         How many of the other observations it flags.
+    flagged : array of shape (n_observations,), bool
+        Whether it flags each observation of the history; one that it was trained on by its training score.
     """
 
     observations: int
@@ -152,6 +155,7 @@ class Model:
     alarms: str
     suspects_flagged: int
     others_flagged: int
+    flagged: Booleans = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -263,13 +267,13 @@ class Audit:
         Returns
         -------
         DataFrame
-            `id`, `entity`, `start`, `end`, `probability`, `kind`, `variables` (those to blame, separated by "; "),
-            `reason`, `decision` ("keep", "drop" or "fix") and an empty `comment`. `fit --review` and
-            `tsadc.detectors.review` read it.
+            `id`, `entity`, `start`, `end`, `probability`, `kind`, `variables` (those to blame), `reason`,
+            `decision` ("keep", "drop" or "fix") and an empty `comment`. As a CSV file it is read by
+            `tsadc fit --review` and `tsadc.detectors.review.read_review`.
         """
         table = self.to_frame()
         return table[["id", "entity", "start", "end", "probability", "kind"]].assign(
-            variables=pd.Series(["; ".join(suspect.blamed) for suspect in self.suspects], dtype=object),
+            variables=pd.Series([names_text(suspect.blamed) for suspect in self.suspects], dtype=object),
             reason=table["reason"],
             decision=pd.Series([suspect.decision for suspect in self.suspects], dtype=object),
             comment="",
@@ -330,7 +334,8 @@ def audit(detector: Detector, X: Any, *, folds: int = FOLDS, progress: AuditCall
     folds : int, default 5
         Number of folds, at least 2. Each costs one training, and two more are for comparison.
     progress : callable, optional
-        Called with a `FoldProgress` after each training, besides what `Detector.fit` calls it with.
+        Called with the `Plan` before anything is trained, and with a `FoldProgress` after each training, besides what
+        `Detector.fit` calls it with.
 
     Returns
     -------
@@ -357,6 +362,8 @@ def audit(detector: Detector, X: Any, *, folds: int = FOLDS, progress: AuditCall
     """
     begun = time.monotonic()
     planned = plan(detector, X, folds)
+    if progress is not None:
+        progress(planned)
     history, settings, models = planned.history, detector.settings, len(planned.folds) + 2
     evidence: dict[int, Evidence] = {}
     memory: list[int] = []
@@ -675,6 +682,7 @@ def _compared(model: Detector, history: Observations, learnt: Observations, susp
         alarms,
         int((flagged & suspected).sum()),
         int((flagged & ~suspected).sum()),
+        flagged,
     )
 
 

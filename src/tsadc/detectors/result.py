@@ -525,10 +525,10 @@ def _events(whole: Observations, judged: Floats, threshold: Threshold, events: E
 
 
 def interval_id(entity: str, clock: Clock, start: int, stop: int) -> str:
-    """Return a short digest of the entity and the times of rows [start, stop), by which an interval is known in files;
-    one of which a time was edited no longer fits."""
+    """Return a short digest of the entity and the times of rows [start, stop), by which an interval is known in files.
+    It begins with a letter, so that a spreadsheet does not take it for a number."""
     first, last = (clock.start + row * clock.interval for row in (start, stop))
-    return hashlib.sha256(json.dumps([entity, first, last]).encode()).hexdigest()[:10]
+    return "i" + hashlib.sha256(json.dumps([entity, first, last]).encode()).hexdigest()[:9]
 
 
 def as_period(rows: float, clock: Clock) -> pd.Timedelta | float:

@@ -17,7 +17,7 @@ from tsadc.detectors.result import Result, as_period
 from tsadc.detectors.usual import SeriesUsual
 from tsadc.series import Booleans, Floats, Series, Truth
 from tsadc.show.chance import by_chance
-from tsadc.show.words import Times, evidence, reason_title
+from tsadc.show.words import Times, evidence, likely, reason_title, severity
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +62,12 @@ class Finding:
     variables: dict[str, float]  # shares of the contribution, largest first
     reason: Reason | None = None
     similar: tuple[Similar, ...] | None = None
+    probability: float | None = None  # that it is anomalous; only an audit knows one
+
+    @property
+    def grade(self) -> str:
+        """How unusual it is, in words."""
+        return f"severity {severity(self.severity)}" if self.probability is None else likely(self.probability)
 
     @property
     def period(self) -> pd.Timedelta | float:

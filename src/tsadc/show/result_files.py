@@ -17,9 +17,9 @@ import pandas as pd
 
 from tsadc.detectors.result import Result
 from tsadc.errors import DataError
+from tsadc.io.delimited import FORMULAS
 from tsadc.show.words import Unit, iso8601, precision
 
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 TABLES = ("intervals", "timeline", "observations")
 
 
@@ -39,7 +39,7 @@ def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool, model:
             )
             unit = precision(series.clock for series in part.series)
             for writer, table in zip(writers, (intervals, part.timeline, observations), strict=True):
-                writer.add(table if parquet else _with_iso_times(table, unit))
+                writer.add(table if parquet else with_iso_times(table, unit))
     finally:
         for writer in writers:
             writer.close()
@@ -67,7 +67,14 @@ def inert(value: Any) -> Any:
     return value
 
 
-def _with_iso_times(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:
+def guarded(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with all its texts inert."""
+    texts = table.select_dtypes(["object", "string", "category"]).columns
+    return table.assign(**{name: table[name].astype(object).map(inert) for name in texts})
+
+
+def with_iso_times(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:
+    """Return the table with its times as ISO 8601; row numbers stay as they are."""
     return table.assign(**{key: _iso(table[key], unit) for key in ("time", "start", "end") if key in table})
 
 
@@ -85,9 +92,7 @@ class _Csv:
         self.file, self.has_header = file, False
 
     def add(self, table: pd.DataFrame) -> None:
-        texts = table.select_dtypes(["object", "string", "category"]).columns
-        guarded = table.assign(**{name: table[name].astype(object).map(inert) for name in texts})
-        guarded.to_csv(self.file, index=False, mode="a", header=not self.has_header)
+        guarded(table).to_csv(self.file, index=False, mode="a", header=not self.has_header)
         self.has_header = True
 
     def close(self) -> None:

@@ -201,6 +201,13 @@ def severity(value: float) -> str:
     return "< 1" if value < 1 else f"{int(value)}"
 
 
+def likely(probability: float) -> str:
+    """Say how probable an anomaly is, in whole percent; it is never impossible or certain."""
+    if probability > 0.99:
+        return f"probability > 99{THIN}%"
+    return f"probability < 1{THIN}%" if probability < 0.01 else f"probability {100 * probability:.0f}{THIN}%"
+
+
 def severity_word(value: float) -> str:
     """Name a severity: "slight" below 90, "severe" from 99."""
     return "slight" if value < 90 else "moderate" if value < 99 else "severe"
