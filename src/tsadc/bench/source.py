@@ -42,7 +42,6 @@ WITHOUT_EFFECT = (
     "tsadc.variables",
     "tsadc.atomic",
     "tsadc.errors",
-    "tsadc.detectors.audit",
     "tsadc.detectors.counterfactual",
     "tsadc.detectors.display",
     "tsadc.detectors.episodes",

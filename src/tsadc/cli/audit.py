@@ -85,8 +85,8 @@ def _reporting(progress: ProgressCallback | None) -> AuditCallback:
 def _cost(planned: Plan) -> str:
     total, folds, length = len(planned.history), len(planned.folds), planned.history.length
     return (
-        f"{count(total, 'observation', 'observations')} of {length} rows in {folds} folds: {folds} models are trained on "
-        f"up to {max(planned.trained_on):,} observations each, and two more, for comparison, on up to {total:,}."
+        f"{count(total, 'observation', 'observations')} of {length} rows in {folds} folds: {folds} models are trained "
+        f"on up to {max(planned.trained_on):,} observations each, and two more, for comparison, on up to {total:,}."
     )
 
 

@@ -2,6 +2,8 @@
 
     name          meaning
     fold          contiguous observations of every entity that one model is not trained on, and judges
+    normal        distribution of the training scores of a fold without the highest: for a threshold those count as
+                  normal that may be (`Detector.normal_`), here one half of the share that is in doubt
     z             score of an observation as a standard normal deviate: the share of normal observations that score
                   higher, by the model of its fold, read on a Gaussian; standardised by middle and spread of all z
     p             share of a standard Gaussian above z
@@ -598,12 +600,13 @@ def log_above(normal: Normal, scores: Floats) -> Floats:
 
 def _deviates(model: Detector, fold: Observations, progress: AuditCallback | None) -> Iterator[Evidence]:
     """Yield the evidence of the observations of a fold, with all scores as normal deviates."""
-    lowered = model._lowered(fold)
+    lowered, share = model._lowered(fold), model.contamination_
     evidence = list(model._evidence(fold, progress))
-    highest = np.log1p(-0.5 / len(model.normal_.kept))  # of `log_above`: no score is lower than all others together
+    normal = Normal(model.decision_scores_, share.share, (share.share + share.low) / 2)
+    highest = np.log1p(-0.5 / len(normal.kept))  # of `log_above`: a score below all others is not infinitely low
 
     def deviate(scores: Floats) -> Floats:
-        return np.asarray(-ndtri_exp(np.minimum(log_above(model.normal_, scores), highest)))
+        return np.asarray(-ndtri_exp(np.minimum(log_above(normal, scores), highest)))
 
     for number, own in enumerate(fold.by_series()):
         series = fold.series[number]
