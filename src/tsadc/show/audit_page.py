@@ -17,6 +17,7 @@ from tsadc.show.report_variables import ranking
 from tsadc.show.words import DASH, Times, count, likely, number, percent
 
 LISTED = 1000
+FEW = 50  # observations; the distribution of normal scores is uncertain with fewer
 OVERVIEW = (
     "The score of each entity over time, maximum per pixel column, in standard deviations of normal scores. Every part "
     "was scored by a model that was not trained on it. Above the dashed line, an interval is listed below; the scale "
@@ -105,6 +106,8 @@ def summary(audit: Audit) -> str:
     if not audit.contamination.stated:
         interval = f"{CONFIDENCE:.0%} interval: {percent(audit.low)} to {percent(audit.high)} of the observations. "
     doubt = f"{audit.contamination.doubt} " if audit.contamination.doubt else ""
+    if len(audit.probabilities) < FEW:
+        doubt += f"With only {len(audit.probabilities)} observations, share and probabilities are rough. "
     found = f"{count(certain, 'interval is', 'intervals are')} more likely anomalous than not"
     rest = f", and {count(others, 'is', 'are')} doubtful" if others else ""
     return f"{interval}{doubt}{found}{rest}."
