@@ -35,13 +35,18 @@ def audit_to(
     """Audit the series, write the folder `out`, all of it or nothing, and return a summary.
 
     An earlier audit is replaced, unless its review file was edited."""
-    _refuse_to_replace(out)
+    _refuse_to_replace(out)  # before time is spent
+    found = audit(detector, series, folds=folds, progress=_reporting(progress))
+    save_to(found, out, title=title, about=about)
+    return f"{_verdict(found)}\nThe page is {out / PAGE}; decide about each interval in {out / REVIEW}."
+
+
+def save_to(found: Audit, out: Path, *, title: str, about: Mapping[str, str]) -> None:
+    """Write the folder `out`; an earlier audit is there until the new one is complete."""
     with locked_folder(out):
-        found = audit(detector, series, folds=folds, progress=_reporting(progress))
-        _refuse_to_replace(out)  # again: the review may have been edited meanwhile
+        _refuse_to_replace(out)
         with replaced_folder(out) as folder:
             write_audit(found, folder, title=title, about=about)
-    return f"{_verdict(found)}\nThe page is {out / PAGE}; decide about each interval in {out / REVIEW}."
 
 
 def _refuse_to_replace(out: Path) -> None:
