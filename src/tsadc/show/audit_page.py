@@ -24,8 +24,8 @@ OVERVIEW = (
     "there is compressed. Click a marked interval for its details."
 )
 INTERVALS = (
-    "The most probable first. review.csv, in the same folder, has a line for each: write keep, drop or fix into its "
-    "column `decision`, in a spreadsheet if you like, and train with tsadc fit --review review.csv."
+    " has a line for each, in the same folder: write keep, drop or fix into its column decision, in a spreadsheet if "
+    "you like, and train with tsadc fit --review. The most probable come first."
 )
 COLUMNS = (
     ("No.", True), ("Entity", False), ("Start", False), ("End", False), ("Duration", True), ("Probability", True),
@@ -67,7 +67,7 @@ def render(audit: Audit, *, title: str, about: Mapping[str, str]) -> str:
         Section("overview", "Overview", join(element("p", OVERVIEW, class_="lead"), strips(findings, LISTED))),
     ]
     if audit.suspects:
-        lead = element("p", INTERVALS, class_="lead")
+        lead = element("p", element("a", "review.csv", href="review.csv"), INTERVALS, class_="lead")
         sections += [
             Section("intervals", "Suspected intervals", join(lead, legend(findings), cards(findings))),
             Section("variables", "Variables", join(ranking(findings))),
@@ -179,7 +179,7 @@ def _models(audit: Audit) -> Html:
         for title, *texts in zip(titles, *columns, strict=True)
     ]
     heads = [element("th", text, scope="col") for text in ("", "On the whole history", "Without the suspects")]
-    shown = element("table", element("thead", element("tr", heads)), element("tbody", rows))
+    shown = element("table", element("thead", element("tr", heads)), element("tbody", rows), class_="ranking")
     return join(element("p", note, class_="lead"), element("div", shown, class_="scroll"))
 
 
