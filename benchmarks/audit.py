@@ -119,8 +119,8 @@ def jobs(seeds: Sequence[int]) -> Iterator[Job]:
 
 def current(job: Job) -> str:
     """Return a digest of the code that a record depends on."""
-    own = reference(audited.audit), reference(find(job[3]))
-    return hashlib.sha256(source_hash(own).encode() + json.dumps([ETAS, EDGES]).encode()).hexdigest()[:12]
+    own = Path(audited.__file__).read_bytes() + json.dumps([ETAS, EDGES]).encode()
+    return hashlib.sha256(own + source_hash([reference(find(job[3]))]).encode()).hexdigest()[:12]
 
 
 def read(file: Path) -> dict[Job, Record]:

@@ -22,9 +22,10 @@ LAYERS = (
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 ALLOWED_SIDEWAYS = {("atomic", "errors"), ("config", "errors"), ("io", "variables")}
 SHARED_BY_DETECTORS = {
-    "__init__", "audit", "base", "display", "docstrings", "drift", "ensemble", "episodes", "events", "explanation",
-    "missing", "own_file", "parameters", "per_row", "pooling", "provenance", "reasons", "refit", "residual", "result",
-    "settings", "store", "stored_limits", "threshold", "usual", "verdicts",
+    "__init__", "audit", "base", "cleaning", "display", "docstrings", "drift", "ensemble", "episodes", "events",
+    "explanation", "feedback", "imputation", "interval_id", "missing", "own_file", "parameters", "per_row", "planned",
+    "pooling", "provenance", "reasons", "refit", "residual", "result", "review", "settings", "store", "stored_limits",
+    "threshold", "usual", "verdicts",
 }  # fmt: skip
 SHARED_BY_CLASSICAL = {"base", "neighbours"}
 

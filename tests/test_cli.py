@@ -23,7 +23,8 @@ READING = """
 COMMANDS = """
 demo    --out=demo
 fit     DATA... --out --length=None --contamination=None --alarms=None --detector=ensemble --preset=default
-        --config=None --set=None... --epochs=None --seed=None --resume=False --review=None READING
+        --config=None --set=None... --epochs=None --seed=None --resume=False --clean=False --review=None
+        READING
 audit   DATA... --out --model=None --length=None --detector=None --set=None... --folds=5 READING
 detect  DATA... --model --out=None --report=None --alarms=None --set=None... --update=False --force=False --json=False
         --exit-code=False --detector=None READING

@@ -10,8 +10,9 @@ from tsadc import errors
 
 def test_the_public_names() -> None:
     assert set(tsadc.__all__) == {
-        "TSADC", "Audit", "ConfigError", "DataError", "Ensemble", "ModelFileError", "NotFittedError", "OutputError",
-        "Reading", "Result", "Series", "TsadcError", "TsadcNotice", "audit", "examine", "load", "read",
+        "TSADC", "Audit", "Calendar", "ConfigError", "DataError", "Decontaminator", "Ensemble", "ModelFileError",
+        "NotFittedError", "OutputError", "Reading", "Result", "Series", "TsadcError", "TsadcNotice", "audit", "examine",
+        "load", "read",
     }  # fmt: skip
     for name in tsadc.__all__:
         assert name in dir(tsadc)

@@ -9,7 +9,9 @@
 10
 
 `Ensemble` is the default detector. `TSADC` is the paper's method, whose network also gives expected values; both are
-used in the same way. `read` reads files, `examine` looks for problems in data, `load` reads a saved model.
+used in the same way. `audit` says which parts of a history look anomalous, and `Decontaminator` cleans data for other
+models. `read` reads files, `examine` looks for problems in data, `load` reads a saved model, `Calendar`
+holds planned work.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tsadc.detectors.audit import Audit, audit
+    from tsadc.detectors.cleaning import Decontaminator
     from tsadc.detectors.ensemble.detector import Ensemble
     from tsadc.detectors.result import Result
     from tsadc.detectors.store import load
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
         TsadcError,
         TsadcNotice,
     )
+    from tsadc.io.calendar import Calendar
     from tsadc.io.doctor import examine
     from tsadc.io.read import read
     from tsadc.io.reading import Reading
@@ -42,6 +46,8 @@ __version__ = "0.2.0"
 # Imported when first used, as importing torch takes a second.
 _HOMES = {
     "Audit": "tsadc.detectors.audit",
+    "Calendar": "tsadc.io.calendar",
+    "Decontaminator": "tsadc.detectors.cleaning",
     "TSADC": "tsadc.detectors.tsadc.detector",
     "Ensemble": "tsadc.detectors.ensemble.detector",
     "Result": "tsadc.detectors.result",
@@ -63,8 +69,10 @@ _HOMES = {
 __all__ = [
     "TSADC",
     "Audit",
+    "Calendar",
     "ConfigError",
     "DataError",
+    "Decontaminator",
     "Ensemble",
     "ModelFileError",
     "NotFittedError",

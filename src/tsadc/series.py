@@ -57,6 +57,10 @@ class Clock:
         """Nanoseconds from row to row, or None if rows are only counted."""
         return self.interval if self.dated else self.pace
 
+    def tick(self, row: int) -> int:
+        """Return the time of a row in the unit of `start`."""
+        return self.start + row * self.interval
+
     def at(self, rows: NDArray[np.integer] | Sequence[int]) -> pd.Index:
         """Return the times of `rows`: timestamps, or row numbers without dates. Rows may lie outside the series."""
         ticks = self.start + np.asarray(rows, dtype=np.int64) * self.interval

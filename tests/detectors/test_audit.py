@@ -10,7 +10,7 @@ import pytest
 import tsadc
 from tsadc.detectors.audit import Estimate, FoldProgress, audit, grenander, log_above, plan
 from tsadc.detectors.classical.robust_z import RobustZ
-from tsadc.detectors.result import interval_id
+from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.threshold import Normal
 from tsadc.errors import ConfigError, DataError
 from tsadc.series import Clock, Floats, Series
@@ -151,20 +151,13 @@ def test_the_tables_name_times_and_propose_decisions(found: tsadc.Audit) -> None
     table, review = found.to_frame(), found.review()
     first = table[table["start"] == pd.Timestamp("1970-01-01 06:30")].iloc[0]
     assert (first["entity"], first["end"]) == ("line 1", pd.Timestamp("1970-01-01 06:50"))
-    assert first["id"] == interval_id("line 1", found.series[0].clock, 390, 410)
+    assert first["id"] == interval_id("line 1", *map(found.series[0].clock.tick, (390, 410)))
     assert first["variables"]["level"] > 0.9
     assert list(review) == [
         "id", "entity", "start", "end", "probability", "kind", "variables", "reason", "decision", "comment",
     ]  # fmt: skip
     assert set(review.loc[review["probability"] >= 0.5, "decision"]) == {"drop"}
     assert set(review.loc[review["probability"] < 0.5, "decision"]) <= {"keep"}
-
-
-def test_an_interval_id_depends_on_entity_and_times_alone() -> None:
-    clock = Clock(start=0, interval=60, dated=True)
-    later = Clock(start=600, interval=60, dated=True)
-    assert interval_id("a", clock, 10, 20) == interval_id("a", later, 0, 10)
-    assert len({interval_id("a", clock, 10, 20), interval_id("b", clock, 10, 20), interval_id("a", clock, 10, 21)}) == 3
 
 
 def test_the_models_with_and_without_the_suspects_are_compared(found: tsadc.Audit) -> None:

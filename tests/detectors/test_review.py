@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tsadc.detectors.result import interval_id
+from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.review import names_text, read_review
 from tsadc.errors import DataError
 from tsadc.series import Clock, Series
@@ -25,7 +25,7 @@ def series(clock: Clock = MINUTES, entity: str = "pump") -> Series:
 def line(start: int, stop: int, decision: str, variables: str = "flow", of: Series | None = None) -> dict[str, object]:
     own = of or series()
     first, last = own.clock.at([start, stop])
-    key = interval_id(own.entity, own.clock, start, stop)
+    key = interval_id(own.entity, *map(own.clock.tick, (start, stop)))
     return {
         "id": key, "entity": own.entity, "start": first, "end": last, "variables": variables, "decision": decision,
         "comment": "",

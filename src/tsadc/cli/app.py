@@ -215,6 +215,9 @@ def fit(
     epochs: Annotated[int | None, typer.Option(help="Train a network for at most this many epochs.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random numbers. (default: 0)")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted training of a network.")] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Audit the history first, and leave out what is probably anomalous.")
+    ] = False,
     review: Annotated[
         Path | None,
         typer.Option(help="Review file of `tsadc audit`, whose decisions say what to learn from.", readable=False),
@@ -239,9 +242,15 @@ def fit(
         with progress_bar() as progress:
             reading, unfitted = requested_reading(vars(options)), chosen(config=settings)
             history = check_history(_read(data, options), data, unfitted, kept=reading.columns or ())
-            remembered = to_remember(reading)
             summary = fit_model(
-                unfitted, history, out, resume=resume, progress=progress, reading=remembered, review=review
+                unfitted,
+                history,
+                out,
+                resume=resume,
+                clean=clean,
+                progress=progress,
+                reading=to_remember(reading),
+                review=review,
             )
     except (KeyboardInterrupt, Terminated) as stop:
         word, code = stopped(stop)

@@ -46,7 +46,7 @@ def explain_at(
     why = evidence(interval.evidence)[1] if interval.reason is None else interval.reason.sentence(part.series.clock)
     duration = times.duration(interval.stop - interval.start)
     lines = [
-        f"{chosen.entity}, {times.span(interval.start, interval.stop)} ({duration})",
+        f"{chosen.entity}, {times.span(interval.start, interval.stop)} ({duration}), interval {interval.id(chosen)}",
         why,
         *([] if interval.is_missing else [f"Score {number(interval.score)}, {_threshold(result, part, row)}."]),
         *_variables(part, interval, row),

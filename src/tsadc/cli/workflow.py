@@ -77,6 +77,7 @@ def fit_model(
     out: Path,
     *,
     resume: bool = False,
+    clean: bool = False,
     progress: ProgressCallback | None = None,
     reading: Mapping[str, Any] | None = None,
     review: Path | None = None,
@@ -106,7 +107,7 @@ def fit_model(
     busy = f"Another `tsadc fit` is writing {out}; wait until it is done, or choose another --out."
     try:
         with locked(partial / "lock", busy) if IS_MAIN_PROCESS else contextlib.nullcontext():
-            detector.fit(learnt, progress=progress, checkpoint=checkpoint, resume=resume)
+            detector.fit(learnt, progress=progress, checkpoint=checkpoint, resume=resume, clean=clean)
             if reading:
                 detector.provenance_["reading"] = dict(reading)
             if reviewed is not None:
@@ -119,8 +120,15 @@ def fit_model(
             partial.rmdir()
     data, training = detector.provenance_["data"], detector.provenance_.get("training")
     above = int(detector.labels_.sum())
+    cleaned = detector.provenance_.get("cleaned")
+    without = (
+        f"{count(cleaned['intervals'], 'suspect interval was', 'suspect intervals were')} left out of the history "
+        f"({count(cleaned['rows'], 'row', 'rows')}).\n"
+        if cleaned
+        else ""
+    )
     return (
-        f"Trained on {data['observations']} observations of {data['length']} rows, "
+        f"{without}Trained on {data['observations']} observations of {data['length']} rows, "
         f"{count(data['variables'], 'variable', 'variables')}, "
         f"{count(data['entities'], 'entity', 'entities')}{_epochs(training) if training else ''}.\n"
         f"{'' if reviewed is None else reviewed_text(detector.provenance_['review'])}"

@@ -42,8 +42,9 @@ from tsadc.detectors.base import MIN_OBSERVATIONS, Detector, ScoringProgress
 from tsadc.detectors.drift import raised_by
 from tsadc.detectors.episodes import Episodes
 from tsadc.detectors.events import Events
+from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.provenance import describe
-from tsadc.detectors.result import Evidence, Interval, Result, as_period, assemble, interval_id, join
+from tsadc.detectors.result import Evidence, Interval, Result, as_period, assemble, join
 from tsadc.detectors.review import names_text
 from tsadc.detectors.threshold import (
     BELOW,
@@ -126,9 +127,8 @@ class Suspect:
 
     @property
     def blamed(self) -> tuple[str, ...]:
-        """The variables that carry at least 20 % of the contributions, and in any case the first."""
-        shares = self.interval.variables
-        return tuple(name for i, (name, share) in enumerate(shares.items()) if share >= BLAMED_SHARE or i == 0)
+        """The variables to blame for the interval."""
+        return blamed(self.interval)
 
     @property
     def decision(self) -> str:
@@ -324,6 +324,12 @@ class Audit:
                 chosen = [names.index(name) for name in suspect.blamed] if blamed else list(range(len(names)))
                 cells[suspect.number][suspect.interval.start : suspect.interval.stop, chosen] = True
         return cells
+
+
+def blamed(interval: Interval) -> tuple[str, ...]:
+    """Return the variables that carry at least 20 % of the contributions to an interval, and in any case the first."""
+    shares = interval.variables.items()
+    return tuple(name for i, (name, share) in enumerate(shares) if share >= BLAMED_SHARE or i == 0)
 
 
 def audit(detector: Detector, X: Any, *, folds: int = FOLDS, progress: AuditCallback | None = None) -> Audit:
@@ -687,7 +693,7 @@ def _suspects(result: Result, estimate: Estimate) -> tuple[Suspect, ...]:
         entity, clock = part.series.entity, part.series.clock
         for interval in part.intervals:
             probability = float(estimate.probability(np.array([interval.score]))[0])
-            key = interval_id(entity, clock, interval.start, interval.stop)
+            key = interval_id(entity, clock.tick(interval.start), clock.tick(interval.stop))
             found.append(Suspect(key, number, entity, clock, interval, probability))
     return tuple(sorted(found, key=lambda suspect: (-suspect.probability, -suspect.interval.score)))
 

@@ -24,7 +24,9 @@ from tsadc.detectors.drift import raised_by, usual_score
 from tsadc.detectors.episodes import Episodes
 from tsadc.detectors.events import Events, memory
 from tsadc.detectors.explanation import Explainer, most_unusual
+from tsadc.detectors.feedback import COLUMN, Lesson, Verdict, as_answer, given, judged, learn, without
 from tsadc.detectors.parameters import Parameters
+from tsadc.detectors.planned import expected_events, unplanned, with_planned
 from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, join
 from tsadc.detectors.settings import Common
@@ -42,6 +44,7 @@ from tsadc.detectors.threshold import (
 from tsadc.detectors.usual import Usual, normal_places
 from tsadc.detectors.verdicts import Verdicts
 from tsadc.errors import ConfigError, DataError, NotFittedError, TooShortError, listed, notice
+from tsadc.io.calendar import Calendar
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading, how_to_resample, spell
 from tsadc.nn.runtime.blas import each_within, single_threaded_blas
@@ -132,9 +135,18 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     episodes_ : Episodes or None
         The intervals of the history that stand out, at most 50, to which those of new data are compared; None for a
         model of an earlier version.
+    verdicts_ : tuple of Verdict
+        What people said about intervals (`feedback`); `fit` forgets them, `tsadc refit` keeps them.
+    lesson_ : Lesson or None
+        What was learnt from the verdicts; None without any. It changes `threshold_`, `normal_` and
+        `decision_scores_`.
+    history_views_ : array of shape (n_observations, n_views), float32, or None
+        What each view adds to the training scores; NaN for observations that the ensemble did not learn from. None
+        without an ensemble, and for a model of an earlier version.
     provenance_ : dict
         Origin of the model, stored with it: `detector`, its name; `data`, size and digest of the training data;
-        `versions` of the software; `training`, the losses of each epoch (only with a network).
+        `versions` of the software; `training`, the losses of each epoch (only with a network); `cleaned`, the numbers
+        of intervals and rows that an audit left out (only with `clean=True`).
     """
 
     # For authors of detectors; see docs/guides/add-a-detector.md.
@@ -158,6 +170,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     threshold_: float
     usual_: Usual | None
     episodes_: Episodes | None
+    verdicts_: tuple[Verdict, ...] = ()
+    lesson_: Lesson | None = None
+    history_views_: Floats | None = None
     provenance_: dict[str, Any]
 
     def __init__(
@@ -223,6 +238,15 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """Names of the scores that are fused into one, in the order of `Evidence.view_scores`."""
         return ()
 
+    @property
+    def _view_weights(self) -> Floats | None:
+        """Weights of the views that add up to the score, as fitted without labels; None if the score is no sum."""
+        return None
+
+    def _training_views(self) -> PartScores | None:
+        """Return what each view adds to the scores that `_fit` returned, by part; None if the score is no sum."""
+        return None
+
     def _adapt(self, history: Observations) -> None:
         """Learn the statistics of an entity from its normalised history; most detectors have none of their own."""
 
@@ -268,9 +292,11 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         y: None = None,
         *,
         validation: Any = None,
+        calendar: Calendar | None = None,
         progress: ProgressCallback | None = None,
         checkpoint: str | Path | None = None,
         resume: bool = False,
+        clean: bool = False,
     ) -> Self:
         """Learn from unlabelled history.
 
@@ -284,6 +310,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         validation : like `X`, optional
             Unlabelled data for early stopping and the threshold; the ensemble also learns from it. None: hold out a
             random share of the observations of `X`, set by `config.validation`.
+        calendar : Calendar, optional
+            Planned work, which is not learnt from.
         progress : callable, optional
             Called with a `tsadc.nn.train.TrainingProgress` after each update of a network, and with a
             `tsadc.detectors.base.ScoringProgress` after each scored observation.
@@ -292,6 +320,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             have no effect on a detector without a network.
         resume : bool, default False
             Continue from `checkpoint` if the file exists; it must come from the same data and settings.
+        clean : bool, default False
+            Audit the history first, and learn nothing from what is more likely anomalous than normal
+            (`tsadc.audit`). It takes about eight times as long.
 
         Returns
         -------
@@ -321,6 +352,13 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         5
         """
         settings = self._requested_settings()
+        if calendar is not None:
+            X = calendar.masked(as_series(X, settings.length, Reading(coverage=settings.coverage)))
+        cleaned: dict[str, Any] = {}
+        if clean:
+            from tsadc.detectors.cleaning import without_suspects
+
+            X, cleaned["cleaned"] = without_suspects(self, X, progress)
         history, clock, scaler = self.prepare(X)
         check(settings.threshold, settings.contamination != "auto", clock, settings.length)
         if message := unused_setting(settings.threshold, settings.contamination != "auto"):
@@ -333,11 +371,12 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         else:
             held = self._validation(validation, settings, replace(series[0], clock=clock), scaler)
         self.__dict__.pop("threshold_", None)  # not fitted until the end of this method
+        self.verdicts_, self.lesson_, self.history_views_ = (), None, None
         self.settings_ = settings
         self.variables_ = series[0].names
         self.clock_ = replace(clock, start=0)
         self.scaler_ = scaler
-        self.provenance_ = provenance(self.name, history)
+        self.provenance_ = provenance(self.name, history) | cleaned
         fingerprint = {"history": self.provenance_["data"], "validation": describe(held)}
         options = FitOptions(progress, Path(checkpoint) if checkpoint is not None else None, resume, fingerprint)
         self.memory_ = memory(train.scaled(scaler))
@@ -352,6 +391,10 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             self.decision_scores_ = np.empty(len(history))
             self.decision_scores_[np.setdiff1d(np.arange(len(history)), chosen)] = train_scores
             self.decision_scores_[chosen] = self.validation_scores_[: len(chosen)]
+        if (views := self._training_views()) is not None:
+            self.history_views_ = np.empty((len(history), views[0].shape[1]), dtype=np.float32)
+            self.history_views_[np.setdiff1d(np.arange(len(history)), chosen)] = views[0]
+            self.history_views_[chosen] = views[1][: len(chosen)]
         self._calibrate()
         normal = history.take(normal_places(self.decision_scores_, self.contamination_.share))
         self.usual_ = Usual.fit(normal.scaled(scaler), self._predict)
@@ -448,12 +491,84 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         return self
 
     def _calibrate(self) -> None:
+        self._forget_lesson()
         settings, validation, history = self.settings_, self.validation_scores_, self.decision_scores_
         every = history if self.held_out_ else np.concatenate([validation, history])
         self.contamination_, self.normal_ = calibrate(history, settings.contamination, settings.seed)
         scores = (history, validation, every)
         chosen = choose(settings.threshold, self.contamination_, self.normal_, scores, self.clock_, settings.length)
         self.threshold_ = self._place_threshold(chosen)
+        self._judge_by(self.verdicts_)
+
+    def _forget_lesson(self) -> None:
+        """Go back to the scores and the threshold without verdicts."""
+        if self.lesson_ is not None:
+            vars(self).update(self.lesson_.before)
+            self.lesson_ = None
+
+    def _judge_by(self, verdicts: tuple[Verdict, ...]) -> None:
+        """Learn from these verdicts instead of the present ones."""
+        self._forget_lesson()
+        self.verdicts_ = verdicts
+        self.lesson_ = learn(self, verdicts)
+        if self.lesson_ is not None:
+            vars(self).update(self.lesson_.after)
+
+    @final
+    def feedback(
+        self,
+        result: Result | None,
+        verdicts: Mapping[str, str | bool | None],
+        *,
+        note: str | None = None,
+        by: str | None = None,
+    ) -> Self:
+        """Learn from verdicts about intervals, without training.
+
+        True anomalies and false alarms change the weights of the views, the threshold, and the scores of what resembles
+        a false alarm. Planned work is neither judged nor learnt from. Without verdicts, scores are those of `fit`.
+
+        Parameters
+        ----------
+        result : Result or None
+            A result of this detector that has the intervals; None if verdicts are only taken back.
+        verdicts : mapping of str to "true", "false", "planned", True, False or None
+            By the `id` of the interval. None takes an earlier verdict back; another verdict replaces it.
+        note : str, optional
+            Free text, kept with the verdicts.
+        by : str, optional
+            Who says so, kept with the verdicts.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        NotFittedError
+            If the detector is not fitted.
+        DataError
+            If the result has no interval of that name, or a verdict is none.
+
+        Examples
+        --------
+        With `detector` and `new` from the examples of `help(tsadc.TSADC.fit)` and `help(tsadc.TSADC.detect)`:
+
+        >>> result = detector.detect(new)
+        >>> name = result.worst(1)["id"].iloc[0]
+        >>> len(detector.feedback(result, {name: "false"}).detect(new).intervals)
+        0
+        >>> detector.feedback(None, {name: None}).verdicts_
+        ()
+        """
+        self._require_fitted()
+        answers = {name: as_answer(verdict) for name, verdict in verdicts.items() if verdict is not None}
+        if answers and result is None:
+            raise DataError(f"A verdict about {next(iter(answers))!r} needs the result that has the interval.")
+        kept = without(self, [name for name, verdict in verdicts.items() if verdict is None])
+        found = [] if result is None else judged(result, list(answers))
+        self._judge_by(given(self, kept, found, answers, note, by))
+        return self
 
     @property
     def labels_(self) -> NDArray[np.int64]:
@@ -463,9 +578,10 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     def _scores(self, observations: Observations, progress: ProgressCallback | None = None) -> Floats:
         scores = np.empty(len(observations))
-        for i, score in enumerate(
-            each_within(single_threaded_blas, self._score_values(observations.scaled(self.scaler_)))
-        ):
+        values = self._score_values(observations.scaled(self.scaler_))
+        if self.lesson_ is not None and self.lesson_.names:  # which needs what each view adds
+            values = (evidence.score for evidence in self._evidence(observations, None))
+        for i, score in enumerate(each_within(single_threaded_blas, values)):
             scores[i] = score
             if progress is not None:
                 progress(ScoringProgress(i + 1, len(observations)))
@@ -479,10 +595,10 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             if evidence.expected is not None:
                 raw = self.scaler_.undo(observations.entity(i), evidence.expected.T).T
                 evidence = replace(evidence, expected=raw.astype(np.float32))
-            yield evidence
+            yield evidence if self.lesson_ is None else self.lesson_.corrected(observations.entity(i), evidence)
 
     @final
-    def detect(self, X: Any, *, progress: ProgressCallback | None = None) -> Result:
+    def detect(self, X: Any, *, calendar: Calendar | None = None, progress: ProgressCallback | None = None) -> Result:
         """Find anomalies: when, in which variables, and how severe.
 
         Parameters
@@ -490,6 +606,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         X : like the history of `fit`
             New data with the variables of the history, matched by name. An observation is scored if enough of its rows
             have values (`coverage` of the settings).
+        calendar : Calendar, optional
+            Planned work, which counts as not measured.
         progress : callable, optional
             Called with a `ScoringProgress` after each observation.
 
@@ -516,10 +634,14 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         >>> int(worst["start"]), next(iter(worst["variables"]))
         (300, 'variable_1')
         """
-        pieces = self._cut(X)
+        pieces = self._cut(X, calendar)
         verdicts = self._verdicts(pieces.observations, progress)
         result = join(list(self._explainer().explain(verdicts.whole_series())), pieces.observations.series)
-        return replace(result, left_out=len(pieces.left_out))
+        return replace(self._with_planned(result, calendar), left_out=len(pieces.left_out))
+
+    def _with_planned(self, result: Result, calendar: Calendar | None) -> Result:
+        expected = expected_events(calendar, self.verdicts_)
+        return result if expected is None else with_planned(result, expected)
 
     def _verdicts(self, observations: Observations, progress: ProgressCallback | None) -> Verdicts:
         settings = self.settings
@@ -529,8 +651,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             threshold=self._threshold(self.threshold_),
             events=self._events(),
             scaler=self.scaler_,
-            view_names=self.view_names,
-            usual=self._usual,
+            view_names=(*self.view_names, *([COLUMN] if self.lesson_ is not None and self.lesson_.names else [])),
+            usual=self._usual_score,
             present=self._present,
             lowered=self._lowered(observations),
             scores=self._scores,
@@ -552,18 +674,30 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             return np.zeros(len(self.variables_), dtype=bool)
         return self.usual_.of(entity).present
 
+    def _usual_score(self, entity: str) -> float | None:
+        """Return the usual score of an entity by the verdicts; None: its threshold stays put."""
+        usual = self._usual(entity)
+        return usual if usual is None or self.lesson_ is None else usual + self.lesson_.usual_shift
+
     def _lowered(self, observations: Observations) -> Floats:
         """Return for each series how much its scores are lowered: 0, or, in audit mode, their own drift."""
         lowered = np.zeros(len(observations.series))
         if self._audits:
             for number, own in enumerate(observations.by_series()):
-                usual = self._usual(observations.series[number].entity)
+                usual = self._usual_score(observations.series[number].entity)
                 if usual is not None and len(own):
                     lowered[number] = max(0.0, usual_score(self._scores(observations.take(own))) - usual)
         return lowered
 
     @final
-    def detect_parts(self, X: Any, *, rows: int = 20_000, progress: ProgressCallback | None = None) -> Iterator[Result]:
+    def detect_parts(
+        self,
+        X: Any,
+        *,
+        rows: int = 20_000,
+        calendar: Calendar | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Iterator[Result]:
         """Find the same as `detect`, in parts, for data larger than memory.
 
         The parts follow each other in order. Each ends with its series or after an observation that is not anomalous,
@@ -575,6 +709,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             New data; series may be read from files row by row (`tsadc.read`).
         rows : int, default 20 000
             Approximate number of rows per part.
+        calendar : Calendar, optional
+            Planned work, as for `detect`.
         progress : callable, optional
             Called with a `ScoringProgress` after each observation.
 
@@ -591,8 +727,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         >>> sum(len(part.timeline) for part in parts)
         6000
         """
-        verdicts = self._verdicts(self._cut(X).observations, progress)
-        yield from self._explainer().explain(verdicts.parts(rows))
+        verdicts = self._verdicts(self._cut(X, calendar).observations, progress)
+        for result in self._explainer().explain(verdicts.parts(rows)):
+            yield self._with_planned(result, calendar)
 
     def _explainer(self) -> Explainer:
         return Explainer(self.usual_, self.episodes_, self.scaler_, self._predict, self.settings.length)
@@ -746,7 +883,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         raised = np.zeros(len(scores))
         for series, own in zip(observations.series, observations.by_series(), strict=True):
             if series.observation is None:
-                raised[own] = raised_by(scores[own], self._usual(series.entity))
+                raised[own] = raised_by(scores[own], self._usual_score(series.entity))
         return (scores > self.threshold_ + raised).astype(np.int64)
 
     @final
@@ -829,11 +966,14 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         if not hasattr(self, "threshold_"):
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet; call fit(history) first.")
 
-    def _cut(self, data: Any) -> Cut:
+    def _cut(self, data: Any, calendar: Calendar | None = None) -> Cut:
         self._require_fitted()
         length, coverage = self.settings.length, self.settings.coverage
         series = match(as_series(data, length, Reading(coverage=coverage)), self.variables_)
         _check_intervals(series, self.clock_)
+        expected = expected_events(calendar, self.verdicts_)
+        if expected is not None:
+            series = expected.masked(series)
         new = [entity.entity for entity in series if entity.entity not in self.scaler_.entities]
         if new and self.settings.scaler.scope == "entity" and len(self.scaler_.entities) > 1:
             notice(
@@ -848,10 +988,11 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
                 f"{series[0].entity!r} has {len(series[0])} rows and no such observation; "
                 f"{2 * math.ceil(coverage * length) - 1} consecutive rows with values are always enough."
             )
-        if count := len(pieces.left_out):
+        left_out = unplanned(pieces.left_out, expected)
+        if count := len(left_out):
             notice(
                 f"{count} observation{'s' if count > 1 else ''} with values in less than {share} of the rows "
-                f"{'were' if count > 1 else 'was'} left out: {_named(pieces.left_out)}."
+                f"{'were' if count > 1 else 'was'} left out: {_named(left_out)}."
             )
         return pieces
 

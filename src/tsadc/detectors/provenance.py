@@ -33,14 +33,15 @@ def describe(observations: Observations) -> dict[str, Any]:
         "variables": len(observations.names),
         "observations": len(observations),
         "length": observations.length,
-        "digest": _digest(series),
+        "digest": digest(series),
     }
 
 
-def _digest(series: tuple[Series, ...]) -> str:
-    digest = hashlib.sha256()
+def digest(series: tuple[Series, ...]) -> str:
+    """Return a digest of the series: entities, variables, clocks and values."""
+    content = hashlib.sha256()
     for entity in series:
-        digest.update(repr((entity.entity, entity.names, entity.clock, entity.values.shape)).encode())
+        content.update(repr((entity.entity, entity.names, entity.clock, entity.values.shape)).encode())
         for chunk in entity.chunks():
-            digest.update(np.ascontiguousarray(chunk).data)
-    return digest.hexdigest()[:16]
+            content.update(np.ascontiguousarray(chunk).data)
+    return content.hexdigest()[:16]

@@ -2,7 +2,9 @@
 
 The new model learns from the window without the rows that the old one flagged. Its threshold, however, is chosen from
 the scores of the whole window: chosen from what is left after each removal, it would sink with every refit, as each
-would remove the highest scores of what the one before had left."""
+would remove the highest scores of what the one before had left.
+
+Verdicts of people are kept: false alarms are learnt from, true anomalies and planned work are not."""
 
 from __future__ import annotations
 
@@ -16,8 +18,11 @@ import numpy as np
 from scipy.stats import rankdata
 
 from tsadc.detectors.base import Detector, ProgressCallback, hold_out
+from tsadc.detectors.feedback import Verdict, carried_over
+from tsadc.detectors.planned import expected_events
 from tsadc.detectors.result import Result, SeriesResult
 from tsadc.errors import DataError, RefitError, TsadcNotice, listed, notice
+from tsadc.io.calendar import Calendar
 from tsadc.series import Booleans, Floats, Series
 from tsadc.variables import match
 
@@ -145,7 +150,12 @@ def last_part(series: Sequence[Series], duration: int) -> tuple[Series, ...]:
 
 
 def refit(
-    detector: Detector, window: Sequence[Series], *, force: bool = False, progress: ProgressCallback | None = None
+    detector: Detector,
+    window: Sequence[Series],
+    *,
+    force: bool = False,
+    calendar: Calendar | None = None,
+    progress: ProgressCallback | None = None,
 ) -> Refit:
     """Train the detector again, with its own settings, on what it does not flag in the window.
 
@@ -157,6 +167,8 @@ def refit(
         Recent history of all entities that it knows, with dates; `last_part` cuts it.
     force : bool, default False
         Whether the new model may lack entities that the old one knows and the window does not have.
+    calendar : Calendar, optional
+        Planned work, which is not learnt from.
     progress : callable, optional
         As for `Detector.fit`.
 
@@ -188,8 +200,10 @@ def refit(
             f"The window has no values of {listed(empty)} to learn from; give data that has them, or train a model of "
             "the other variables with `tsadc fit`."
         )
-    old = detector.detect(window, progress=progress)
-    flagged = [_flagged(part) for part in old.parts]
+    if (expected := expected_events(calendar, detector.verdicts_)) is not None:
+        window = expected.masked(window)
+    old = detector.detect(window, calendar=calendar, progress=progress)
+    flagged = [_flagged(part, detector.verdicts_) for part in old.parts]
     removed, rows = sum(int(own.sum()) for own in flagged), sum(map(len, window))
     if removed > MOST_FLAGGED * rows:
         raise RefitError(
@@ -209,7 +223,9 @@ def refit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TsadcNotice)  # given by `fit` and by the old model
         _recalibrate(new, cleaned, new.detect(window), flagged)
-        after = new.detect(window, progress=progress)
+        if detector.verdicts_:
+            new._judge_by(carried_over(detector.verdicts_, new, new.detect(window)))
+        after = new.detect(window, calendar=calendar, progress=progress)
     history = _history(detector), _history(new)
     lost = tuple(name for name in _judged(detector) if name not in _judged(new))
     return Refit(new, window, old, after, removed, history, lost)
@@ -228,12 +244,16 @@ def _judged(detector: Detector) -> list[str]:
     return [name for name, is_judged in zip(detector.variables_, judged, strict=True) if is_judged]
 
 
-def _flagged(part: SeriesResult) -> Booleans:
-    """Return the rows of intervals; a sensor that stopped reporting says nothing against the other ones."""
+def _flagged(part: SeriesResult, verdicts: Sequence[Verdict]) -> Booleans:
+    """Return the rows of intervals, or what people said about them; a sensor that stopped reporting says nothing
+    against the other ones."""
     flagged = np.zeros(len(part.series), dtype=bool)
     for interval in part.intervals:
         if not interval.is_missing:
             flagged[interval.start : interval.stop] = True
+    for own in verdicts:
+        if own.score is not None and own.verdict != "planned" and (rows := own.rows(part.series)) is not None:
+            flagged[max(rows[0], 0) : max(rows[1], 0)] = own.verdict == "true"
     return flagged
 
 
@@ -250,17 +270,21 @@ def _recalibrate(detector: Detector, cleaned: Sequence[Series], whole: Result, f
     did not have at all."""
     settings = detector.settings
     history, _, _ = detector.prepare(cleaned)
-    learnt = dict(zip(history.places, detector.decision_scores_.tolist(), strict=True))
+    learnt = {place: i for i, place in enumerate(history.places)}
     scores: Floats = whole.scores.copy()
+    views = detector.history_views_
+    added = None if views is None else np.column_stack(list(whole.view_scores.values())).astype(np.float32)
     for i, place in enumerate(whole.scored.places):
         rows = slice(max(place.start, 0), place.start + whole.length)
         if place in learnt and not flagged[place.series][rows].any():
-            scores[i] = learnt[place]
+            scores[i] = detector.decision_scores_[learnt[place]]
+            if views is not None and added is not None:
+                added[i] = views[learnt[place]]
     held = {history.places[i] for i in hold_out(len(history), settings.validation, settings.seed)}
     absent = np.array([i for i, place in enumerate(whole.scored.places) if place not in learnt], dtype=np.int64)
     if len(absent):
         held |= {whole.scored.places[i] for i in absent[hold_out(len(absent), settings.validation, settings.seed)]}
-    detector.decision_scores_ = scores
+    detector.decision_scores_, detector.history_views_ = scores, added
     detector.validation_scores_ = scores[[place in held for place in whole.scored.places]]
     detector._calibrate()
 

@@ -208,6 +208,13 @@ class ResidualDetector(Detector[ResidualT], ABC):
         chosen = np.split(kept, np.cumsum([len(part) for part in parts[:-1]]))
         return tuple(part.take(np.flatnonzero(flags)) for part, flags in zip(parts, chosen, strict=True))
 
+    @property
+    def _view_weights(self) -> Floats | None:
+        return self.scorer_.fusion.weight if self.settings.scoring == "fused" else None
+
+    def _training_views(self) -> PartScores | None:
+        return self.scorer_.training_views if self.settings.scoring == "fused" else None
+
     def _adapt(self, history: Observations) -> None:
         if self.settings.scoring == "fused":
             self.scorer_.adapt(history, self._residuals)

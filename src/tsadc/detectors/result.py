@@ -4,10 +4,8 @@ Times are those of the input. An interval ends where the next row begins: `end` 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,17 +18,19 @@ from tsadc.detectors.display import shown
 from tsadc.detectors.drift import Drift
 from tsadc.detectors.episodes import Similar, table
 from tsadc.detectors.events import Events
+from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.missing import Missing
 from tsadc.detectors.reasons import Reason
 from tsadc.detectors.threshold import Threshold
 from tsadc.detectors.usual import SeriesUsual
+from tsadc.io.calendar import Span
 from tsadc.series import Booleans, Clock, Floats, Observations, Place, Series
 from tsadc.windows import mean_of_covering, stitch
 
 BLAMED = 5  # variables named per interval, at most
 LEAST_SHARE = 0.05
 INTERVALS = [
-    *("entity", "start", "end", "score", "severity", "return_period"),
+    *("id", "entity", "start", "end", "score", "severity", "return_period"),
     *("kind", "reason", "evidence", "variables"),
 ]
 MISSING = "missing"  # the evidence of sensors that stopped reporting
@@ -71,6 +71,10 @@ class Interval:
         """Whether it is a sensor that stopped reporting, and has no score of its own."""
         return self.evidence == MISSING
 
+    def id(self, series: Series) -> str:
+        """Return the name of the interval, which is also that of the interval as it grows with later data."""
+        return id_of(series.entity, series.clock.tick(self.start), self.evidence, self.variables)
+
     def why(self, clock: Clock) -> tuple[str, str]:
         """Return the kind of the reason, and the reason in a sentence."""
         if self.reason is None:
@@ -105,6 +109,8 @@ class SeriesResult:
         The anomalies, in order of time.
     usual : SeriesUsual or None
         What is usual for the series; None for a model of an earlier version.
+    planned : tuple of Span
+        Rows of planned work, which are not judged, as `tsadc.io.calendar.Span`.
     """
 
     series: Series
@@ -116,6 +122,7 @@ class SeriesResult:
     expected: Floats | None
     intervals: tuple[Interval, ...]
     usual: SeriesUsual | None = None
+    planned: tuple[Span, ...] = ()
 
     @cached_property
     def band(self) -> tuple[Floats, Floats] | None:
@@ -139,15 +146,16 @@ class Result:
     Attributes
     ----------
     intervals : DataFrame
-        One row per anomaly. `entity`; `start` and `end` (exclusive), times of the input; `score`, the highest of its
-        steps, or for a sensor that stopped reporting that of an observation as rare; `severity`, from 0 to 100, the
-        chance in percent that a normal week of this entity has no score as high (10,080 rows instead of a week if the
-        data has no clock); `return_period`, how much time of normal operation passes on average until this entity
-        scores as high (a Timedelta, at most 100 years; without a clock a number of rows); `kind`, what is unusual about
-        the variable that stands out: level, spike, spread, frequency, correlation, stuck, missing, or other if nothing
-        measurable stands out; `reason`, a sentence about it with numbers; `evidence`, the view that contributes most at
-        the highest row; `variables`, a dict from variables to their shares of the blame, largest first: at most 5, and
-        without those below 5 % unless it is the largest, so that they need not add up to 1.
+        One row per anomaly. `id`, a short name that stays the same as the interval grows with later data, for `tsadc
+        label` and `Detector.feedback`; `entity`; `start` and `end` (exclusive), times of the input; `score`, the
+        highest of its steps, or for a sensor that stopped reporting that of an observation as rare; `severity`, from 0
+        to 100, the chance in percent that a normal week of this entity has no score as high (10,080 rows instead of a
+        week if the data has no clock); `return_period`, how much time of normal operation passes on average until this
+        entity scores as high (a Timedelta, at most 100 years; without a clock a number of rows); `kind`, what is
+        unusual about the variable that stands out: level, spike, spread, frequency, correlation, stuck, missing, or
+        other if nothing measurable stands out; `reason`, a sentence about it with numbers; `evidence`, the view that
+        contributes most at the highest row; `variables`, a dict from variables to their shares of the blame, largest
+        first: at most 5, and without those below 5 % unless it is the largest, so that they need not add up to 1.
     timeline : DataFrame
         One row per row of the input. `entity`, `time`, `score` (NaN where nothing was measured or no observation covers
         the row), `anomalous`, whether it lies in an interval. The score of a row is that of its step within the
@@ -174,6 +182,9 @@ class Result:
     expected : DataFrame or None
         The values that the detector expected, in the units of the input, in the layout of `variables`. None if the
         detector has no expectation.
+    planned : DataFrame
+        Planned work, by calendar or by verdict, which is not judged. `entity`, `start`, `end` (exclusive), `variables`
+        (a list; empty: all of them) and `note`.
     drift : tuple of Drift
         Entities that differ as a whole from what was learnt, with since when, and which variables moved; see
         `tsadc.detectors.drift`.
@@ -252,12 +263,23 @@ class Result:
                 period = as_period(found.return_period, part.series.clock)
                 graded = [found.score, found.severity, period]
                 explained = [*found.why(part.series.clock), found.evidence, found.variables]
-                rows.append([part.series.entity, start, end, *graded, *explained])
+                rows.append([found.id(part.series), part.series.entity, start, end, *graded, *explained])
         return pd.DataFrame(rows, columns=INTERVALS)
 
     @cached_property
     def similar(self) -> pd.DataFrame:
         return table(found.similar for part in self.parts for found in part.intervals)
+
+    @cached_property
+    def planned(self) -> pd.DataFrame:
+        rows = []
+        for part in self.parts:
+            names = part.series.names
+            for span in part.planned:
+                start, end = part.series.clock.at([span.start, span.stop])
+                named = [] if len(span.columns) == len(names) else [names[k] for k in span.columns]
+                rows.append([part.series.entity, start, end, named, span.note])
+        return pd.DataFrame(rows, columns=["entity", "start", "end", "variables", "note"])
 
     @cached_property
     def timeline(self) -> pd.DataFrame:
@@ -398,6 +420,13 @@ class Result:
         return pd.concat(frames)
 
 
+def id_of(entity: str, tick: int, evidence: str, variables: Iterable[str]) -> str:
+    """Return the name of an interval that begins at `tick`. A sensor that stops reporting has a name of its own, as
+    another interval may begin at the same time."""
+    missing = [MISSING, *list(variables)[:1]] if evidence == MISSING else []
+    return interval_id(entity, tick, *missing)
+
+
 def worst(intervals: pd.DataFrame, count: int = 3) -> pd.DataFrame:
     """Return the `count` intervals with the highest severities, highest first; of equal ones, by score."""
     return intervals.sort_values(["severity", "score"], ascending=False, kind="stable").head(count)
@@ -522,13 +551,6 @@ def _events(whole: Observations, judged: Floats, threshold: Threshold, events: E
         part = judged[first : first + separate] if separate else judged
         for start, stop in events.find(part, threshold.value, threshold.middle):
             yield first + start, first + stop
-
-
-def interval_id(entity: str, clock: Clock, start: int, stop: int) -> str:
-    """Return a short digest of the entity and the times of rows [start, stop), by which an interval is known in files.
-    It begins with a letter, so that a spreadsheet does not take it for a number."""
-    first, last = (clock.start + row * clock.interval for row in (start, stop))
-    return "i" + hashlib.sha256(json.dumps([entity, first, last]).encode()).hexdigest()[:9]
 
 
 def as_period(rows: float, clock: Clock) -> pd.Timedelta | float:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tsadc.detectors.result import interval_id
+from tsadc.detectors.interval_id import interval_id
 from tsadc.errors import DataError, listed
 from tsadc.io.delimited import read_texts
 from tsadc.series import Booleans, Clock, Series
@@ -182,7 +182,7 @@ def _decision(line: dict[str, str], number: int, series: Sequence[Series], file:
     place = entities.index(entity)
     own = series[place]
     start, stop = (_row(line[name], own, where, name) for name in ("start", "end"))
-    if line["id"] != interval_id(entity, own.clock, start, stop):
+    if line["id"] != interval_id(entity, own.clock.tick(start), own.clock.tick(stop)):
         raise DataError(
             f"{where} has the id {line['id']!r}, which does not belong to its entity, start and end, so one of them "
             "was edited; restore them from the audit, as only decision, variables and comment may be changed."

@@ -1,7 +1,8 @@
 """Save and load models.
 
 A model is a folder: `config.json` holds the settings and everything else that is not an array, `model.safetensors` the
-arrays. Nothing is pickled. The folder appears complete or not at all."""
+arrays, and `verdicts.json` what people said about intervals, if they did. Nothing is pickled. The folder appears
+complete or not at all."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from safetensors.numpy import save as save_arrays
 
 from tsadc.atomic import new_folder
 from tsadc.config import build, parse_json, to_mapping
-from tsadc.detectors import episodes, find, usual
+from tsadc.detectors import episodes, feedback, find, usual
 from tsadc.detectors.base import Detector, hold_out
 from tsadc.detectors.episodes import Episodes
 from tsadc.detectors.stored_limits import RESTORE, building_within, check_arrays, check_counts
@@ -36,6 +37,7 @@ FORMAT = 4
 RENAMED_SETTINGS = {"scoring": "inference", "head": "scoring", "views": "ensemble"}
 RENAMED_VALUES = {"head": {"tsadc": "fused", "paper": "own"}}
 SETTINGS, ARRAYS = "config.json", "model.safetensors"
+HISTORY = "history_views"  # among the arrays
 # What can go wrong while a model is rebuilt from settings and arrays that somebody has edited.
 DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 
@@ -46,8 +48,11 @@ def save(detector: Detector, path: Path) -> None:
     for own in (detector.usual_, detector.episodes_):
         learnt |= {} if own is None else own.state()
     arrays = {name: np.ascontiguousarray(array) for name, array in learnt.items()}
-    arrays["decision_scores"] = detector.decision_scores_
+    free = vars(detector) if detector.lesson_ is None else {**vars(detector), **detector.lesson_.before}
+    arrays["decision_scores"] = free["decision_scores_"]
     arrays["validation_scores"] = detector.validation_scores_
+    if detector.history_views_ is not None:
+        arrays[HISTORY] = detector.history_views_
     data = save_arrays(arrays)
     settings = {
         "format": FORMAT,
@@ -56,7 +61,7 @@ def save(detector: Detector, path: Path) -> None:
         "settings": to_mapping(detector.settings),
         "variables": list(detector.variables_),
         "clock": asdict(detector.clock_),
-        "threshold": detector.threshold_,
+        "threshold": free["threshold_"],
         "held_out": detector.held_out_,
         "contamination": asdict(detector.contamination_),
         "memory": detector.memory_,
@@ -67,6 +72,8 @@ def save(detector: Detector, path: Path) -> None:
     with new_folder(path) as folder:
         (folder / ARRAYS).write_bytes(data)
         (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n")
+        if detector.verdicts_:
+            (folder / feedback.FILE).write_bytes(feedback.to_json(detector.verdicts_))
 
 
 def load(path: str | Path, *, detector: type[Detector] | str | None = None) -> Detector:
@@ -107,7 +114,12 @@ def load(path: str | Path, *, detector: type[Detector] | str | None = None) -> D
         arrays = load_arrays(data)
         _check(settings)
         stored = _upgraded(settings["settings"], settings["format"], settings["detector"])
-        return _rebuild(_class_of(settings, detector), {**settings, "settings": stored}, arrays)
+        verdicts = feedback.read(folder)
+        fitted = _rebuild(_class_of(settings, detector), {**settings, "settings": stored}, arrays)
+        fitted._judge_by(verdicts)
+        return fitted
+    except ModelFileError:
+        raise
     except KeyError as error:
         raise ModelFileError(f"{folder} is not a usable model: it lacks {error}; {RESTORE}.") from None
     except ConfigError as error:
@@ -226,8 +238,13 @@ def _rebuild(cls: type[Detector], settings: dict[str, Any], arrays: dict[str, np
     detector.usual_ = Usual.restore(bands, detector.settings.length, len(detector.variables_)) if bands else None
     known = _popped(arrays, episodes.STORED)
     detector.episodes_ = Episodes.restore(known, detector.variables_) if known and bands else None
+    detector.history_views_ = arrays.pop(HISTORY, None)
     with building_within(arrays):
         detector._restore(arrays)
+    if detector.history_views_ is not None:
+        expected = (len(detector.decision_scores_), len(detector.view_names))
+        if detector.history_views_.shape != expected or detector.history_views_.dtype.kind != "f":
+            raise ConfigError(f"`{HISTORY}` has no number for each observation and view; {RESTORE}.")
     detector.threshold_ = float(settings["threshold"])
     _try_out(detector)
     return detector

@@ -101,12 +101,24 @@ def read_texts(path: Path) -> tuple[list[str], list[dict[str, str]]]:
         raise DataError(f"{path} is empty, but a line with the names of columns was expected.")
     names = [name.strip() for name in rows[0]]
     _check_header(names, path)
-    cells = [[_unguarded(cell.strip()) for cell in row] + [""] * (len(names) - len(row)) for row in rows[1:]]
+    cells = [[bare(cell.strip()) for cell in row] + [""] * (len(names) - len(row)) for row in rows[1:]]
     return names, [dict(zip(names, row, strict=False)) for row in cells]
 
 
-def _unguarded(text: str) -> str:
-    return text[1:] if text.startswith("'") and text[1:].startswith(FORMULAS) else text
+def inert(value: Any) -> Any:
+    """Put an apostrophe before text that a spreadsheet would run as a formula; anything else stays as it is."""
+    if not isinstance(value, str) or value[:1] not in FORMULAS or not value:
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+def bare(text: str) -> str:
+    """Return the text of a CSV cell without the apostrophe that `inert` has put before it."""
+    return text[1:] if text[:1] == "'" and inert(text[1:]) == text else text
 
 
 def _read_table(path: Path, form: _Form, reading: Reading) -> pd.DataFrame:

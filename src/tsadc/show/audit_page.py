@@ -87,7 +87,8 @@ def _findings(audit: Audit) -> Findings:
     ordered = []
     for rank, suspect in enumerate(audit.suspects, start=1):
         finding = known[suspect.entity, suspect.interval.start, suspect.interval.stop]
-        ordered.append(replace(finding, rank=rank, probability=suspect.probability, similar=finding.similar or None))
+        finding = replace(finding, rank=rank, probability=suspect.probability, suspect=suspect.id)
+        ordered.append(replace(finding, similar=finding.similar or None))
     return replace(found, intervals=tuple(ordered))
 
 

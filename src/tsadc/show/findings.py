@@ -13,7 +13,7 @@ import pandas as pd
 from tsadc.detectors.drift import Drift
 from tsadc.detectors.episodes import Similar
 from tsadc.detectors.reasons import Reason
-from tsadc.detectors.result import Result, as_period
+from tsadc.detectors.result import Result, as_period, id_of
 from tsadc.detectors.usual import SeriesUsual
 from tsadc.series import Booleans, Floats, Series, Truth
 from tsadc.show.chance import by_chance
@@ -63,11 +63,19 @@ class Finding:
     reason: Reason | None = None
     similar: tuple[Similar, ...] | None = None
     probability: float | None = None  # that it is anomalous; only an audit knows one
+    suspect: str = ""  # the name of the interval in an audit
 
     @property
     def grade(self) -> str:
         """How unusual it is, in words."""
         return f"severity {severity(self.severity)}" if self.probability is None else likely(self.probability)
+
+    @property
+    def id(self) -> str:
+        """The name of the interval, for `tsadc label` or for the review of an audit."""
+        return self.suspect or id_of(
+            self.track.entity, self.track.series.clock.tick(self.start), self.evidence, self.variables
+        )
 
     @property
     def period(self) -> pd.Timedelta | float:

@@ -40,11 +40,21 @@ def cards(findings: Findings) -> Html:
 
 def _card(finding: Finding) -> Html:
     title, reason = finding.why
+    used = "review.csv" if finding.suspect else "`tsadc label`"
     head = element(
         "header",
         element("span", f"{finding.rank}", class_="rank"),
         element("h3", name(finding.track.entity), element("span", finding.when)),
-        element("span", finding.duration, class_="duration"),
+        element(
+            "span",
+            element(
+                "code",
+                finding.id,
+                title=f"the name of this interval, for {used}",
+            ),
+            finding.duration,
+            class_="duration",
+        ),
         _severity(finding),
     )
     why = element(

@@ -69,13 +69,14 @@ def _csv(findings: Findings) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     graded, explained = ["severity", "return_period", "score"], ["kind", "reason", "evidence", "variables"]
-    writer.writerow(["no", "entity", "start", "end", *graded, *explained])
+    writer.writerow(["no", "id", "entity", "start", "end", *graded, *explained])
     unit = precision(track.series.clock for track in findings.tracks)
     for finding in findings.intervals:
         times = finding.track.series.clock.at([finding.start, finding.stop])
         writer.writerow(
             [
                 finding.rank,
+                finding.id,
                 inert(finding.track.entity),
                 *(iso8601(times, unit) if isinstance(times, pd.DatetimeIndex) else times),
                 repr(finding.severity),

@@ -17,7 +17,8 @@ import pandas as pd
 
 from tsadc.detectors.result import Result
 from tsadc.errors import DataError
-from tsadc.io.delimited import FORMULAS
+from tsadc.io.delimited import bare as bare
+from tsadc.io.delimited import inert as inert
 from tsadc.show.words import Unit, iso8601, precision
 
 TABLES = ("intervals", "timeline", "observations")
@@ -54,17 +55,6 @@ def shares_json(shares: dict[str, float]) -> str:
 def period_text(period: pd.Timedelta | float) -> str | float:
     """Format a return period to the second, such as "40 days 00:00:00"; a number of rows stays a number."""
     return str(period.round("s")) if isinstance(period, pd.Timedelta) else period
-
-
-def inert(value: Any) -> Any:
-    """Put an apostrophe before text that a spreadsheet would run as a formula; anything else stays as it is."""
-    if not isinstance(value, str) or value[:1] not in FORMULAS or not value:
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
 
 
 def guarded(table: pd.DataFrame) -> pd.DataFrame:

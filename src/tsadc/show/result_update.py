@@ -14,6 +14,7 @@ others; such a piece belongs to the file in which it begins."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tsadc.detectors.result import MISSING
+from tsadc.detectors.result import MISSING, id_of
 from tsadc.errors import OutputError, notice
 from tsadc.series import Clock
-from tsadc.show.result_files import TABLES
+from tsadc.show.result_files import TABLES, bare
 from tsadc.wording import duration
 
 Ticks = NDArray[np.int64]  # nanoseconds since 1970, UTC
@@ -83,13 +84,13 @@ def merge_tables(old: Path, new: Path, into: Path, *, parquet: bool, within: int
     _say_if_judged_by_another(*tables["observations"], old)
     observations, spans = _merge_observations(*tables["observations"])
     pieces = _merge_pieces(*tables["intervals"], spans, tables["observations"][1], tables["timeline"][1])
-    intervals = _joined(pieces, old)
+    intervals = _named(_joined(pieces, old), old)
     timeline = _merge_timeline(*tables["timeline"], spans)
     merged = {
         "observations": observations,
         "timeline": _marked(timeline, intervals, parquet=parquet),
         "intervals": intervals,
-        PIECES: pieces,
+        PIECES: _named(pieces, old),
     }
     for table, frame in merged.items():
         first = f"{KEYS[table][0]}_ticks"
@@ -225,6 +226,21 @@ def _joined(pieces: pd.DataFrame, folder: Path) -> pd.DataFrame:
         if part["evidence"] == MISSING:
             joined[latest[key]]["reason"] = _with_duration(joined[latest[key]])
     return pd.DataFrame(joined, columns=[name for name in pieces.columns if name != WITHIN])
+
+
+def _named(intervals: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Return the intervals with their names, which follow from where they begin; results of earlier versions have
+    none."""
+    columns = (intervals[key] for key in ("entity", "start_ticks", "evidence", "variables"))
+    try:
+        names = [
+            id_of(bare(str(entity)), int(start), str(evidence), json.loads(shares))
+            for entity, start, evidence, shares in zip(*columns, strict=True)
+        ]
+    except (ValueError, TypeError):
+        raise OutputError(f"{PIECES} in {folder} is damaged, so nothing can be added; choose another folder.") from None
+    others = [name for name in intervals.columns if name != "id"]
+    return intervals.assign(id=pd.Series(names, index=intervals.index, dtype=object))[["id", *others]]
 
 
 def _with_duration(event: Mapping[str, Any]) -> str:

@@ -92,6 +92,13 @@ class Ensemble(Detector["Ensemble.Config"]):
         self.scorer_ = FusedScorer.fit((train, validation), self.settings, self.settings.seed)
         return self.scorer_.training_scores
 
+    @property
+    def _view_weights(self) -> Floats | None:
+        return self.scorer_.fusion.weight
+
+    def _training_views(self) -> PartScores | None:
+        return self.scorer_.training_views
+
     def _adapt(self, history: Observations) -> None:
         self.scorer_.adapt(history)
 

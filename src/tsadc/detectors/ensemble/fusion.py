@@ -73,9 +73,9 @@ class Fusion:
 
     def __call__(self, scores: Floats) -> Floats:
         """Return the fused score of log scores (..., view); NaN adds nothing."""
-        return np.asarray(np.nansum(self._added(scores), axis=-1))
+        return np.asarray(np.nansum(self.added(scores), axis=-1))
 
-    def _added(self, scores: Floats) -> Floats:
+    def added(self, scores: Floats) -> Floats:
         """Return what each view (..., view) adds to the score."""
         above = scores - self.middle
         return np.asarray(self.weight * np.where(above < 0, BELOW * above, above))
@@ -84,7 +84,7 @@ class Fusion:
         """Fuse what the views say about one observation. `measured` (variable, time) is True for measured cells."""
         some = np.asarray(measured.any(axis=0))
         rows = np.stack([np.broadcast_to(np.asarray(view.score, dtype=np.float64), some.shape) for view in views])
-        added = self._added(np.where(some, rows, np.nan).T).T
+        added = self.added(np.where(some, rows, np.nan).T).T
         highest = np.fmax.reduce(added, axis=1)
         score = np.nan_to_num(highest).sum()
         # Most views score steps. A step with a fifth of their largest evidence gets 0, the usual score.

@@ -80,11 +80,14 @@ class FusedScorer:
         not change it.
     training_scores : tuple of arrays, or None
         Cross-fitted scores of the observations of each part that the scorer was fitted to; None if it was loaded.
+    training_views : tuple of arrays (observation, view), or None
+        What each view adds to these scores; NaN for observations that it did not learn from.
     training_log_scores : (observation, view), or None
         Cross-fitted log scores of those that it learnt from; None if it was loaded.
     """
 
     training_scores: tuple[Floats, ...] | None = None
+    training_views: tuple[Floats, ...] | None = None
     training_log_scores: Floats | None = None
 
     @dataclass(frozen=True)
@@ -198,7 +201,18 @@ class FusedScorer:
         scorer = cls(judged, groups, own, fusion, usual)
         scorer.training_log_scores = log_scores
         scorer.training_scores = scorer._scores_of(parts, sample, fused, model)
+        scorer.training_views = scorer._views_of(parts, sample, log_scores)
         return scorer
+
+    def _views_of(
+        self, parts: Sequence[Observations], sample: Sequence[Indices], log_scores: Floats
+    ) -> tuple[Floats, ...]:
+        """Return what each view adds to the scores of all observations of the parts; NaN if not in the sample."""
+        pieces = np.split(np.nan_to_num(self.fusion.added(log_scores)), np.cumsum([len(own) for own in sample])[:-1])
+        views = [np.full((len(part), log_scores.shape[1]), np.nan) for part in parts]
+        for every, indices, own in zip(views, sample, pieces, strict=True):
+            every[indices] = own
+        return tuple(views)
 
     def _scores_of(
         self, parts: Sequence[Observations], sample: Sequence[Indices], fused: Floats, model: Model | None

@@ -1,0 +1,353 @@
+"""Clean data for other models: find the cells that look anomalous, and correct, clear or drop them.
+
+`Decontaminator` is the transformer that users call. The paper's module 1, which imputes by diffusion inside the network
+of TSAD-C (`tsadc.detectors.tsadc.decontaminator`), has the same name and is no part of this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+import numpy as np
+import pandas as pd
+
+from tsadc.config import require
+from tsadc.detectors.audit import FOLDS, LEVEL, Audit, AuditCallback, FoldProgress, Plan, audit, blamed
+from tsadc.detectors.base import Detector, ProgressCallback, ScoringProgress
+from tsadc.detectors.ensemble.detector import Ensemble
+from tsadc.detectors.imputation import Imputer
+from tsadc.detectors.interval_id import interval_id
+from tsadc.detectors.parameters import Parameters
+from tsadc.detectors.provenance import digest
+from tsadc.detectors.result import Interval
+from tsadc.errors import ConfigError, NotFittedError
+from tsadc.io.memory import as_series
+from tsadc.io.reading import Reading
+from tsadc.io.write_back import Changes, write_back
+from tsadc.series import Booleans, Series
+from tsadc.variables import match
+
+if TYPE_CHECKING:  # this module does without torch
+    from tsadc.nn.train import TrainingProgress
+
+Fill = Literal["expected", "nan", "drop"]
+COLUMNS = ["id", "entity", "start", "end", "variables", "cells", "probability"]
+
+
+@dataclass(frozen=True)
+class Correction:
+    """An interval of a series whose cells are changed.
+
+    Attributes
+    ----------
+    number
+        Position of the series.
+    start, stop
+        Its rows [start, stop).
+    variables
+        Positions of the variables that are changed.
+    probability
+        Probability that it is anomalous; NaN if it was found by the threshold of a detector.
+    """
+
+    number: int
+    start: int
+    stop: int
+    variables: tuple[int, ...]
+    probability: float
+
+
+def cells_of(series: Sequence[Series], corrections: Sequence[Correction]) -> list[Booleans]:
+    """Return the cells (time, variable) of each series that are to be changed."""
+    cells = [np.zeros((len(own), len(own.names)), dtype=bool) for own in series]
+    for found in corrections:
+        cells[found.number][found.start : found.stop, list(found.variables)] = True
+    return cells
+
+
+def cleared(series: Sequence[Series], cells: Sequence[Booleans]) -> tuple[Series, ...]:
+    """Return the series with the cells missing."""
+    return tuple(
+        replace(own, values=np.where(suspect, np.nan, own.values)) if suspect.any() else own
+        for own, suspect in zip(series, cells, strict=True)
+    )
+
+
+def corrected(
+    series: Sequence[Series], cells: Sequence[Booleans], imputer: Imputer | None, fill: Fill
+) -> list[Changes]:
+    """Return what becomes of the cells. Only `fill="expected"` needs an imputer."""
+    found = []
+    for own, suspect in zip(series, cells, strict=True):
+        values = np.full(suspect.shape, np.nan)
+        if fill == "expected" and imputer is not None and suspect.any():
+            values = imputer.impute(own, suspect).values
+        dropped = np.asarray(suspect.any(axis=1)) & (fill == "drop")
+        found.append(Changes(own, suspect, values, dropped))
+    return found
+
+
+def report(series: Sequence[Series], corrections: Sequence[Correction]) -> pd.DataFrame:
+    """Return one row per correction: `id`, `entity`, `start`, `end` (exclusive), `variables`, the number of measured
+    `cells` that are changed, and `probability`."""
+    rows = []
+    for found in corrections:
+        own = series[found.number]
+        start, end = own.clock.at([found.start, found.stop])
+        names = "; ".join(own.names[k] for k in found.variables)
+        measured = int(np.isfinite(own.values[found.start : found.stop, list(found.variables)]).sum())
+        known_as = interval_id(own.entity, own.clock.tick(found.start), own.clock.tick(found.stop))
+        rows.append([known_as, own.entity, start, end, names, measured, found.probability])
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def audited(found: Audit, level: float) -> list[Correction]:
+    """Return the suspects of an audit with at least the probability `level`."""
+    return [
+        _correction(suspect.number, found.series[suspect.number], suspect.interval, suspect.probability)
+        for suspect in found.suspects
+        if suspect.probability >= level and not suspect.interval.is_missing
+    ]
+
+
+def without_suspects(
+    detector: Detector, X: Any, progress: ProgressCallback | None = None
+) -> tuple[tuple[Series, ...], dict[str, int]]:
+    """Audit a history and return it without what is more likely anomalous than normal, and the numbers of intervals and
+    rows that this concerns."""
+
+    def report_training(now: TrainingProgress | ScoringProgress | FoldProgress | Plan) -> None:
+        if progress is not None and not isinstance(now, FoldProgress | Plan):  # commands show those of trainings only
+            progress(now)
+
+    found = audit(detector, X, progress=report_training)
+    rows = found.suspected_rows(LEVEL)
+    cells = [np.broadcast_to(own[:, None], series.values.shape) for own, series in zip(rows, found.series, strict=True)]
+    intervals = sum(suspect.probability >= LEVEL for suspect in found.suspects)
+    return cleared(found.series, cells), {"intervals": intervals, "rows": sum(int(own.sum()) for own in rows)}
+
+
+def _correction(number: int, series: Series, interval: Interval, probability: float) -> Correction:
+    places = tuple(sorted(series.names.index(name) for name in blamed(interval)))
+    return Correction(number, interval.start, interval.stop, places, probability)
+
+
+class Decontaminator(Parameters):
+    """Find what looks anomalous in unlabelled data, and correct it, for models that need clean data.
+
+    A transformer of scikit-learn. `fit_transform` cleans the history: an audit finds suspect intervals, each judged by
+    a model that was not trained on it. `transform` cleans new data: what a detector flags that was fitted to the rest
+    of the history. Cells that are not suspected stay as they are, to the byte. No label is used.
+
+    Parameters
+    ----------
+    detector : Detector, optional
+        The kind of detector and its settings; it stays as it is. None: `tsadc.Ensemble(length=length)`.
+    length : int, optional
+        Rows of an observation, if there is no `detector`.
+    fill : {"expected", "nan", "drop"}, default "expected"
+        What becomes of suspect cells. "expected": what the other cells lead to expect. "nan": missing. "drop": their
+        rows are left out, of an array (observation, time, variable) their observations; a `Series` keeps its clock, so
+        rows of it become missing.
+    level : float, default 0.5
+        Least probability of a suspect interval of the history, above 0 and at most 1. With 1, nothing is changed unless
+        it is certain.
+    folds : int, default 5
+        Number of folds of the audit, at least 2.
+
+    Attributes
+    ----------
+    report_ : DataFrame
+        What the last call changed, one row per interval: `id`, `entity`, `start`, `end` (exclusive), `variables`
+        (separated by "; "), number of `cells`, and `probability`, which is NaN for what the detector flags in new data.
+    audit_ : Audit
+        The audit of the history.
+    detector_ : Detector
+        The detector, fitted to the history without what is suspect.
+    imputer_ : Imputer
+        It gives the expected values.
+
+    See Also
+    --------
+    tsadc.audit : only find what is suspect.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import tsadc
+    >>> generator = np.random.default_rng(0)
+    >>> level = np.sin(np.arange(6000) / 10)
+    >>> history = level[:, None] + 0.1 * generator.normal(size=(6000, 3))
+    >>> history[3000:3060, 1] += 6
+    >>> cleaner = tsadc.Decontaminator(length=60, level=0.9)
+    >>> clean = cleaner.fit_transform(history)
+    >>> bool(np.abs(clean[3000:3060, 1] - level[3000:3060]).max() < 1), bool((clean[:2900] == history[:2900]).all())
+    (True, True)
+    >>> cleaner.report_[["start", "end", "variables"]].values.tolist()
+    [[3000, 3060, 'variable_1']]
+    """
+
+    audit_: Audit
+    detector_: Detector
+    imputer_: Imputer
+    report_: pd.DataFrame
+
+    def __init__(
+        self,
+        detector: Detector | None = None,
+        length: int | None = None,
+        fill: Fill = "expected",
+        level: float = LEVEL,
+        folds: int = FOLDS,
+    ) -> None:
+        self.detector = detector
+        self.length = length
+        self.fill = fill
+        self.level = level
+        self.folds = folds
+
+    def fit(self, X: Any, y: None = None, *, progress: AuditCallback | None = None) -> Self:
+        """Audit unlabelled history, and learn from what is not suspect.
+
+        Parameters
+        ----------
+        X : DataFrame, array of shape (time, variable) or (observation, time, variable), Series, or dict of these
+            The history, as for `Detector.fit`.
+        y : ignored
+            For compatibility with scikit-learn.
+        progress : callable, optional
+            As for `tsadc.audit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            If the data cannot be used or is too short for so many folds.
+        ConfigError
+            If an argument is out of range.
+        """
+        require(self.fill in get_args(Fill), "fill", " or ".join(map(repr, get_args(Fill))), self.fill)
+        require(0 < self.level <= 1, "level", "above 0 and at most 1", self.level)
+        detector = self._unfitted()
+        self.audit_ = audit(detector, X, folds=self.folds, progress=progress)
+        series, corrections = self.audit_.series, audited(self.audit_, self.level)
+        cleaned = cleared(series, cells_of(series, corrections))
+        self.detector_ = detector.fit(cleaned, progress=progress)
+        self.imputer_ = Imputer.fit(cleaned, self.detector_.scaler_, self.detector_.settings.seed)
+        self.report_ = report(series, corrections)
+        return self
+
+    def fit_transform(self, X: Any, y: None = None, **options: Any) -> Any:
+        """Audit unlabelled history, and return it cleaned.
+
+        Parameters
+        ----------
+        X : like the history of `fit`
+            The history.
+        y : ignored
+            For compatibility with scikit-learn.
+        **options
+            Further arguments of `fit`.
+
+        Returns
+        -------
+        like X
+            The same type, index, columns and types of values.
+
+        Raises
+        ------
+        DataError, ConfigError
+            As for `fit`.
+        """
+        return self.fit(X, y, **options)._changed(X, self.audit_.series, audited(self.audit_, self.level))
+
+    def transform(self, X: Any) -> Any:
+        """Return data cleaned: the history by its audit, new data by what the detector flags.
+
+        Parameters
+        ----------
+        X : like the history of `fit`
+            The history or new data with its variables.
+
+        Returns
+        -------
+        like X
+            The same type, index, columns and types of values.
+
+        Raises
+        ------
+        NotFittedError
+            If it is not fitted.
+        DataError
+            If the data cannot be used, or a column of whole numbers would have to hold a missing value.
+        """
+        if not hasattr(self, "detector_"):
+            raise NotFittedError("This Decontaminator is not fitted yet; call fit(history) first.")
+        settings = self.detector_.settings
+        series = match(as_series(X, settings.length, Reading(coverage=settings.coverage)), self.detector_.variables_)
+        if digest(series) == self.audit_.data["digest"]:
+            return self._changed(X, self.audit_.series, audited(self.audit_, self.level))
+        found = [
+            _correction(number, part.series, interval, float("nan"))
+            for number, part in enumerate(self.detector_.detect(series).parts)
+            for interval in part.intervals
+            if not interval.is_missing
+        ]
+        return self._changed(X, series, found)
+
+    def _changed(self, X: Any, series: Sequence[Series], corrections: Sequence[Correction]) -> Any:
+        cells = cells_of(series, corrections)
+        self.report_ = report(series, corrections)
+        return write_back(X, corrected(series, cells, self.imputer_, self.fill))
+
+    def _unfitted(self) -> Detector:
+        if self.detector is None:
+            return Ensemble(length=self.length)
+        if self.length is not None:
+            raise ConfigError("`length` belongs to the detector; give one of `detector` and `length`.")
+        return type(self.detector)(config=self.detector.settings)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the constructor's arguments by name.
+
+        Parameters
+        ----------
+        deep : bool, default True
+            Also return those of the detector, as `detector__length` and so on.
+
+        Returns
+        -------
+        dict
+        """
+        own = super().get_params()
+        nested = self.detector.get_params() if deep and self.detector is not None else {}
+        return own | {f"detector__{name}": value for name, value in nested.items()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set constructor arguments by name, also those of the detector as `detector__length` and so on.
+
+        Parameters
+        ----------
+        **params
+            New values, used from the next `fit` on.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ConfigError
+            If there is no such argument.
+        """
+        nested = {name: value for name, value in params.items() if name.startswith("detector__")}
+        super().set_params(**{name: value for name, value in params.items() if name not in nested})
+        if nested and self.detector is None:
+            raise ConfigError(f"There is no detector to set {next(iter(nested))!r} of; give `detector`.")
+        if nested and self.detector is not None:
+            self.detector.set_params(**{name.removeprefix("detector__"): value for name, value in nested.items()})
+        return self

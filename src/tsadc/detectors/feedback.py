@@ -1,0 +1,449 @@
+"""Verdicts of people about intervals, and what a detector learns from them without training.
+
+    name        meaning
+    added       (view,) what each view adds to the score of an observation, by the weights that were fitted without
+                labels (`ensemble/fusion.py`). Of an interval: to that of its strongest observation
+    factor      (view,) what each weight is multiplied by, 0 or more; 1 without verdicts
+    y           1 for a true anomaly, -1 for a false alarm
+    T, spread   threshold without verdicts, and spread of the scores of the history (`threshold.py`)
+    exemplar    an interval with a verdict: what resembles a false one, of the same entity, is lowered
+
+    factor  =  argmin  sum log(1 + exp(-y (factor . added - T) / spread))  +  STRENGTH / 2 |factor - 1|^2
+    score   =  factor . added  -  similarity * excess of a false exemplar over the threshold, if none is more similar
+
+The loss is convex, so its minimum does not depend on where the search begins. The sum grows with the number of
+verdicts and the penalty does not, so a few of them change little, as in the active anomaly discovery of Das et al.
+(2016) and Siddiqui et al. (2018). The threshold lets through the same share of normal observations as before, and then
+moves to where it makes fewer mistakes on the verdicts, if that changes the share little. `benchmarks/feedback.py`
+measures all of it.
+
+A verdict keeps its view scores divided by the weights, so that it can teach a refitted model, too."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, get_args
+
+import numpy as np
+
+from tsadc.config import nearest, parse_json
+from tsadc.detectors.drift import usual_score
+from tsadc.detectors.result import Evidence, Result
+from tsadc.detectors.stored_limits import RESTORE
+from tsadc.detectors.threshold import BELOW, Normal
+from tsadc.errors import DataError, ModelFileError, notice
+from tsadc.series import Booleans, Floats, Series
+
+if TYPE_CHECKING:
+    from tsadc.detectors.base import Detector
+
+Answer = Literal["true", "false", "planned"]
+ANSWERS: tuple[Answer, ...] = get_args(Answer)
+FILE, FORMAT = "verdicts.json", 1
+COLUMN = "feedback"  # the change of a score by verdicts, beside the views
+STRENGTH = 0.3  # of the pull to the label-free weights
+WIDTH = 0.3  # of the similarity of exemplars, as a share of their size
+MARGIN = 0.1  # spreads by which a copy of a false alarm stays below the threshold
+CAUTION = 1.0  # mistakes that a change of the false alarms by a factor of e must avoid
+MOST_VERDICTS, MOST_BYTES, MOST_TEXT = 100_000, 2**26, 10_000  # in a file; characters of a note
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An interval of a result, with what verdicts need to know about it.
+
+    Attributes
+    ----------
+    id, entity : str
+    start, end : int
+        Nanoseconds since 1970 in UTC, or row numbers; `end` is exclusive.
+    dated : bool
+        Whether they are times.
+    score : float
+        Label-free score of its strongest observation.
+    views : dict of str to float
+        What each view adds to it; empty for a sensor that stopped reporting and for a detector without views.
+    scored : bool
+        Whether it has a score; a sensor that stopped reporting has none.
+    """
+
+    id: str
+    entity: str
+    start: int
+    end: int
+    dated: bool
+    score: float
+    views: Mapping[str, float]
+    scored: bool = True
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a person says about an interval.
+
+    Attributes
+    ----------
+    id, entity : str
+        Name of the interval, and its entity.
+    start, end : int
+        Nanoseconds since 1970 in UTC if `dated`, otherwise row numbers; `end` is exclusive.
+    dated : bool
+    verdict : {"true", "false", "planned"}
+        A true anomaly, a false alarm, or planned work, which is neither judged nor learnt from.
+    note, by : str
+        Free text, and who gave the verdict.
+    at : str
+        When, in ISO 8601.
+    model : str
+        The detector that scored the interval, and a digest of its training data.
+    score : float or None
+        Label-free score of the strongest observation; None for a sensor that stopped reporting, which teaches nothing.
+    views : dict of str to float
+        What each view adds to it, divided by the weight of the view.
+    """
+
+    id: str
+    entity: str
+    start: int
+    end: int
+    dated: bool
+    verdict: Answer
+    note: str = ""
+    by: str = ""
+    at: str = ""
+    model: str = ""
+    score: float | None = None
+    views: Mapping[str, float] = field(default_factory=dict)
+
+    def rows(self, series: Series) -> tuple[int, int] | None:
+        """Return the rows [start, stop) of the interval in a series, possibly outside of it; None if it is of another
+        entity."""
+        clock = series.clock
+        if series.entity != self.entity or clock.dated != self.dated:
+            return None
+        return (self.start - clock.start) // clock.interval, -((clock.start - self.end) // clock.interval)
+
+
+@dataclass(frozen=True, eq=False)
+class Exemplar:
+    """An interval with a verdict, to which observations are compared: `added` (view,) and `excess`, how far its score
+    lies above the threshold."""
+
+    entity: str
+    true: bool
+    added: Floats
+    excess: float
+
+    def similarity(self, added: Floats) -> float:
+        """Return 1 for a copy, and less for what differs by more of its size."""
+        size = max(float(np.linalg.norm(self.added)), 1e-9)
+        return math.exp(-0.5 * (float(np.linalg.norm(added - self.added)) / (WIDTH * size)) ** 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What a detector has learnt from verdicts.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The views; empty for a detector without views, whose scores stay as they are.
+    factor : (view,)
+        What each weight is multiplied by.
+    exemplars : tuple of Exemplar
+    usual_shift : float
+        How much the usual scores of the entities change.
+    before, after : dict of str to Any
+        Attributes of the detector without the verdicts and with them.
+    """
+
+    names: tuple[str, ...]
+    factor: Floats
+    exemplars: tuple[Exemplar, ...]
+    usual_shift: float
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+    def change(self, entity: str, added: Floats) -> float:
+        """Return how much the score of an observation changes."""
+        return float(added @ (self.factor - 1)) - self._lowered(entity, added)
+
+    def _lowered(self, entity: str, added: Floats) -> float:
+        true = max((own.similarity(added) for own in self.exemplars if own.true), default=0.0)
+        false = ((own.similarity(added), own.excess) for own in self.exemplars if not own.true and own.entity == entity)
+        return max((similarity * excess for similarity, excess in false if similarity > true), default=0.0)
+
+    def corrected(self, entity: str, evidence: Evidence) -> Evidence:
+        """Return the evidence of an observation with the change as one more view."""
+        if not self.names:
+            return evidence
+        change = self.change(entity, np.array([evidence.view_scores.get(name, 0.0) for name in self.names]))
+        score = float(np.float32(evidence.score + change))
+        # Steps lie below the score in proportion to it (`Fusion.fuse`), so that the rows of an interval stay the same.
+        size = abs(score) / abs(evidence.score) if abs(evidence.score) > 1e-6 else 1.0
+        steps = score - size * (evidence.score - evidence.steps.astype(np.float64))
+        return replace(
+            evidence,
+            score=score,
+            view_scores={**evidence.view_scores, COLUMN: change},
+            steps=steps.astype(np.float32),
+        )
+
+
+def learn(detector: Detector, verdicts: Sequence[Verdict]) -> Lesson | None:
+    """Return what the verdicts teach a detector without a lesson; None if they teach nothing."""
+    taught = [own for own in verdicts if own.verdict != "planned" and own.score is not None]
+    if not taught:
+        return None
+    true = np.array([own.verdict == "true" for own in taught])
+    threshold, normal, history = detector.threshold_, detector.normal_, detector.decision_scores_
+    before = {"threshold_": threshold, "normal_": normal, "decision_scores_": history}
+    weights, views = detector._view_weights, detector.history_views_
+    if weights is None:  # there is nothing but the score
+        own_scores = np.array([own.score for own in taught], dtype=np.float64)
+        after = {**before, "threshold_": respecting(threshold, normal, own_scores, true)}
+        return Lesson((), np.ones(0), (), 0.0, before, after)
+    names = detector.view_names
+    added = weights * np.array([[own.views.get(name, 0.0) for name in names] for own in taught])
+    middle, low = np.quantile(history, [0.5, BELOW]).tolist()
+    spread = max(middle - low, 1e-9)
+    factor: Floats = np.ones(len(names))
+    if views is not None:
+        factor = fit_factor(added, true, threshold, spread)
+        history = history + np.nan_to_num(views.astype(np.float64) @ (factor - 1))
+        normal = Normal.of(history, detector.contamination_)
+        threshold = normal.at(detector.normal_.above(threshold))
+    scores = added @ factor
+    threshold = respecting(threshold, normal, scores, true)
+    excess = np.maximum(scores - threshold, 0.0) + MARGIN * spread
+    exemplars = tuple(
+        Exemplar(own.entity, own.verdict == "true", vector, float(above))
+        for own, vector, above in zip(taught, added, excess, strict=True)
+    )
+    shift = usual_score(history) - usual_score(detector.decision_scores_)
+    after = {"threshold_": threshold, "normal_": normal, "decision_scores_": history}
+    return Lesson(names, factor, exemplars, shift, before, after)
+
+
+def fit_factor(added: Floats, true: Booleans, threshold: float, spread: float) -> Floats:
+    """Return the factors (view,) of the weights that separate true from false intervals, `added` (interval, view)."""
+    from scipy.optimize import minimize  # slow to import, and not needed without verdicts
+
+    sign = np.where(true, 1.0, -1.0)
+
+    def loss(factor: Floats) -> tuple[float, Floats]:
+        margin = sign * (added @ factor - threshold) / spread
+        wrong = 1 / (1 + np.exp(np.clip(margin, -50, 50)))
+        gradient = -(sign * wrong) @ added / spread + STRENGTH * (factor - 1)
+        return float(np.logaddexp(0, -margin).sum() + STRENGTH / 2 * np.square(factor - 1).sum()), gradient
+
+    views = added.shape[1]
+    found = minimize(loss, np.ones(views), jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * views)
+    return np.asarray(found.x, dtype=np.float64)
+
+
+def respecting(threshold: float, normal: Normal, scores: Floats, true: Booleans) -> float:
+    """Return the threshold that makes fewest mistakes on verdicts about these scores, without changing the share of
+    normal observations above it by more than that is worth."""
+
+    def cost(candidate: float) -> float:
+        mistakes = int(((scores > candidate) != true).sum())
+        share, now = (max(normal.above(value), 1e-300) for value in (candidate, threshold))
+        return mistakes + CAUTION * abs(math.log(share / now))
+
+    # A threshold at a score is not exceeded by it, and one just below it is.
+    return float(min([threshold, *scores.tolist(), *np.nextafter(scores, -np.inf).tolist()], key=cost))
+
+
+def judged(result: Result, ids: Sequence[str]) -> list[Judged]:
+    """Return the intervals of a result with these names."""
+    every = {
+        interval.id(part.series): (number, interval)
+        for number, part in enumerate(result.parts)
+        for interval in part.intervals
+    }
+    found = []
+    for name in ids:
+        if name not in every:
+            refuse_unknown(name, list(every), "The result")
+        number, interval = every[name]
+        series = result.parts[number].series
+        best = None if interval.is_missing else _strongest(result, number, interval.start, interval.stop)
+        score, views = best or (0.0, {})
+        span = series.clock.tick(interval.start), series.clock.tick(interval.stop)
+        found.append(Judged(name, series.entity, *span, series.clock.dated, score, views, best is not None))
+    return found
+
+
+def _strongest(result: Result, number: int, first: int, last: int) -> tuple[float, dict[str, float]] | None:
+    """Return label-free score and view scores of the observation of series `number` that stands out most among those
+    that overlap rows [first, last); None if there is none."""
+    places = result.scored.places
+    inside = [
+        i
+        for i, place in enumerate(places)
+        if place.series == number and place.start < last and place.start + result.length > first
+    ]
+    if not inside:
+        return None
+    best = inside[int(np.argmax((result.scores - result.raised)[inside]))]
+    views = {view: float(scores[best]) for view, scores in result.view_scores.items()}
+    return float(result.scores[best]) - views.pop(COLUMN, 0.0), views
+
+
+def refuse_unknown(name: str, known: Sequence[str], where: str) -> NoReturn:
+    """Raise for an interval that does not exist, with the nearest name."""
+    if not known:
+        raise DataError(f"{where} has no unusual interval, so there is no {name!r}; detect with other data.")
+    raise DataError(f"{where} has no interval {name!r}{nearest(name, list(known))}")
+
+
+def given(
+    detector: Detector,
+    verdicts: Sequence[Verdict],
+    intervals: Sequence[Judged],
+    answers: Mapping[str, Answer],
+    note: str | None = None,
+    by: str | None = None,
+) -> tuple[Verdict, ...]:
+    """Return `verdicts` with further ones about `intervals`; a newer one replaces an older one."""
+    for text, what in ((note, "note"), (by, "name")):
+        if text is not None and len(text) > MOST_TEXT:
+            raise DataError(f"A {what} has at most {MOST_TEXT:,} characters, but got {len(text):,}; shorten it.")
+    kept = {own.id: own for own in verdicts}
+    weights = detector._view_weights
+    if weights is not None and detector.history_views_ is None:
+        notice(
+            "The model was fitted by an earlier version and does not know what each view adds to its training scores, "
+            "so verdicts change the threshold and what resembles them, but no weights; fit it again to change that."
+        )
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    for own in intervals:
+        answer = answers[own.id]
+        old = kept.get(own.id)
+        if old is not None and old.verdict != answer:
+            notice(f"The interval {own.id} was judged {old.verdict!r} before; it is now {answer!r}.")
+        if not own.scored and answer != "planned":
+            notice(
+                f"The interval {own.id} is a sensor that stopped reporting and has no score, so the verdict is kept "
+                "but changes nothing; `planned` would keep it from being reported again."
+            )
+        views: dict[str, float] = {}
+        if weights is not None and own.scored:
+            views = _unweighted(detector.view_names, weights, own.views)
+        kept[own.id] = Verdict(
+            own.id,
+            own.entity,
+            own.start,
+            own.end,
+            own.dated,
+            answer,
+            note or "",
+            by or "",
+            now,
+            model_name(detector),
+            own.score if own.scored else None,
+            views,
+        )
+    return tuple(kept.values())
+
+
+def _unweighted(names: Sequence[str], weights: Floats, views: Mapping[str, float]) -> dict[str, float]:
+    """Return what each view adds, divided by its weight."""
+    return {
+        name: views.get(name, 0.0) / weight if weight > 0 else 0.0
+        for name, weight in zip(names, weights.tolist(), strict=True)
+    }
+
+
+def without(detector: Detector, names: Sequence[str]) -> tuple[Verdict, ...]:
+    """Return the verdicts of a detector without those about the intervals of these names."""
+    known = [own.id for own in detector.verdicts_]
+    for name in names:
+        if name not in known:
+            there = nearest(name, known) if known else "; it has no verdict at all."
+            raise DataError(f"The model has no verdict about the interval {name!r}{there}")
+    return tuple(own for own in detector.verdicts_ if own.id not in names)
+
+
+def carried_over(verdicts: Sequence[Verdict], detector: Detector, result: Result) -> tuple[Verdict, ...]:
+    """Return the verdicts about another detector's intervals for this one, which has made `result`: scored again where
+    the result has the time of the interval, otherwise as they are."""
+    weights, carried = detector._view_weights, []
+    for own in verdicts:
+        best = None
+        for number, part in enumerate(result.parts):
+            rows = own.rows(part.series)
+            if best is None and rows is not None and own.score is not None:
+                best = _strongest(result, number, *rows)
+        if best is None:
+            carried.append(own)
+            continue
+        views = {} if weights is None else _unweighted(detector.view_names, weights, best[1])
+        carried.append(replace(own, model=model_name(detector), score=best[0], views=views))
+    return tuple(carried)
+
+
+def model_name(detector: Detector) -> str:
+    """Return the detector's name and the beginning of the digest of its training data."""
+    return f"{detector.name}-{str(detector.provenance_['data']['digest'])[:8]}"
+
+
+def to_json(verdicts: Sequence[Verdict]) -> bytes:
+    """Return the content of the file of verdicts."""
+    content = {"format": FORMAT, "verdicts": [asdict(own) for own in verdicts]}
+    return (json.dumps(content, indent=1) + "\n").encode()
+
+
+def read(folder: Path) -> tuple[Verdict, ...]:
+    """Return the verdicts that a model folder holds; none if it has no file of them."""
+    file = folder / FILE
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise ModelFileError(f"{file} is larger than {MOST_BYTES >> 20} MB, which no verdicts are; {RESTORE}.")
+        content = parse_json(file.read_bytes())
+    except FileNotFoundError:
+        return ()
+    except ModelFileError:
+        raise
+    except (OSError, ValueError):
+        raise ModelFileError(f"{file} is truncated or not JSON; {RESTORE}, or remove the file.") from None
+    version = content.get("format") if isinstance(content, dict) else None
+    if type(version) is int and version > FORMAT:
+        raise ModelFileError(f"{file} has format {version}, but this version reads up to {FORMAT}; upgrade tsadc.")
+    rows = content.get("verdicts") if type(version) is int and version == FORMAT else None
+    if not isinstance(rows, list) or len(rows) > MOST_VERDICTS or not all(map(_is_verdict, rows)):
+        raise ModelFileError(f"{file} does not hold verdicts as tsadc writes them; {RESTORE}, or remove the file.")
+    if len({row["id"] for row in rows}) < len(rows):
+        raise ModelFileError(f"{file} has two verdicts about one interval; {RESTORE}, or remove one of them.")
+    return tuple(Verdict(**row) for row in rows)
+
+
+def _is_verdict(row: Any) -> bool:
+    """Return whether a row of the file has exactly the fields of a verdict, with values of their types."""
+    if not isinstance(row, dict) or row.keys() != Verdict.__dataclass_fields__.keys():
+        return False
+    texts = [row[name] for name in ("id", "entity", "note", "by", "at", "model")]
+    whole = [row[name] for name in ("start", "end")]
+    numbers = [row["score"] or 0.0, *(row["views"].values() if isinstance(row["views"], dict) else [None])]
+    return (
+        all(isinstance(text, str) and len(text) <= MOST_TEXT for text in texts)
+        and all(type(number) is int and abs(number) < 2**63 for number in whole)
+        and row["start"] <= row["end"]
+        and type(row["dated"]) is bool
+        and row["verdict"] in ANSWERS
+        and all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers)
+    )
+
+
+def as_answer(value: Any) -> Answer:
+    """Return a verdict that a user gave, as a word or as True or False."""
+    word = {True: "true", False: "false"}.get(value, value) if isinstance(value, bool) else value
+    if word not in ANSWERS:
+        raise DataError(f"A verdict is true, false or planned, but got {value!r}.")
+    return cast(Answer, word)
