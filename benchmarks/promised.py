@@ -1,4 +1,4 @@
-"""Promised and observed false alarms: `python benchmarks/promised.py FOLDER`, FOLDER with the packs of data sets.
+"""Promised and observed false alarms: `python benchmarks/promised.py FOLDER [PROTOCOL ...]`, FOLDER with the packs.
 
 On each protocol the ensemble is fitted with seed 0. For several shares of normal observations that a threshold allows,
 the share of the new observations without a label that lie above it is counted, with the threshold that follows drift.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +23,9 @@ PROTOCOLS = ("plant", "plant-process", "smd-causal", "sleep", "skab", "gecco", "
 SHARES = (0.05, 0.02, 0.01)
 
 
-def main(raw: Path) -> None:
+def main(raw: Path, protocols: Sequence[str]) -> None:
     rows = []
-    for name in PROTOCOLS:
+    for name in protocols:
         task = catalogue.draw(name, raw, 0, ())
         length = catalogue.find(name, "benchmark").length
         with warnings.catch_warnings():
@@ -41,4 +42,4 @@ def main(raw: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:] or PROTOCOLS)

@@ -23,13 +23,16 @@ READING = """
 COMMANDS = """
 demo    --out=demo
 fit     DATA... --out --length=None --contamination=None --alarms=None --detector=ensemble --preset=default
-        --config=None --set=None... --epochs=None --seed=None --resume=False --clean=False --review=None
-        READING
+        --config=None --set=None... --epochs=None --seed=None --calendar=None... --resume=False --clean=False
+        --review=None READING
 audit   DATA... --out --model=None --length=None --detector=None --set=None... --folds=5 READING
-detect  DATA... --model --out=None --report=None --alarms=None --set=None... --update=False --force=False --json=False
-        --exit-code=False --detector=None READING
-refit   MODEL DATA... --window=90d --out=None --report=None --rollback=False --force=False --detector=None
-        READING
+detect  DATA... --model --out=None --report=None --alarms=None --set=None... --calendar=None... --update=False
+        --force=False --json=False --exit-code=False --detector=None READING
+refit   MODEL DATA... --window=90d --out=None --report=None --calendar=None... --rollback=False --force=False
+        --detector=None READING
+label   MODEL VERDICT --results=None --interval=None... --answers=None --note=None --by=None --undo=None...
+        --list=False --detector=None
+review  MODEL --results --page=None --most=10 --by=None --detector=None
 explain MODEL DATA... --at --of-entity=None --detector=None READING
 adapt   DATA... --model --out --detector=None READING
 info    WHAT... --length=None --detector=ensemble --preset=default --json=False READING

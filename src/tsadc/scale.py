@@ -152,7 +152,8 @@ class Scaler:
     def __call__(self, entity: str, values: Floats) -> Floats:
         """Return raw values (time, variable) in z units."""
         own = self.entities.get(entity, self.pooled)
-        return (values - own.center) / own.scale
+        z = values - own.center
+        return np.asarray(np.divide(z, own.scale, out=z))
 
     def undo(self, entity: str, z: Floats) -> Floats:
         """Return values in z units (time, variable) as raw values."""

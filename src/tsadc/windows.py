@@ -5,7 +5,7 @@ into the same observation, regardless of which span is read. Without timestamps 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -103,3 +103,21 @@ def runs(flags: Booleans) -> list[tuple[int, int]]:
     """Return the maximal runs [start, stop) of True."""
     edges = np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8))
     return list(zip(np.flatnonzero(edges == 1).tolist(), np.flatnonzero(edges == -1).tolist(), strict=True))
+
+
+def empty_runs(series: Series) -> Iterator[tuple[int, int]]:
+    """Yield the maximal runs [start, stop) of rows without any value. Values are read in chunks."""
+    begin, first = None, 0
+    for values in series.chunks():
+        empty = np.asarray(~np.isfinite(values).any(axis=1))
+        if begin is not None and not empty[0]:
+            yield begin, first
+            begin = None
+        for start, stop in runs(empty):
+            begin = first + start if begin is None else begin
+            if stop < len(empty):
+                yield begin, first + stop
+                begin = None
+        first += len(values)
+    if begin is not None:
+        yield begin, first

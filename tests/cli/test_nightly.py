@@ -391,7 +391,7 @@ def test_a_script_reads_of_drift(folder: Path, tmp_path: Path, tables: bool) -> 
     assert (found["found"], found["intervals"]) == (0, [])
     (drift,) = found["drift"]
     (variable,) = drift.pop("variables")
-    assert drift.pop("missing") == []
+    assert (drift.pop("missing"), drift.pop("stuck")) == ([], [])
     assert drift == {"entity": "pump", "since": "2026-01-01T06:40:00", "above": 20, "observations": 20}
     assert variable["name"] == "b"
     assert variable["now"] - variable["usual"] == pytest.approx(6, abs=0.2)
@@ -550,3 +550,31 @@ def test_a_damaged_table_of_pieces_is_refused(folder: Path, tmp_path: Path) -> N
     assert answer.code == 2
     assert "pieces in" in answer.err
     assert "is damaged, so nothing can be added; choose another folder." in answer.err
+
+
+@pytest.mark.parametrize("ending", ["", ".parquet"])
+def test_a_short_outage_over_midnight_is_found_in_two_nights_as_in_one(
+    folder: Path, tmp_path: Path, ending: str
+) -> None:
+    """An observation has 40 rows: neither night has an event, both together have one; others are too short."""
+    whole = frame(rows=2880, seed=5)
+    whole.loc[1415:1464, "a"] = np.nan
+    whole.loc[1425:1454, "b"] = np.nan
+    whole.loc[2860:, "c"] = np.nan
+    whole.loc[:19, "c"] = np.nan
+    for name, part in {"both": whole, "first": whole[:1440], "second": whole[1440:]}.items():
+        (tmp_path / name).mkdir()
+        part.to_csv(tmp_path / name / "pump.csv", index=False)
+    once, nights = tmp_path / f"once{ending}", tmp_path / f"nights{ending}"
+    for name, out in (("both", once), ("first", nights), ("second", nights), ("first", nights), ("second", nights)):
+        assert detect(tmp_path, name, out, "--update", model=folder / "model").code == 0
+    read = pd.read_parquet if ending else pd.read_csv
+    found = [read(out / f"intervals{ending or '.csv'}") for out in (once, nights)]
+    columns = ["start", "end", "variables", "reason"]
+    silent = [table.loc[table["evidence"] == "missing", columns].astype(str).to_numpy().tolist() for table in found]
+    assert silent[0] == silent[1]
+    assert [row[3] for row in silent[1]] == ["a has no value for 50 min."]
+    assert not (nights / f"ends{ending or '.csv'}").exists()
+    flags = read(nights / f"timeline{ending or '.csv'}")["anomalous"].astype(bool)
+    assert flags[1415:1465].all()
+    assert not flags[2860:].any()

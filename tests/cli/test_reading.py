@@ -87,6 +87,19 @@ def test_a_missing_variable_is_a_notice_and_with_strict_a_refusal(plant, tmp_pat
     assert not (tmp_path / "strict").exists()
 
 
+def test_a_history_without_a_variable_of_the_model_is_adapted_to_unless_strict(plant, tmp_path):
+    lacking = export(tmp_path / "4.csv", 3, "2026-01-02 06:00", columns="abd")
+    words = ("adapt", lacking, "--model", plant / "model", "--out")
+    answer = tsadc(*words, tmp_path / "adapted")
+    assert answer.code == 0, answer.err
+    assert "'4' lacks 1 of the 4 expected variables: c; it counts as not measured" in " ".join(answer.err.split())
+    assert answer.out.startswith("Adapted to 4;")
+    refused = tsadc(*words, tmp_path / "strict", "--strict")
+    assert refused.code == 2
+    assert "lacks 1 of the 4 expected variables: c; add the column" in " ".join(refused.err.split())
+    assert not (tmp_path / "strict").exists()
+
+
 def test_what_is_remembered_and_what_is_not():
     reading = Reading(time="ts", missing=[-1, "x"], sql="sqlite://", query="select 1", skip_bad=True, stream=False)
     assert to_remember(reading) == {"time": "ts", "missing": [-1.0, "x"]}

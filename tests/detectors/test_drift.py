@@ -85,3 +85,18 @@ def test_an_adapted_entity_has_a_usual_score_like_those_of_the_history():
     assert abs(usual["b"] - usual["a"]) < spread
     drifted = 5 + 2 * rng.normal(size=(2000, 3)) * np.array([1, 6, 1])
     assert detector.detect({"b": drifted}).raised.max() > spread
+
+
+@pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
+def test_a_sensor_that_never_changes_in_the_period_is_stuck():
+    rng = np.random.default_rng(0)
+    history = pd.DataFrame(rng.normal([10, 20, 5], [1, 1, 0], size=(2400, 3)), columns=["flow", "speed", "setpoint"])
+    new = history.copy()
+    new["flow"] = 10.5
+    detector = Ensemble(length=40, kernels=8).fit({"pump": history})
+    [drift] = detector.detect({"pump": new}).drift
+    assert drift.stuck == ("flow",)  # the setpoint never changes in the history either
+    assert not drift.variables
+    new["flow"] = 40.0  # not stuck, but at another level
+    [drift] = detector.detect({"pump": new}).drift
+    assert (drift.stuck, [moved.name for moved in drift.variables]) == ((), ["flow"])

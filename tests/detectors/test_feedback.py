@@ -10,7 +10,7 @@ import pytest
 import tsadc
 from tsadc.detectors import feedback
 from tsadc.detectors.classical.robust_z import RobustZ
-from tsadc.detectors.feedback import Exemplar, Verdict, fit_factor, respecting
+from tsadc.detectors.feedback import Exemplar, Verdict, fit_factor, question_order, respecting
 from tsadc.detectors.refit import refit
 from tsadc.detectors.threshold import Normal
 from tsadc.errors import DataError, ModelFileError, TsadcNotice
@@ -231,7 +231,8 @@ def test_the_loss_has_its_minimum_there_and_falls_back_to_today_without_separati
     added[true, 0] += 3
 
     def loss(factor: Floats) -> float:
-        margin = np.where(true, 1, -1) * (added @ factor - 1.0) / 0.5
+        scale = np.maximum(np.abs(added.sum(axis=1) - 1.0), 0.5)
+        margin = np.where(true, 1, -1) * (added @ factor - 1.0) / scale
         return float(np.logaddexp(0, -margin).sum() + feedback.STRENGTH / 2 * np.square(factor - 1).sum())
 
     best = fit_factor(added, true, 1.0, 0.5)
@@ -240,6 +241,19 @@ def test_the_loss_has_its_minimum_there_and_falls_back_to_today_without_separati
     for _ in range(200):
         assert loss(np.maximum(best + 0.05 * rng.normal(size=4), 0)) >= loss(best) - 1e-6
     np.testing.assert_allclose(fit_factor(np.zeros((3, 4)), np.ones(3, dtype=bool), 1.0, 0.5), 1)
+
+
+def test_one_verdict_about_a_far_outlier_changes_no_weight_much() -> None:
+    far = fit_factor(np.full((1, 10), 100.0), np.array([False]), 2.0, 0.5)
+    np.testing.assert_allclose(far, far[0])
+    assert 0.7 < far[0] < 1
+
+
+def test_questions_are_about_the_highest_and_the_closest_in_turns_and_copies_come_last() -> None:
+    views = [{"a": 9.0}, {"a": 8.9}, {"b": 5.0}, {"a": 1.0, "b": 1.0}, {"b": 0.5}]
+    assert question_order([9.0, 8.9, 5.0, 2.0, 0.5], views) == [0, 4, 3, 2, 1]
+    assert question_order([], []) == []
+    assert question_order([1.0, 2.0], [{}, {}]) == [1, 0]
 
 
 def test_a_threshold_moves_only_if_verdicts_are_worth_the_change_in_false_alarms() -> None:

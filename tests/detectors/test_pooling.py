@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tsadc.detectors.pooling import root_mean_square, top_mean
+from tsadc.detectors.pooling import root_mean_square, sliding, top_mean
 
 cells = hnp.arrays(
     np.float32,
@@ -34,6 +34,17 @@ def test_root_mean_square_against_a_slow_definition(array):
     found = root_mean_square(array)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-30)
+
+
+@given(st.sampled_from([np.add, np.fmax, np.fmin, np.maximum]), st.integers(1, 40), st.integers(0, 30), st.booleans())
+def test_sliding_against_a_loop(function, window, further, gaps):
+    values = np.random.default_rng(further).integers(-50, 50, size=(2, window + further)).astype(np.float64)
+    if gaps:
+        values[:, ::3] = np.nan
+    found = sliding(function, values, window)
+    for start in range(further + 1):
+        np.testing.assert_array_equal(found[:, start], function.reduce(values[:, start : start + window], axis=1))
+    assert found.shape == (2, further + 1)
 
 
 def test_wild_values_do_not_overflow():

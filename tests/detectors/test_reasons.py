@@ -54,6 +54,11 @@ def test_a_spike_is_far_outside_the_usual_range(detector):
     assert "far outside its usual range" in found.sentence(MINUTES)
 
 
+def test_a_reason_quotes_the_measured_value_however_far_it_is(detector):
+    found = reason(detector, spoilt(210, 211, 0, lambda x: x + 1e25), 200, 230, "flow")
+    assert (found.kind, found.value) == ("spike", 1e25)
+
+
 def test_a_stuck_sensor_is_named_for_as_long_as_it_is_stuck(detector):
     found = reason(detector, spoilt(200, 240, 0, lambda x: x[0]), 205, 225, "flow")
     assert (found.kind, found.start, found.stop) == ("stuck", 200, 240)

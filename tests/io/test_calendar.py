@@ -1,5 +1,6 @@
 """Calendars of planned work: CSV and iCalendar files, and the rows that they keep from being judged."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from tsadc.errors import DataError, TsadcNotice
-from tsadc.io.calendar import Calendar, Planned, Span
+from tsadc.io.calendar import Calendar, Planned, Span, without
 from tsadc.series import Clock, Series
 
 HOUR = 3600 * 10**9
@@ -168,7 +169,7 @@ def test_planned_cells_count_as_not_measured_and_the_input_stays(tmp_path: Path)
             Planned(FIRST, FIRST + timedelta(hours=2), "press"),
         )
     )
-    (masked,) = calendar.masked([data])
+    masked = replace(data, values=without(data.values, calendar.planned(data)))
     absent = np.isnan(masked.values)
     assert np.flatnonzero(absent[:, 1]).tolist() == [6, 7, *range(40, 48)]
     assert np.flatnonzero(absent[:, 0]).tolist() == list(range(40, 48))
@@ -197,7 +198,9 @@ def test_times_without_a_zone_are_those_of_the_data() -> None:
 def test_values_that_are_read_from_a_file_are_hidden_when_they_are_read(tmp_path: Path) -> None:
     np.save(tmp_path / "values.npy", np.arange(20, dtype=np.float32).reshape(10, 2))
     rows = np.load(tmp_path / "values.npy", mmap_mode="r")
-    (masked,) = Calendar((Planned(3, 5, variables=("b",)),)).masked([Series(rows, ("a", "b"))])
+    series = Series(rows, ("a", "b"))
+    spans = Calendar((Planned(3, 5, variables=("b",)),)).planned(series)
+    masked = replace(series, values=without(rows, spans))
     np.testing.assert_array_equal(masked.values[2:6], [[4, 5], [6, np.nan], [8, np.nan], [10, 11]])
     np.testing.assert_array_equal(np.concatenate(list(masked.chunks()))[3:5, 1], [np.nan, np.nan])
     assert masked.values.shape == (10, 2)
@@ -205,8 +208,8 @@ def test_values_that_are_read_from_a_file_are_hidden_when_they_are_read(tmp_path
 
 def test_a_calendar_of_something_else_is_noticed() -> None:
     with pytest.warns(TsadcNotice, match="is about press, but the data only has pump"):
-        Calendar((Planned(FIRST, FIRST + timedelta(hours=1), "press"),)).masked([hours()])
+        Calendar((Planned(FIRST, FIRST + timedelta(hours=1), "press"),)).compare([hours()])
     with pytest.warns(TsadcNotice, match="variables that the data lacks: speed"):
-        Calendar((Planned(FIRST, FIRST + timedelta(hours=1), "pump", ("speed",)),)).masked([hours()])
+        Calendar((Planned(FIRST, FIRST + timedelta(hours=1), "pump", ("speed",)),)).compare([hours()])
     with pytest.warns(TsadcNotice, match="1 of 1 entries of the calendar have row numbers, but the data has dates"):
-        Calendar((Planned(0, 5, "pump"),)).masked([hours()])
+        Calendar((Planned(0, 5, "pump"),)).compare([hours()])

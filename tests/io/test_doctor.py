@@ -255,6 +255,16 @@ def test_one_machine_in_several_files() -> None:
     assert finding.remedy == "--entity-name pump-3"
 
 
+def test_one_machine_in_several_new_files() -> None:
+    known = series(clean(2400), "pump 3")
+    detector = tsadc.Ensemble(length=40, kernels=8).fit(known)
+    finding = only(examine(hourly(files=2, stem="night-"), detector))
+    assert (finding.code, finding.remedy) == ("one-machine", "--entity-name 'pump 3'")
+    assert "an event that lasts from one file to the next is cut" in finding.consequence
+    named = [replace(one, entity=name) for one, name in zip(hourly(files=2), ("pump 3", "pump 4"), strict=True)]
+    assert examine(named, detector).findings == ()
+
+
 def test_machines_in_several_files_each() -> None:
     second = [replace(one, values=one.values[:, ::-1] + 3) for one in hourly(stem="pump_b_2024-03-04T0")]
     finding = only(examine([*hourly(stem="pump_a_2024-03-04T0"), *second]))

@@ -73,6 +73,13 @@ def test_the_headline_mentions_drift(detector):
     )
 
 
+def test_the_headline_mentions_a_stuck_sensor():
+    stuck = table(600, seed=3, fault=False)
+    stuck["flow"] = 0.3
+    detector = tsadc.Ensemble(length=20, kernels=8).fit({"fan": table(3000, 0, False)})
+    assert repr(detector.detect({"fan": stuck})).endswith("; 1 entity has stuck sensors>")
+
+
 def test_a_notebook_shows_headline_table_and_scores_without_scripts(result):
     text = result._repr_html_()
     assert "<script" not in text

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -91,6 +92,21 @@ def test_drift_in_words():
     assert drift(Drift("pump", 40, 10, 10, (), ("flow", "load"))).endswith(
         "or drift? Not measured in this period: flow, load. Check this first; the rest may follow from it."
     )
+
+
+def test_a_stuck_sensor_is_not_called_drift():
+    stuck = Drift("pump", pd.Timestamp("2024-03-01 12:00"), 20, 20, (), stuck=("flow",))
+    assert drift(stuck) == (
+        "flow of pump has not changed since 2024-03-01 12:00: a stuck sensor? 20 of the 20 observations since then "
+        "differ from what was learnt. Check the sensor first; the rest may follow from it."
+    )
+    both = replace(stuck, variables=(Moved("speed", 1.0, 9.0),), missing=("load",))
+    assert drift(both).endswith(
+        "Medians that moved: speed from 1.00 to 9.00. Not measured in this period: load; not changing in this period: "
+        "flow. Check this first; the rest may follow from it."
+    )
+    own = replace(stuck, variables=(Moved("flow", 1.0, 1.4),))
+    assert drift(own) == drift(stuck)
 
 
 @pytest.mark.parametrize("name", REGISTRY)

@@ -19,6 +19,7 @@ from tsadc.errors import ConfigError, DataError, OutputError, TooShortError, Tsa
 from tsadc.nn.runtime.allocator import keep_freed_memory
 
 if TYPE_CHECKING:
+    from tsadc.io.calendar import Calendar
     from tsadc.series import Series
 
 app = typer.Typer(
@@ -61,6 +62,19 @@ AlarmsOption = Annotated[
     str | None,
     typer.Option("--alarms", help="False alarms per entity that you accept, such as 2/day. (default: 1/week)"),
 ]
+CalendarOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--calendar",
+        help="Planned work that is neither judged nor learnt from: .ics, or .csv with entity, start, end.",
+        readable=False,
+    ),
+]
+ModelArgument = Annotated[Path, typer.Argument(help="Model folder written by `tsadc fit`.", readable=False)]
+ResultsOption = Annotated[
+    Path | None, typer.Option("--results", help="Folder written by `tsadc detect --out`.", readable=False)
+]
+ByOption = Annotated[str | None, typer.Option("--by", help="Who says so; kept with the verdict.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip files that cannot be used, and list them.")]
 
 
@@ -214,6 +228,7 @@ def fit(
     set_: Annotated[list[str] | None, typer.Option("--set", help="One setting, as section.name=value.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Train a network for at most this many epochs.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random numbers. (default: 0)")] = None,
+    calendar: CalendarOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted training of a network.")] = False,
     clean: Annotated[
         bool, typer.Option("--clean", help="Audit the history first, and leave out what is probably anomalous.")
@@ -234,7 +249,7 @@ def fit(
     from tsadc.detectors.own_file import choose
     from tsadc.io.reading import to_remember
 
-    chosen = choose(detector)
+    chosen, planned = choose(detector), _calendar(calendar)
     stated = {} if contamination is None else parse_assignments([f"contamination={contamination}"])
     given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated, **_budget(alarms, set_ or [])}
     settings = requested_settings(chosen, preset, config, set_ or [], given)
@@ -250,6 +265,7 @@ def fit(
                 clean=clean,
                 progress=progress,
                 reading=to_remember(reading),
+                calendar=planned,
                 review=review,
             )
     except (KeyboardInterrupt, Terminated) as stop:
@@ -323,6 +339,7 @@ def detect(
         list[str] | None,
         typer.Option("--set", help="Another threshold or rule for events, such as event.merge=5, for this run."),
     ] = None,
+    calendar: CalendarOption = None,
     update: Annotated[
         bool, typer.Option("--update", help="Add to the results in --out; what overlaps is judged again.")
     ] = False,
@@ -354,6 +371,7 @@ def detect(
         raise OutputError("--update keeps the results in --out and --force replaces them; give one of the two.")
     title = ", ".join(stem(file) for file in data[:3]) or "query"
     existing: Existing = "update" if update else "replace" if force else "refuse"
+    planned = _calendar(calendar)
     with progress_bar(quiet=json) as progress:
         budget = _budget(alarms, set_ or [])
         fitted = rethreshold(load(model, detector=detector), set_ or [], budget)
@@ -373,6 +391,7 @@ def detect(
                 existing=existing,
                 progress=progress,
                 examination=found,
+                calendar=planned,
             )
         except TooShortError as error:
             detected = nothing_to_judge(error)
@@ -394,6 +413,7 @@ def refit(
     window: Annotated[str, typer.Option(help="Learn from the last part of the data, such as 90d or 12h.")] = "90d",
     out: Annotated[Path | None, typer.Option(help="Model folder to write; MODEL then stays as it is.")] = None,
     report: Annotated[Path | None, typer.Option(help="HTML page to write, which compares old and new.")] = None,
+    calendar: CalendarOption = None,
     rollback: Annotated[
         bool, typer.Option("--rollback", help="Swap MODEL and MODEL.previous, the model before the last refit.")
     ] = False,
@@ -419,9 +439,82 @@ def refit(
     with progress_bar() as progress:
         origin = read_settings(model).get("provenance")
         said = refit_model(
-            model, lambda: _read(data or [], options, origin), window, out, report, progress, own=detector, force=force
+            model,
+            lambda: _read(data or [], options, origin),
+            window,
+            out,
+            report,
+            progress,
+            own=detector,
+            force=force,
+            calendar=_calendar(calendar),
         )
     echo(said)
+
+
+@app.command()
+def label(
+    model: ModelArgument,
+    verdict: Annotated[
+        str | None,
+        typer.Argument(help="true (an anomaly), false (a false alarm) or planned (planned work).", show_default=False),
+    ] = None,
+    results: ResultsOption = None,
+    interval: Annotated[
+        list[str] | None, typer.Option("--interval", help="Name of an interval in --results: its `id`.")
+    ] = None,
+    answers: Annotated[
+        Path | None, typer.Option(help="File of answers that the page of `tsadc review` saved.", readable=False)
+    ] = None,
+    note: Annotated[str | None, typer.Option(help="Free text, kept with the verdict.")] = None,
+    by: ByOption = None,
+    undo: Annotated[list[str] | None, typer.Option("--undo", help="Take back the verdict about this interval.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the verdicts of the model.")] = False,
+    detector: OwnDetector = None,
+) -> None:
+    """Say which intervals were true anomalies, false alarms or planned work; the model learns from it at once."""
+    from tsadc.cli.console import echo
+    from tsadc.cli.label import Given, label_model, listing, read_answers
+    from tsadc.detectors.feedback import as_answer
+
+    if list_:
+        if verdict or interval or answers or undo:
+            raise ConfigError("--list changes nothing; give verdicts in a command of their own.")
+        echo(listing(model, detector))
+        return
+    if not (interval or answers or undo):
+        raise ConfigError(
+            "Say which interval: --results FOUND --interval ID true, --answers FILE, --undo ID, or --list to see all."
+        )
+    if bool(interval) != (verdict is not None):
+        need = "--interval needs a verdict: true, false or planned" if interval else "A verdict needs --interval ID"
+        raise ConfigError(f"{need}; for example: tsadc label MODEL --results FOUND --interval ID false.")
+    if interval and answers:
+        raise ConfigError("--answers and --interval are two ways to give verdicts; use one of them at a time.")
+    chosen = Given(dict.fromkeys(interval or [], as_answer(verdict)), {}) if interval else Given({}, {})
+    given = read_answers(answers) if answers else chosen
+    echo(label_model(model, results, given, undo or [], note, by, detector))
+
+
+@app.command()
+def review(
+    model: ModelArgument,
+    results: Annotated[Path, typer.Option("--results", help="Folder written by `tsadc detect --out`.", readable=False)],
+    page: Annotated[
+        Path | None, typer.Option(help="HTML page to write, which asks in a browser. (default: ask here)")
+    ] = None,
+    most: Annotated[int, typer.Option(help="Ask about at most this many intervals.", min=1)] = 10,
+    by: ByOption = None,
+    detector: OwnDetector = None,
+) -> None:
+    """Ask about the intervals of a result, those first that teach most, in the terminal or on a page."""
+    from tsadc.cli.console import echo
+    from tsadc.cli.label import review_here, review_page
+
+    if page is not None:
+        echo(review_page(model, results, page, most, detector))
+    else:
+        echo(review_here(model, results, most, by, echo, detector))
 
 
 @app.command()
@@ -466,7 +559,7 @@ def adapt(
     # Of the one entity that the model may know, this is not the history, unless the options say so.
     stored = {name: value for name, value in fitted.provenance_.get("reading", {}).items() if name != "entity_name"}
     series = _read(data, options, {"reading": stored})
-    series = match(series, fitted.variables_, strict=True)
+    series = match(series, fitted.variables_, strict=options.strict)
     check_new(series, data, fitted, other_levels=True)
     fitted.adapt(series).save(out)
     echo(f"Adapted to {', '.join(item.entity for item in series)}; the model is in {out}.")
@@ -642,6 +735,12 @@ def bench_report(
 
 def _raw(given: Path | None) -> Path:
     return given or Path(os.environ.get("TSADC_DATA") or ".")
+
+
+def _calendar(files: list[Path] | None) -> Calendar | None:
+    from tsadc.io.calendar import Calendar
+
+    return Calendar.read(*files) if files else None
 
 
 def _read(data: list[Path], options: Options, model: Mapping[str, Any] | None = None) -> tuple[Series, ...]:

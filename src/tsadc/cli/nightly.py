@@ -8,6 +8,7 @@ import json
 import math
 import os
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,13 +18,21 @@ import numpy as np
 import pandas as pd
 
 from tsadc.atomic import locked, new_folder, replaced_folder
+from tsadc.detectors import feedback
+from tsadc.detectors.base import Detector
 from tsadc.detectors.drift import Drift
+from tsadc.detectors.events import Events
+from tsadc.detectors.missing import LONGER, Missing, missing_runs
+from tsadc.detectors.result import Result, assemble, with_missing
 from tsadc.detectors.store import SETTINGS, read_settings
-from tsadc.errors import DataError, OutputError, TooShortError, listed
-from tsadc.series import Series
+from tsadc.detectors.threshold import Threshold, observations_per_week
+from tsadc.errors import DataError, OutputError, TooShortError, TsadcNotice, listed
+from tsadc.series import Booleans, Observations, Series
 from tsadc.show.html import is_page
 from tsadc.show.result_files import TABLES
 from tsadc.show.result_update import PIECES, is_results, merge_tables
+from tsadc.variables import match
+from tsadc.windows import section
 
 Existing = Literal["refuse", "replace", "update"]  # what becomes of results that are there already
 
@@ -108,6 +117,43 @@ def _carry_over(folder: Path, merged: Path) -> None:
                 shutil.copy2(file, place, follow_symlinks=False)
 
 
+def silent_ends(detector: Detector, series: Sequence[Series]) -> Iterator[tuple[Result, int]]:
+    """Yield results with one sensor, or several, that is silent at an end of a series, for too short a time to be an
+    event, and how many nanoseconds an event lasts at least. The next file may have the rest of it."""
+    usual, length = detector.usual_, detector.settings.length
+    if usual is None or not usual.knows_gaps:
+        return
+    per_week = observations_per_week(detector.clock_, length)
+    threshold = Threshold(detector.threshold_, float(np.median(detector.decision_scores_)), detector.normal_, per_week)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TsadcNotice)  # the detection itself issues them
+        matched = match(series, detector.variables_)
+    every = Observations(matched, (), length)
+    for number, own in enumerate(matched):
+        if own.entity not in usual.entities and len(detector.scaler_.entities) > 1:
+            continue
+        learnt = usual.of(own.entity)
+        shortest = max(length, detector.settings.event.minimum)
+        for alone, rows in ((True, shortest), (False, max(shortest, LONGER * learnt.gap + 1))):
+            for first, stop in dict.fromkeys([(0, min(rows, len(own))), (max(0, len(own) - rows), len(own))]):
+                piece = section(every, number, [], first, stop)
+                for run in _at_an_end(piece.series[0], learnt.present, alone, (first == 0, stop == len(own))):
+                    if run.stop - run.start < rows:
+                        empty = assemble(piece, [], threshold, Events(1, 1), np.zeros(0), detector.view_names)
+                        yield with_missing(empty, [run], threshold), rows * own.clock.interval
+
+
+def _at_an_end(series: Series, present: Booleans, alone: bool, ends: tuple[bool, bool]) -> list[Missing]:
+    """Return where some variables alone, or all together, are missing at the start or the end of a series."""
+    filled = np.asarray(np.isfinite(series.values).any(axis=1))
+    measured = np.flatnonzero(filled) if alone else np.arange(len(series))
+    if not len(measured):
+        return []
+    runs = [run for run in missing_runs(series, present, 0, 1) if bool(filled[run.start]) == alone]
+    at_start, at_end = ends
+    return [run for run in runs if (at_start and run.start == measured[0]) or (at_end and run.stop == measured[-1] + 1)]
+
+
 @dataclass(frozen=True)
 class Detected:
     """What a detection found: the summary for the terminal, intervals, drift, and whether there was enough data."""
@@ -124,9 +170,12 @@ def nothing_to_judge(error: TooShortError) -> Detected:
 
 
 def identity(model: Path) -> str:
-    """Return the name by which results refer to a model: its detector, and a digest of all that it has learnt."""
+    """Return the name by which results refer to a model: its detector, and a digest of all that it has learnt; if it
+    has verdicts, `+` and a digest of them."""
     content = (model / SETTINGS).read_bytes()  # with the digest of the arrays
-    return f"{read_settings(model)['detector']}-{hashlib.sha256(content).hexdigest()[:8]}"
+    name = f"{read_settings(model)['detector']}-{hashlib.sha256(content).hexdigest()[:8]}"
+    verdicts = model / feedback.FILE
+    return f"{name}+{hashlib.sha256(verdicts.read_bytes()).hexdigest()[:4]}" if verdicts.is_file() else name
 
 
 def as_json(detected: Detected, threshold: float, out: Path | None, report: Path | None, model: str = "") -> str:

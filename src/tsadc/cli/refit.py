@@ -13,6 +13,7 @@ from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.refit import Refit, duration, last_part, refit
 from tsadc.detectors.store import load, read_settings
 from tsadc.errors import ModelFileError, OutputError, RefitError, notice
+from tsadc.io.calendar import Calendar
 from tsadc.series import Series
 from tsadc.show.html import write_page
 from tsadc.show.refit_page import learnt, render, span
@@ -29,6 +30,7 @@ def refit_model(
     *,
     own: str | None = None,
     force: bool = False,
+    calendar: Calendar | None = None,
 ) -> str:
     """Train the model again on the last `window` of the data and return a summary.
 
@@ -39,7 +41,9 @@ def refit_model(
         raise OutputError(f"{out} exists already; choose another name or remove it.")
     if report is not None:
         check_report(report)
-    done = refit(load(model, detector=own), last_part(read(), length), force=force, progress=progress)
+    done = refit(
+        load(model, detector=own), last_part(read(), length), force=force, calendar=calendar, progress=progress
+    )
     objections = "; ".join(done.objections())
     if report is not None:
         said = f"The new model is not sound: {objections}." if objections else "The new model may replace the old one."

@@ -12,7 +12,7 @@ import pandas as pd
 
 from tsadc.atomic import locked, new_file
 from tsadc.cli.console import IS_MAIN_PROCESS
-from tsadc.cli.nightly import Detected, Existing, results_folder
+from tsadc.cli.nightly import Detected, Existing, results_folder, silent_ends
 from tsadc.config import merge, parse_assignments, read_toml, update
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector, ProgressCallback
@@ -23,14 +23,15 @@ from tsadc.detectors.review import read_review
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Contamination, explain, refuse_unused
 from tsadc.errors import ConfigError, OutputError, notice
+from tsadc.io.calendar import Calendar
 from tsadc.io.doctor import Examination
 from tsadc.series import Series
 from tsadc.show import words
 from tsadc.show import write as write_report
 from tsadc.show.chance import by_chance, count_scored, false_alarms, graded
 from tsadc.show.html import refuse_other_file
-from tsadc.show.result_files import write_tables
-from tsadc.show.words import count, evidence, number
+from tsadc.show.result_files import write_ends, write_tables
+from tsadc.show.words import count, evidence, number, reviewed_text
 
 MAX_DRIFTED = 3  # entities in the summary
 
@@ -80,6 +81,7 @@ def fit_model(
     clean: bool = False,
     progress: ProgressCallback | None = None,
     reading: Mapping[str, Any] | None = None,
+    calendar: Calendar | None = None,
     review: Path | None = None,
 ) -> str:
     """Train the detector, save it to `out` and return a summary. The model remembers the options of `reading`.
@@ -107,7 +109,9 @@ def fit_model(
     busy = f"Another `tsadc fit` is writing {out}; wait until it is done, or choose another --out."
     try:
         with locked(partial / "lock", busy) if IS_MAIN_PROCESS else contextlib.nullcontext():
-            detector.fit(learnt, progress=progress, checkpoint=checkpoint, resume=resume, clean=clean)
+            detector.fit(
+                learnt, calendar=calendar, progress=progress, checkpoint=checkpoint, resume=resume, clean=clean
+            )
             if reading:
                 detector.provenance_["reading"] = dict(reading)
             if reviewed is not None:
@@ -127,23 +131,16 @@ def fit_model(
         if cleaned
         else ""
     )
+    if reviewed is not None:
+        without = f"Reviewed: {reviewed_text(reviewed.provenance(series))}.\n{without}"
     return (
         f"{without}Trained on {data['observations']} observations of {data['length']} rows, "
         f"{count(data['variables'], 'variable', 'variables')}, "
         f"{count(data['entities'], 'entity', 'entities')}{_epochs(training) if training else ''}.\n"
-        f"{'' if reviewed is None else reviewed_text(detector.provenance_['review'])}"
         f"Contamination {_with_doubt(detector.contamination_)}\n"
         f"Threshold {detector.threshold_:.3f}, {explain_threshold(detector)}. "
         f"{count(above, 'training observation lies', 'training observations lie')} above it.\n"
         f"The model is in {out}."
-    )
-
-
-def reviewed_text(review: Mapping[str, Any]) -> str:
-    """Say what a model was not trained on because of a review."""
-    return (
-        f"Reviewed: {count(review['drop'], 'interval', 'intervals')} dropped, {review['fix']:,} fixed and "
-        f"{review['keep']:,} kept, so {count(review['cells'], 'value was', 'values were')} not learnt from.\n"
     )
 
 
@@ -167,6 +164,7 @@ def detect_to(
     existing: Existing = "refuse",
     progress: ProgressCallback | None = None,
     examination: Examination | None = None,
+    calendar: Calendar | None = None,
 ) -> Detected:
     """Write tables to the folder `out` and a page to `report`, both, either or none, all or nothing.
 
@@ -178,7 +176,7 @@ def detect_to(
     if report is not None:
         check_report(report)
     if out is None:
-        result = detector.detect(series, progress=progress)
+        result = detector.detect(series, calendar=calendar, progress=progress)
         said = verdict(result.intervals, len(series), detector.threshold_, by_chance(result), result.drift)
         if report is not None:
             write_report(result, report, title=title, about=facts(detector), examination=examination)
@@ -190,11 +188,14 @@ def detect_to(
         page = outputs.enter_context(new_file(report)) if report is not None and not inside else None
         events = Events.of(detector.settings.event, detector.memory_, detector.settings.length)
         folder = outputs.enter_context(results_folder(out, series, existing, events.merge))
-        whole = detector.detect(series, progress=progress) if report is not None else None
-        parts = [whole] if whole is not None else detector.detect_parts(series, progress=progress)
+        whole = detector.detect(series, calendar=calendar, progress=progress) if report is not None else None
+        parts = [whole] if whole is not None else detector.detect_parts(series, calendar=calendar, progress=progress)
         intervals, drift, expected = list[pd.DataFrame](), list[Drift](), list[float]()
         collected = _collecting(parts, intervals, drift, expected)
-        names = write_tables(collected, folder, parquet=out.suffix == ".parquet", model=model)
+        parquet = out.suffix == ".parquet"
+        names = write_tables(collected, folder, parquet=parquet, model=model)
+        if existing == "update":
+            write_ends(silent_ends(detector, series), folder, parquet=parquet, model=model)
         if whole is not None and report is not None:
             place = page or folder / report.absolute().relative_to(out.absolute())
             write_report(whole, place, title=title, about=facts(detector), examination=examination)
@@ -228,6 +229,7 @@ def facts(detector: Detector) -> dict[str, str]:
         "contamination": _with_doubt(detector.contamination_).rstrip("."),
         "threshold": f"{number(detector.threshold_)}, {explain_threshold(detector)}",
         "seed": str(settings.seed),
+        **({"verdicts": count(len(detector.verdicts_), "verdict", "verdicts")} if detector.verdicts_ else {}),
         "trained on": f"{data['rows']} rows of {count(data['entities'], 'entity', 'entities')}",
     }
 

@@ -26,7 +26,7 @@ from tsadc.detectors.events import Events, memory
 from tsadc.detectors.explanation import Explainer, most_unusual
 from tsadc.detectors.feedback import COLUMN, Lesson, Verdict, as_answer, given, judged, learn, without
 from tsadc.detectors.parameters import Parameters
-from tsadc.detectors.planned import expected_events, unplanned, with_planned
+from tsadc.detectors.planned import expected_events, masked, unplanned, with_planned
 from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, join
 from tsadc.detectors.settings import Common
@@ -41,7 +41,7 @@ from tsadc.detectors.threshold import (
     refuse_unused,
     unused_setting,
 )
-from tsadc.detectors.usual import Usual, normal_places
+from tsadc.detectors.usual import Quantiles, Usual, normal_places
 from tsadc.detectors.verdicts import Verdicts
 from tsadc.errors import ConfigError, DataError, NotFittedError, TooShortError, listed, notice
 from tsadc.io.calendar import Calendar
@@ -49,7 +49,7 @@ from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading, how_to_resample, spell
 from tsadc.nn.runtime.blas import each_within, single_threaded_blas
 from tsadc.scale import Scaler
-from tsadc.series import Booleans, Clock, Floats, Observations, Series
+from tsadc.series import Clock, Floats, Observations, Series
 from tsadc.variables import match
 from tsadc.windows import Cut, cut
 
@@ -353,7 +353,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """
         settings = self._requested_settings()
         if calendar is not None:
-            X = calendar.masked(as_series(X, settings.length, Reading(coverage=settings.coverage)))
+            series = as_series(X, settings.length, Reading(coverage=settings.coverage))
+            X = masked(series, calendar, settings.length)
         cleaned: dict[str, Any] = {}
         if clean:
             from tsadc.detectors.cleaning import without_suspects
@@ -645,6 +646,11 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     def _verdicts(self, observations: Observations, progress: ProgressCallback | None) -> Verdicts:
         settings = self.settings
+        if self.usual_ is None or not self.usual_.knows_gaps:
+            notice(
+                "This model was fitted by an earlier version and may not report sensors that stop reporting; fit it "
+                "again to have such outages as events."
+            )
         return Verdicts(
             observations=observations,
             evidence=self._evidence(observations, progress),
@@ -653,7 +659,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             scaler=self.scaler_,
             view_names=(*self.view_names, *([COLUMN] if self.lesson_ is not None and self.lesson_.names else [])),
             usual=self._usual_score,
-            present=self._present,
+            learnt=self._learnt,
             lowered=self._lowered(observations),
             scores=self._scores,
             coverage=settings.coverage,
@@ -667,12 +673,12 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     def _events(self) -> Events:
         return Events.of(self.settings.event, self.memory_, self.settings.length)
 
-    def _present(self, entity: str) -> Booleans:
-        """Return which variables every normal observation of an entity's history has; none if that is not known: a new
-        machine may lack a sensor that others have."""
+    def _learnt(self, entity: str) -> Quantiles | None:
+        """Return what is usual for an entity; None if that is not known: a new machine may lack a sensor that others
+        have."""
         if self.usual_ is None or (entity not in self.usual_.entities and len(self.scaler_.entities) > 1):
-            return np.zeros(len(self.variables_), dtype=bool)
-        return self.usual_.of(entity).present
+            return None
+        return self.usual_.of(entity)
 
     def _usual_score(self, entity: str) -> float | None:
         """Return the usual score of an entity by the verdicts; None: its threshold stays put."""
@@ -906,7 +912,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         NotFittedError
             If the detector is not fitted.
         DataError
-            If a history is too short, a variable is missing or the sampling interval differs.
+            If a history is too short, more than half of the variables are missing or the sampling interval differs.
 
         Examples
         --------
@@ -973,7 +979,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         _check_intervals(series, self.clock_)
         expected = expected_events(calendar, self.verdicts_)
         if expected is not None:
-            series = expected.masked(series)
+            series = masked(series, expected, length)
         new = [entity.entity for entity in series if entity.entity not in self.scaler_.entities]
         if new and self.settings.scaler.scope == "entity" and len(self.scaler_.entities) > 1:
             notice(

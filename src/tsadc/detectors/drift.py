@@ -22,8 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tsadc.detectors.reasons import STUCK_NEAR, excess_of
+from tsadc.detectors.usual import Quantiles
 from tsadc.scale import Scaler
-from tsadc.series import Booleans, Floats, Observations, Series
+from tsadc.series import Floats, Observations, Series
 from tsadc.subsample import evenly_spaced
 
 RECENT = 20  # observations
@@ -59,6 +61,8 @@ class Drift:
         The variables whose median moved most, at most 3, largest move first.
     missing : tuple of str
         The variables without a value in the period, although every normal observation of the history has one.
+    stuck : tuple of str
+        The variables that have one and the same usual value in the whole period, although they change in the history.
     """
 
     entity: str
@@ -67,6 +71,7 @@ class Drift:
     observations: int
     variables: tuple[Moved, ...]
     missing: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
 
 
 def usual_score(scores: Floats) -> float:
@@ -100,10 +105,10 @@ def drifting(scores: Sequence[float] | Floats, threshold: float) -> int | None:
 
 
 def find_drift(
-    observations: Observations, scores: Sequence[float], threshold: float, scaler: Scaler, present: Booleans
+    observations: Observations, scores: Sequence[float], threshold: float, scaler: Scaler, learnt: Quantiles | None
 ) -> Drift | None:
-    """Return the drift of the only series of these observations, None if there is none. `present` is True for the
-    variables that every normal observation of the history has."""
+    """Return the drift of the only series of these observations, None if there is none. `learnt` is what is usual for
+    the entity, None if that is not known."""
     first = drifting(scores, threshold)
     if first is None:
         return None
@@ -112,9 +117,24 @@ def find_drift(
     since = series.clock.at([max(0, period.places[0].start)])[0]
     raw = period.batch(evenly_spaced(len(period), SAMPLE))  # (observation, variable, time)
     values = raw.transpose(1, 0, 2).reshape(len(series.names), -1)
-    missing = present & ~np.isfinite(values).any(axis=1)
-    lacking = tuple(series.names[k] for k in np.flatnonzero(missing))
-    return Drift(series.entity, since, above, len(period), _moved(series, values, scaler), lacking)
+    missing, stuck = tuple[str, ...](), tuple[str, ...]()
+    if learnt is not None:
+        known = np.isfinite(values).any(axis=1)
+        missing = tuple(series.names[k] for k in np.flatnonzero(learnt.present & ~known))
+        # One that may stay as it is for a whole observation is a setpoint or a state.
+        changing = np.flatnonzero(known & (learnt.run < observations.length)).tolist()
+        stuck = tuple(series.names[k] for k in changing if _is_stuck(k, values[k], series, scaler, learnt))
+    return Drift(series.entity, since, above, len(period), _moved(series, values, scaler), missing, stuck)
+
+
+def _is_stuck(k: int, values: Floats, series: Series, scaler: Scaler, learnt: Quantiles) -> bool:
+    """Return whether a variable has one value throughout, not far from its usual ones."""
+    known = values[np.isfinite(values)]
+    if known.min() < known.max():
+        return False
+    statistics = scaler.entities.get(series.entity, scaler.pooled)
+    z = (known[:1].astype(np.float64) - statistics.center[k]) / statistics.scale[k]
+    return bool(abs(excess_of(z, learnt.of("value")[:, k])[0]) <= STUCK_NEAR)
 
 
 def _moved(series: Series, values: Floats, scaler: Scaler) -> tuple[Moved, ...]:

@@ -5,10 +5,12 @@
                 labels (`ensemble/fusion.py`). Of an interval: to that of its strongest observation
     factor      (view,) what each weight is multiplied by, 0 or more; 1 without verdicts
     y           1 for a true anomaly, -1 for a false alarm
-    T, spread   threshold without verdicts, and spread of the scores of the history (`threshold.py`)
+    T           threshold without verdicts
+    spread      of the scores of the history (`threshold.py`)
+    scale       of an interval: |score - T|, at least the spread, so that no single verdict outweighs the others
     exemplar    an interval with a verdict: what resembles a false one, of the same entity, is lowered
 
-    factor  =  argmin  sum log(1 + exp(-y (factor . added - T) / spread))  +  STRENGTH / 2 |factor - 1|^2
+    factor  =  argmin  sum log(1 + exp(-y (factor . added - T) / scale))  +  STRENGTH / 2 |factor - 1|^2
     score   =  factor . added  -  similarity * excess of a false exemplar over the threshold, if none is more similar
 
 The loss is convex, so its minimum does not depend on where the search begins. The sum grows with the number of
@@ -49,6 +51,7 @@ COLUMN = "feedback"  # the change of a score by verdicts, beside the views
 STRENGTH = 0.3  # of the pull to the label-free weights
 WIDTH = 0.3  # of the similarity of exemplars, as a share of their size
 MARGIN = 0.1  # spreads by which a copy of a false alarm stays below the threshold
+COPY = 0.9  # similarity of two questions, of which one is enough
 CAUTION = 1.0  # mistakes that a change of the false alarms by a factor of e must avoid
 MOST_VERDICTS, MOST_BYTES, MOST_TEXT = 100_000, 2**26, 10_000  # in a file; characters of a note
 
@@ -97,8 +100,8 @@ class Verdict:
         A true anomaly, a false alarm, or planned work, which is neither judged nor learnt from.
     note, by : str
         Free text, and who gave the verdict.
-    at : str
-        When, in ISO 8601.
+    when : str
+        When it was given, in ISO 8601.
     model : str
         The detector that scored the interval, and a digest of its training data.
     score : float or None
@@ -115,7 +118,7 @@ class Verdict:
     verdict: Answer
     note: str = ""
     by: str = ""
-    at: str = ""
+    when: str = ""
     model: str = ""
     score: float | None = None
     views: Mapping[str, float] = field(default_factory=dict)
@@ -235,16 +238,22 @@ def fit_factor(added: Floats, true: Booleans, threshold: float, spread: float) -
     from scipy.optimize import minimize  # slow to import, and not needed without verdicts
 
     sign = np.where(true, 1.0, -1.0)
+    scale = loss_scale(added.sum(axis=1), threshold, spread)
 
     def loss(factor: Floats) -> tuple[float, Floats]:
-        margin = sign * (added @ factor - threshold) / spread
+        margin = sign * (added @ factor - threshold) / scale
         wrong = 1 / (1 + np.exp(np.clip(margin, -50, 50)))
-        gradient = -(sign * wrong) @ added / spread + STRENGTH * (factor - 1)
+        gradient = -(sign * wrong / scale) @ added + STRENGTH * (factor - 1)
         return float(np.logaddexp(0, -margin).sum() + STRENGTH / 2 * np.square(factor - 1).sum()), gradient
 
     views = added.shape[1]
     found = minimize(loss, np.ones(views), jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * views)
     return np.asarray(found.x, dtype=np.float64)
+
+
+def loss_scale(scores: Floats, threshold: float, spread: float) -> Floats:
+    """Return the scale of the loss of each interval."""
+    return np.asarray(np.maximum(np.abs(scores - threshold), spread))
 
 
 def respecting(threshold: float, normal: Normal, scores: Floats, true: Booleans) -> float:
@@ -258,6 +267,23 @@ def respecting(threshold: float, normal: Normal, scores: Floats, true: Booleans)
 
     # A threshold at a score is not exceeded by it, and one just below it is.
     return float(min([threshold, *scores.tolist(), *np.nextafter(scores, -np.inf).tolist()], key=cost))
+
+
+def question_order(excess: Sequence[float], views: Sequence[Mapping[str, float]]) -> list[int]:
+    """Return in which order to ask about intervals, to learn most from the first answers.
+
+    The one that lies farthest above the threshold and the one that lies closest to it, in turns: the first say what an
+    anomaly is like, the others where anomalies end. What nearly copies another question comes last."""
+    ranked = sorted(range(len(excess)), key=lambda i: -excess[i])
+    turns = [i for pair in zip(ranked, reversed(ranked), strict=True) for i in pair]
+    names = sorted({name for own in views for name in own})
+    vectors = [np.array([own.get(name, 0.0) for name in names]) for own in views]
+    asked: list[int] = []
+    copies: list[int] = []
+    for i in dict.fromkeys(turns):
+        known = (Exemplar("", True, vectors[j], 0.0) for j in asked if len(names))
+        (copies if any(own.similarity(vectors[i]) > COPY for own in known) else asked).append(i)
+    return [*asked, *copies]
 
 
 def judged(result: Result, ids: Sequence[str]) -> list[Judged]:
@@ -428,7 +454,7 @@ def _is_verdict(row: Any) -> bool:
     """Return whether a row of the file has exactly the fields of a verdict, with values of their types."""
     if not isinstance(row, dict) or row.keys() != Verdict.__dataclass_fields__.keys():
         return False
-    texts = [row[name] for name in ("id", "entity", "note", "by", "at", "model")]
+    texts = [row[name] for name in ("id", "entity", "note", "by", "when", "model")]
     whole = [row[name] for name in ("start", "end")]
     numbers = [row["score"] or 0.0, *(row["views"].values() if isinstance(row["views"], dict) else [None])]
     return (

@@ -53,11 +53,12 @@ ROUNDS = 3  # of filling gaps and learning from the filled series
 MAX_STEPS = 150_000  # of the history that coefficients are learnt from
 MAX_CELLS = 400_000  # of the history in which cells are hidden to choose weights
 HIDDEN_POINTS = 0.025  # share of these cells; blocks, variables and rows are hidden besides
-DISTANCES = (1, 2, 4, 8, 16)  # lower ends of the classes of the distance to the next known cell of the variable
+DISTANCES = (1, 2, 4, 8, 16, 65)  # lower ends of the classes of the distance to the next known cell of the variable
 KINDS = 2 * len(DISTANCES)  # of cells: each class, and whether most of the row is hidden
 MIXTURES = np.array([(a, b) for a in range(4, -1, -1) for b in range(5 - a)]) / 4  # of Gaussian and interpolation
 PRIOR_CELLS = 300  # weight of all variables in the choice of the weights of one, in cells
-MIN_CELLS = 30  # a variable with fewer hidden cells of a kind shares the factor of all
+MIN_CELLS = 30  # a variable with fewer hidden cells of a kind, or cells in fewer chunks, shares the factor of all
+MIN_CHUNKS = 8
 NOMINAL = 0.9  # share of the measurements that lies within
 DEVIATIONS = 1.6449  # standard deviations
 SMALLEST_DEVIATION = 1e-9
@@ -341,6 +342,7 @@ class _Tests:
         both = np.stack([gaussian, interpolated], axis=1)
         errors = np.abs(both @ MIXTURES.T - np.concatenate(self.truth)[:, None])
         ratio = errors / np.maximum(deviation, SMALLEST_DEVIATION)[:, None]
+        chunk = np.repeat(np.arange(len(self.truth)), [len(own) for own in self.truth])
         for each in range(KINDS):
             cells = kind == each if (kind == each).any() else np.ones(len(kind), dtype=bool)
             shared = errors[cells].mean(axis=0)
@@ -348,8 +350,8 @@ class _Tests:
                 own = cells & (column == k)
                 best = int(np.argmin(errors[own].sum(axis=0) + PRIOR_CELLS * shared))
                 weights[each, k] = MIXTURES[best]
-                known = ratio[own if own.sum() >= MIN_CELLS else cells, best]
-                widening[each, k] = np.quantile(known, NOMINAL) / DEVIATIONS
+                enough = own.sum() >= MIN_CELLS and len(np.unique(chunk[own])) >= MIN_CHUNKS
+                widening[each, k] = np.quantile(ratio[own if enough else cells, best], NOMINAL) / DEVIATIONS
         return weights, widening
 
 

@@ -2,8 +2,9 @@
 
 A variable counts as missing from the first to the last of at least `length` consecutive rows in which other variables
 were measured and it was not, if no normal observation of the entity's history was without it. Rows without any value
-are gaps of the whole series and say nothing about a single sensor. Of an entity that the model does not know nothing is
-expected, unless the model has only one entity.
+say nothing about a single sensor: all variables are missing in at least `length` such rows, if there are more than
+twice as many as in the longest such gap of the history. Nights without data are no news if the history has them. Of an
+entity that the model does not know nothing is expected, unless the model has only one entity.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tsadc.series import Booleans, Series
-from tsadc.windows import runs
+from tsadc.windows import empty_runs, runs
+
+LONGER = 2  # times the longest gap of the history
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,8 @@ class Missing:
     variables: tuple[int, ...]
 
 
-def missing_runs(series: Series, expected: Booleans, length: int) -> list[Missing]:
-    """Return where variables are missing for at least `length` rows, in order of time.
+def missing_runs(series: Series, expected: Booleans, gap: int, length: int) -> list[Missing]:
+    """Return where variables, or all of them, are missing for at least `length` rows, in order of time.
 
     Parameters
     ----------
@@ -35,6 +38,8 @@ def missing_runs(series: Series, expected: Booleans, length: int) -> list[Missin
         Its values are read in chunks, so that it may be larger than memory.
     expected : (variable,)
         True for the variables that every normal observation of the history has.
+    gap
+        Most consecutive rows of the history without any value.
     length
         Rows of an observation.
     """
@@ -44,6 +49,9 @@ def missing_runs(series: Series, expected: Booleans, length: int) -> list[Missin
     for variable, start, stop, rows in _gaps(series, expected):
         if rows >= length:
             found.setdefault((start, stop), []).append(variable)
+    for start, stop in empty_runs(series):
+        if stop - start >= max(length, LONGER * gap + 1):
+            found[start, stop] = list(range(len(expected)))
     return [Missing(start, stop, tuple(sorted(variables))) for (start, stop), variables in sorted(found.items())]
 
 

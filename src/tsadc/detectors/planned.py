@@ -1,16 +1,22 @@
-"""Planned work in results: calendars and `planned` verdicts, whose rows are not judged."""
+"""Planned work: calendars and `planned` verdicts, whose rows are neither judged nor learnt from.
+
+They count as not measured. An observation of which more than `MOST_PARTIAL` is planned is hidden as a whole: gaps are
+interpolated before scoring, and a short rest beside a long gap would look unusual."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from tsadc.detectors.feedback import Verdict
 from tsadc.detectors.result import Interval, Result, SeriesResult
-from tsadc.io.calendar import Calendar, Planned, planned_cells
-from tsadc.series import Observations
+from tsadc.io.calendar import Calendar, Planned, Span, planned_cells, without
+from tsadc.series import Observations, Series
+from tsadc.windows import first_start
+
+MOST_PARTIAL = 0.1  # of an observation
 
 
 def expected_events(calendar: Calendar | None, verdicts: Sequence[Verdict]) -> Calendar | None:
@@ -22,6 +28,30 @@ def expected_events(calendar: Calendar | None, verdicts: Sequence[Verdict]) -> C
     )
     every = (*(calendar.entries if calendar is not None else ()), *own)
     return Calendar(every) if every else None
+
+
+def masked(series: Iterable[Series], calendar: Calendar, length: int) -> tuple[Series, ...]:
+    """Return the series with planned work as not measured."""
+    every = tuple(series)
+    calendar.compare(every)
+    return tuple(
+        replace(item, values=without(item.values, hidden)) if (hidden := _hidden(item, calendar, length)) else item
+        for item in every
+    )
+
+
+def _hidden(series: Series, calendar: Calendar, length: int) -> list[Span]:
+    """Return planned rows, and the rest of the observations that they are a large part of."""
+    grid, spans = first_start(series.clock, length), []
+    for span in calendar.planned(series):
+        start, stop = span.start, span.stop
+        left, right = start - (start - grid) % length, stop + (grid - stop) % length
+        if min(left + length, stop) - start > MOST_PARTIAL * length:
+            start = left
+        if stop - max(right - length, span.start) > MOST_PARTIAL * length:
+            stop = right
+        spans.append(replace(span, start=start, stop=stop))
+    return spans
 
 
 def unplanned(observations: Observations, calendar: Calendar | None) -> Observations:
@@ -41,11 +71,12 @@ def unplanned(observations: Observations, calendar: Calendar | None) -> Observat
 
 def with_planned(result: Result, calendar: Calendar) -> Result:
     """Return the result with its planned rows, and without sensors that stop reporting for nothing but planned work."""
-    return replace(result, parts=tuple(_marked(part, calendar) for part in result.parts))
+    return replace(result, parts=tuple(_marked(part, calendar, result.length) for part in result.parts))
 
 
-def _marked(part: SeriesResult, calendar: Calendar) -> SeriesResult:
-    spans = calendar.spans(part.series)
+def _marked(part: SeriesResult, calendar: Calendar, length: int) -> SeriesResult:
+    shown = tuple(calendar.planned(part.series))
+    spans = _hidden(part.series, calendar, length)
     if not spans:
         return part
     names = part.series.names
@@ -65,5 +96,4 @@ def _marked(part: SeriesResult, calendar: Calendar) -> SeriesResult:
         anomalous = anomalous & ~inside
         for interval in kept:
             anomalous[max(interval.start, 0) : interval.stop] = True
-    shown = tuple(span for span in spans if span.start < len(part.series) and span.stop > 0)
     return replace(part, intervals=kept, anomalous=anomalous, planned=shown)

@@ -6,9 +6,14 @@ import numpy as np
 
 from tsadc.series import Floats
 
+EXTREMES = (np.maximum, np.minimum, np.fmax, np.fmin)
+
 
 def top_mean(cells: Floats, count: int) -> Floats:
     """Return the mean of the `count` largest measured cells of each step; NaN where none was measured."""
+    if not np.isnan(cells).any():
+        largest = np.sort(cells, axis=0)[-count:][::-1].copy()  # from the largest on, so that sums round as below
+        return np.asarray(largest.sum(axis=0) / len(largest)).astype(np.float32)
     ordered = -np.sort(-cells, axis=0)[:count]  # NaN sorts last
     measured = ~np.isnan(ordered)
     total = np.where(measured, ordered, 0).sum(axis=0)
@@ -28,10 +33,17 @@ def root_mean_square(cells: Floats) -> Floats:
 def sliding(function: np.ufunc, values: Floats, window: int) -> Floats:
     """Return `function` (such as `np.add` or `np.fmax`) over every window of `window` values along the last axis.
 
-    A window is the end of one block of `window` values and the start of the next, so two accumulations within blocks
-    are enough (van Herk 1992). Unlike differences of a running sum, they do not spread rounding errors of a wild value
-    to windows without it.
+    The largest value of a window is the larger one of two shorter windows, which may overlap, so few steps are enough
+    if the windows double. A sum must not count a value twice: there, a window is the end of one block of `window`
+    values and the start of the next, and two accumulations within blocks are enough (van Herk 1992). Unlike differences
+    of a running sum, they do not spread rounding errors of a wild value to windows without it.
     """
+    if function in EXTREMES:
+        widest, width = values, 1
+        while width < window:
+            step = min(width, window - width)
+            widest, width = function(widest[..., :-step], widest[..., step:]), width + step
+        return np.array(widest) if window == 1 else widest
     length = values.shape[-1]
     count, blocks = length - window + 1, -(-length // window)
     padded = np.zeros((*values.shape[:-1], blocks * window), dtype=values.dtype)

@@ -68,6 +68,8 @@ class Reason:
         Whether `low` and `high` hold for the present values of the other variables.
     others : int
         How many other variables are missing in the same rows.
+    every : bool
+        Whether these are all variables.
     """
 
     kind: Kind
@@ -80,6 +82,7 @@ class Reason:
     partner: str = ""
     conditional: bool = False
     others: int = 0
+    every: bool = False
 
     def sentence(self, clock: Clock) -> str:
         """Say it in one or two sentences, with numbers in the units of the input."""
@@ -87,6 +90,8 @@ class Reason:
         name, (value, low, high) = self.variable, alike(self.value, self.low, self.high)
         usually = f"usually {low} to {high}{' given the other variables' if self.conditional else ''}"
         match self.kind:
+            case "missing" if self.every and self.others:
+                return f"All variables have no value{lasts}."
             case "missing" if self.value == 1:
                 more = f" and {self.others} more variable{'s' if self.others > 1 else ''}" if self.others else ""
                 return f"{name}{more} {'have' if more else 'has'} no value{lasts}."
@@ -170,6 +175,11 @@ class _Place:
         row[0, k] = z
         return float(self.usual.scaler.undo(self.usual.series.entity, row)[0, k])
 
+    def _value(self, k: int, at: int) -> float:
+        """Return the measured value of a row, or the interpolated one if there is none; z itself is clipped."""
+        measured = float(self.usual.series.values[self.first + at, k])
+        return measured if math.isfinite(measured) else self._raw(k, self.z[k, at])
+
     def _missing(self, k: int) -> Reason | None:
         absent = ~np.isfinite(self.measured[k, self.start : self.stop])
         if 2 * absent.sum() < len(absent) or not len(absent):
@@ -186,20 +196,20 @@ class _Place:
         if length < max(MIN_RUN, self.usual.window / 2, 2 * usual):
             return None
         # A closed valve does not move either: far from the usual values, the level is the news.
-        if abs(_excess(self.measured[k, begin : begin + 1], self.usual.quantiles.of("value")[:, k])[0]) > STUCK_NEAR:
+        if abs(excess_of(self.measured[k, begin : begin + 1], self.usual.quantiles.of("value")[:, k])[0]) > STUCK_NEAR:
             return None
-        return self._made("stuck", k, (begin, end), self._raw(k, self.measured[k, begin]), (0.0, usual))
+        return self._made("stuck", k, (begin, end), self._value(k, begin), (0.0, usual))
 
     def _outside(self, k: int) -> Reason | None:
         """Return the reason if the values leave their band, briefly and far, or for a window or longer."""
         quantiles = self.usual.quantiles
         conditional = bool(quantiles.predicts[k])
         rows = slice(self.start, self.stop)
-        own = _excess(self.z[k, rows], quantiles.of("value")[:, k])
+        own = excess_of(self.z[k, rows], quantiles.of("value")[:, k])
         excess, low, high = own, *quantiles.of("value")[[0, -1], k]
         if conditional:
             low, high = quantiles.of("rest")[[0, -1], k]
-            excess = _excess(self.z[k, rows] - self.predicted[k, rows], quantiles.of("rest")[:, k])
+            excess = excess_of(self.z[k, rows] - self.predicted[k, rows], quantiles.of("rest")[:, k])
         row = int(np.abs(excess).argmax())
         peak, sign = abs(float(excess[row])), np.sign(excess[row])
         if peak == 0:  # never outside, though the mean of a window may be unusual
@@ -227,7 +237,7 @@ class _Place:
             kind,
             k,
             (self.start + begin, self.start + end),
-            self._raw(k, self.z[k, at]),
+            self._value(k, at),
             (self._raw(k, base + low), self._raw(k, base + high)),
             conditional=conditional,
         )
@@ -284,7 +294,7 @@ class _Place:
         at = self.start + int(np.abs(rest - (low + high) / 2).argmax())
         base = self.predicted[k, at]
         limits = self._raw(k, base + low), self._raw(k, base + high)
-        value = self._raw(k, self.z[k, at])
+        value = self._value(k, at)
         return self._made("correlation", k, (self.start, self.stop), value, limits, conditional=True)
 
     def _windows(self, k: int) -> Floats:
@@ -302,7 +312,7 @@ def _distance(values: Floats, quantiles: Floats) -> Floats:
     return np.asarray(np.where(values > middle, above, below))
 
 
-def _excess(values: Floats, quantiles: Floats) -> Floats:
+def excess_of(values: Floats, quantiles: Floats) -> Floats:
     """Return how far values lie above (positive) or below (negative) their quantiles, in units of their distance."""
     low, _, high = quantiles
     width = max(high - low, SMALLEST)

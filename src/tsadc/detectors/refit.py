@@ -19,7 +19,7 @@ from scipy.stats import rankdata
 
 from tsadc.detectors.base import Detector, ProgressCallback, hold_out
 from tsadc.detectors.feedback import Verdict, carried_over
-from tsadc.detectors.planned import expected_events
+from tsadc.detectors.planned import expected_events, masked
 from tsadc.detectors.result import Result, SeriesResult
 from tsadc.errors import DataError, RefitError, TsadcNotice, listed, notice
 from tsadc.io.calendar import Calendar
@@ -201,7 +201,7 @@ def refit(
             "the other variables with `tsadc fit`."
         )
     if (expected := expected_events(calendar, detector.verdicts_)) is not None:
-        window = expected.masked(window)
+        window = masked(window, expected, detector.settings.length)
     old = detector.detect(window, calendar=calendar, progress=progress)
     flagged = [_flagged(part, detector.verdicts_) for part in old.parts]
     removed, rows = sum(int(own.sum()) for own in flagged), sum(map(len, window))

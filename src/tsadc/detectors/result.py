@@ -504,7 +504,8 @@ def with_missing(result: Result, missing: Sequence[Missing], threshold: Threshol
         names = [part.series.names[k] for k in run.variables]
         shares = dict.fromkeys(names[:BLAMED], math.floor(1000 / len(names)) / 1000)
         period = threshold.return_period(score) * result.length
-        reason = Reason("missing", names[0], run.start, run.stop, 1.0, others=len(names) - 1)
+        every = len(names) == len(part.series.names)
+        reason = Reason("missing", names[0], run.start, run.stop, 1.0, others=len(names) - 1, every=every)
         graded = score, threshold.severity(score), period
         intervals.append(Interval(run.start, run.stop, *graded, MISSING, shares, reason))
     intervals.sort(key=lambda found: found.start)

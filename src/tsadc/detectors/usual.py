@@ -15,6 +15,7 @@
     partners      the 3 variables with the strongest correlations over the whole history
     correlation   arctanh of the correlation with each partner                           of half an observation
     present       whether a variable has a value                                         in every observation
+    gap           most consecutive rows without any value                                of the whole history
 
 Of numbers, the 1 %, 50 % and 99 % quantiles are kept. Normal are the observations that score lowest, all but the
 estimated contamination. An entity with fewer than 5 of them has the quantiles of all entities together. For quantiles,
@@ -37,7 +38,7 @@ from tsadc.detectors.ensemble.features import decode_names, encode_names, interp
 from tsadc.scale import Scaler
 from tsadc.series import MAX_ABS_VALUE, Booleans, Floats, Observations, Series
 from tsadc.subsample import evenly_spaced
-from tsadc.windows import runs
+from tsadc.windows import empty_runs, runs
 
 LEVELS = (0.01, 0.5, 0.99)
 OF_ROWS = ("value", "rest")
@@ -50,6 +51,7 @@ MIN_SIZE = 1e-3  # z units, added before a logarithm
 MAX_CORRELATION = 0.995  # arctanh diverges at 1
 MARGIN = 16  # rows around a part of a series that a prediction looks at
 ROWS_AT_ONCE = 4096
+NO_LIMIT = np.iinfo(np.int64).max  # rows
 STORED = "quantiles"  # prefix of the arrays in a model folder
 
 Predict = Callable[[str, Floats], Floats | None]  # entity and z to `predicted`; NaN for variables without prediction
@@ -70,7 +72,10 @@ class Quantiles:
     correlations : (variable, partner, level)
         Quantiles of the correlation with each.
     present : (variable,)
-        Whether every normal observation has a value of the variable.
+        Whether every normal observation has a value of the variable; False if that is not known, in models of earlier
+        versions.
+    gap : int
+        Most consecutive rows of the history without any value.
     """
 
     measures: Floats
@@ -78,6 +83,7 @@ class Quantiles:
     partners: NDArray[np.int64]
     correlations: Floats
     present: Booleans
+    gap: int
 
     def of(self, measure: str) -> Floats:
         """Return the quantiles (level, variable) of a measure."""
@@ -113,6 +119,11 @@ class Usual:
             if len(places) >= MIN_HISTORY:
                 self.entities[normal.entity(places[0])] = _quantiles(normal, np.asarray(places), predict)
 
+    @property
+    def knows_gaps(self) -> bool:
+        """Whether it is known how long gaps usually last; not in models of earlier versions."""
+        return self.pooled.gap < NO_LIMIT
+
     def of(self, entity: str) -> Quantiles:
         """Return what is usual for an entity."""
         return self.entities.get(entity, self.pooled)
@@ -141,11 +152,13 @@ class Usual:
             )
         ):
             raise ValueError("the quantiles belong to other variables")
-        # Models of earlier versions do not know which variables are always present, so none is missed.
-        absent = np.zeros((len(measures), variables), dtype=bool)
-        stored = {f"{STORED}.present": absent, **state}
-        if stored[f"{STORED}.present"].shape != absent.shape or stored[f"{STORED}.present"].dtype != bool:
-            raise ValueError("the quantiles belong to other variables")
+        # Models of earlier versions do not know which variables are always present, nor which gaps are usual.
+        unknown = {"present": np.zeros((len(measures), variables), dtype=bool), "gap": np.full(len(measures), NO_LIMIT)}
+        stored = {**{f"{STORED}.{name}": array for name, array in unknown.items()}, **state}
+        for name, array in unknown.items():
+            own = stored[f"{STORED}.{name}"]
+            if own.shape != array.shape or own.dtype != array.dtype:
+                raise ValueError("the quantiles belong to other variables")
         fields = [stored[f"{STORED}.{name}"] for name in Quantiles.__dataclass_fields__]
         every = [Quantiles(*own) for own in zip(*fields, strict=True)]
         names = decode_names(state[f"{STORED}.entities"])
@@ -281,7 +294,16 @@ def _quantiles(normal: Observations, places: NDArray[np.int64], predict: Predict
         partners,
         np.moveaxis(correlations, 0, -1).astype(np.float32),
         present,
+        max((_longest_gap(normal.series[number]) for number in {normal.places[i].series for i in places}), default=0),
     )
+
+
+def _longest_gap(series: Series) -> int:
+    """Return the most consecutive rows of a series without any value; 0 if it is a sequence of separate observations,
+    which do not follow each other in time."""
+    if series.observation is not None:
+        return 0
+    return max((stop - start for start, stop in empty_runs(series)), default=0)
 
 
 def _measured(observations: Observations, index: int) -> Booleans:

@@ -23,8 +23,9 @@ from tsadc.detectors.events import Events
 from tsadc.detectors.missing import Missing, missing_runs
 from tsadc.detectors.result import Evidence, Result, assemble, with_missing
 from tsadc.detectors.threshold import Threshold
+from tsadc.detectors.usual import Quantiles
 from tsadc.scale import Scaler
-from tsadc.series import Booleans, Floats, Observations, Place
+from tsadc.series import Floats, Observations, Place
 from tsadc.windows import between, section
 
 Overlapping = tuple[Observations, NDArray[np.int64]]  # in order of time, and the row that each begins at
@@ -39,8 +40,8 @@ class Verdicts:
     ----------
     usual
         Returns the usual score of an entity, None if its threshold is never raised.
-    present
-        Returns which variables every normal observation of an entity's history has.
+    learnt
+        Returns what is usual for an entity, None if that is not known.
     lowered : (series,)
     scores
         Returns the scores of observations without evidence.
@@ -55,7 +56,7 @@ class Verdicts:
     scaler: Scaler
     view_names: Sequence[str]
     usual: Callable[[str], float | None]
-    present: Callable[[str], Booleans]
+    learnt: Callable[[str], Quantiles | None]
     lowered: Floats
     scores: Callable[[Observations], Floats]
     coverage: float
@@ -84,8 +85,9 @@ class Verdicts:
         continuous = series.observation is None
         usual = self.usual(series.entity) if continuous else None
         further = self._overlapping(number)
-        present = self.present(series.entity)
-        missing = missing_runs(series, present, max(length, self.events.minimum)) if continuous else []
+        learnt, missing = self.learnt(series.entity), list[Missing]()
+        if continuous and learnt is not None:
+            missing = missing_runs(series, learnt.present, learnt.gap, max(length, self.events.minimum))
         first, part, scores, raised = 0, list[Evidence](), list[float](), list[float]()
         for i in indices:
             start = every.places[i].start
@@ -109,7 +111,7 @@ class Verdicts:
                     whole = Observations((series,), places, length)
                     # In audit mode, too: lowered scores have no drift left.
                     unlowered = [score + float(self.lowered[number]) for score in scores]
-                    drift = find_drift(whole, unlowered, self.threshold.value, self.scaler, present)
+                    drift = find_drift(whole, unlowered, self.threshold.value, self.scaler, learnt)
                     found = replace(found, drift=() if drift is None else (drift,))
                 yield found
                 first, part = stop, []

@@ -13,7 +13,7 @@ import csv
 import datetime
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, cast
@@ -155,16 +155,7 @@ class Calendar:
         """Return the spans that hold rows of the series."""
         return [span for span in self.spans(series) if span.start < len(series) and span.stop > 0]
 
-    def masked(self, series: Iterable[Series]) -> tuple[Series, ...]:
-        """Return the series with planned work as not measured."""
-        every = tuple(series)
-        self._compare(every)
-        return tuple(
-            replace(item, values=_masked(item.values, spans)) if (spans := self.planned(item)) else item
-            for item in every
-        )
-
-    def _compare(self, series: Sequence[Series]) -> None:
+    def compare(self, series: Sequence[Series]) -> None:
         """Issue a notice if the calendar can hardly belong to the data."""
         known = {item.entity for item in series}
         named = sorted({entry.entity for entry in self.entries} - {*ANY})
@@ -202,7 +193,8 @@ class _Rows:
         return found[(slice(None), *rest)] if rest else found
 
 
-def _masked(values: Any, spans: Sequence[Span]) -> Floats:
+def without(values: Any, spans: Sequence[Span]) -> Floats:
+    """Return values (time, variable), an array or something that is read like one, with spans as not measured."""
     if isinstance(values, np.ndarray) and not isinstance(values, np.memmap):
         return _hidden(np.array(values), spans, 0)
     return cast(Floats, _Rows(values, spans))

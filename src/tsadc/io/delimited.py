@@ -44,7 +44,7 @@ CONTROL = re.compile(rb"[\x00-\x08\x0e-\x19\x1b-\x1f]")
 
 
 @dataclass(frozen=True)
-class _Form:
+class Form:
     """How a file is written: its encoding, its marks, the names of its columns, and the lines to skip."""
 
     encoding: str
@@ -63,7 +63,7 @@ def read_delimited(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
     What was found out about its form is in `frame.attrs`: the units of columns, and notes for the user."""
     check_text_size(path)
     with _refused_damage(path, reading):
-        form = _form(path, reading)
+        form = form_of(path, reading)
         try:
             frame = _read_table(path, form, reading)
         except UnicodeDecodeError:
@@ -121,7 +121,7 @@ def bare(text: str) -> str:
     return text[1:] if text[:1] == "'" and inert(text[1:]) == text else text
 
 
-def _read_table(path: Path, form: _Form, reading: Reading) -> pd.DataFrame:
+def _read_table(path: Path, form: Form, reading: Reading) -> pd.DataFrame:
     texts = {reading.entity, reading.long[1] if reading.long else None}
     literal = {name: _marked for name in form.names if name in texts}
     # Infer types from whole columns, not from chunks: chunks may differ, and pandas would warn about it.
@@ -170,7 +170,7 @@ def _refused_damage(path: Path, reading: Reading) -> Iterator[None]:
         raise DataError(f"{path} is not a well-formed CSV file: {reason(error)}.") from None
 
 
-def _form(path: Path, reading: Reading) -> _Form:
+def form_of(path: Path, reading: Reading) -> Form:
     """Find out how the file is written; check its header before the rest is read."""
     with _open(path) as file:
         head = file.read(CHUNK)
@@ -207,7 +207,7 @@ def _form(path: Path, reading: Reading) -> _Form:
     columns = [name or f"Unnamed: {place}" for place, name in enumerate(names + [""] * sample.nameless)]
     skipped = [*range(header), *range(header + 1, below)]
     padded = any(f"{sample.separator} " in line for line in lines)
-    return _Form(encoding, sample.separator, decimal, columns, skipped, padded, units, notes)
+    return Form(encoding, sample.separator, decimal, columns, skipped, padded, units, notes)
 
 
 def _open(path: Path) -> BinaryIO:

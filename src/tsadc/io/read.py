@@ -100,9 +100,9 @@ def read(
         parts = _read_database(reading)
     for file, name in zip(given, entity_names(given), strict=True):
         with skipped.errors():
-            keys = partitions(paths, file)
-            own = replace(reading, entity=None) if reading.entity in keys else reading
-            parts += _named(read_parts(file, name, own), file, own, _partition(keys, paths, reading))
+            own, entity = own_reading(file, paths, reading)
+            read_here = read_parts(file, name, own)
+            parts += read_here if entity is None else [renamed(part, entity) for part in read_here]
     notice_notes(parts)
     parts = _same_date_order(_same_variables(parts, skipped, reading), skipped)
     series: list[Series] = []
@@ -136,19 +136,20 @@ def _partition(keys: Mapping[str, str], paths: str | Path | Sequence[str | Path]
     return partition_entity(keys, reading.entity) or Path(folder).resolve().name
 
 
-def _named(parts: list[Part], file: Path, reading: Reading, partition: str | None) -> list[Part]:
-    """Give the parts of a file the entity that its partition, `entity_name` or `entity_from` name; by default they keep
-    their own."""
-    entity = reading.entity_name or partition
-    if reading.entity_from is not None:
-        found = re.search(reading.entity_from, file.name)
-        if found is None or not found[1]:
-            raise DataError(
-                f"{file} has a name without {reading.entity_from!r}, in which its entity was expected; correct the "
-                "pattern of --entity-from (in Python: Reading(entity_from=...)), or rename the file."
-            )
-        entity = found[1]
-    return parts if entity is None else [renamed(part, entity) for part in parts]
+def own_reading(file: Path, paths: str | Path | Sequence[str | Path], reading: Reading) -> tuple[Reading, str | None]:
+    """Return the options for one of the files that `paths` name, and the entity that its partition, `entity_name` or
+    `entity_from` name; None if its parts keep their own."""
+    keys = partitions(paths, file)
+    own = replace(reading, entity=None) if reading.entity in keys else reading
+    if reading.entity_from is None:
+        return own, reading.entity_name or _partition(keys, paths, reading)
+    found = re.search(reading.entity_from, file.name)
+    if found is None or not found[1]:
+        raise DataError(
+            f"{file} has a name without {reading.entity_from!r}, in which its entity was expected; correct the "
+            "pattern of --entity-from (in Python: Reading(entity_from=...)), or rename the file."
+        )
+    return own, found[1]
 
 
 def read_parts(path: Path, entity: str, reading: Reading = DEFAULT) -> list[Part]:

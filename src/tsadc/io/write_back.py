@@ -84,11 +84,11 @@ def _series(data: Series, own: Changes) -> Series:
 
 def _array(data: NDArray[Any], own: Changes) -> NDArray[Any]:
     new, cells = data.copy(), own.changed & ~own.dropped[:, None]
-    new[cells.reshape(data.shape)] = _as_type(own.values[cells], data.dtype, "The array")
+    new[cells.reshape(data.shape)] = as_type(own.values[cells], data.dtype, "The array")
     return np.array(new[~own.dropped.reshape(len(data), -1).any(axis=1)])
 
 
-def _as_type(values: Floats, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
+def as_type(values: Floats, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
     """Return values in the type of an array or a column: rounded for whole numbers, at least one half for truth."""
     if dtype.kind in "iub" and np.isnan(values).any():
         raise no_missing(what, dtype)
@@ -170,7 +170,7 @@ def _pandas_column(column: pd.Series, cells: Booleans, values: Floats) -> Any:
     dtype: Any = column.dtype
     array: Any = column.array.copy()
     if isinstance(dtype, np.dtype) and dtype.kind != "O":
-        array[cells] = _as_type(values, dtype, f"Column {str(column.name)!r}")
+        array[cells] = as_type(values, dtype, f"Column {str(column.name)!r}")
         return array
     texts = [isinstance(cell, str) for cell in array[cells]]
     new: list[Any] = [None if np.isnan(value) else float(value) for value in values]

@@ -15,6 +15,7 @@ from tsadc.detectors.episodes import Similar
 from tsadc.detectors.reasons import Reason
 from tsadc.detectors.result import Result, as_period, id_of
 from tsadc.detectors.usual import SeriesUsual
+from tsadc.io.calendar import Span
 from tsadc.series import Booleans, Floats, Series, Truth
 from tsadc.show.chance import by_chance
 from tsadc.show.words import Times, evidence, likely, reason_title, severity
@@ -32,6 +33,7 @@ class Track:
     length: int  # rows per observation
     truth: tuple[Truth, ...]
     usual: SeriesUsual | None = None
+    planned: tuple[Span, ...] = ()
 
     @property
     def entity(self) -> str:
@@ -40,6 +42,12 @@ class Track:
     @property
     def times(self) -> Times:
         return Times(self.series.clock)
+
+    def planned_text(self, span: Span) -> str:
+        """Return what is planned, for whom and when."""
+        names = self.series.names
+        which = "" if len(span.columns) == len(names) else f" of {', '.join(names[k] for k in span.columns)}"
+        return f"Planned work{which}: {self.times.span(span.start, span.stop)}{f'; {span.note}' if span.note else ''}"
 
     @property
     def end(self) -> int:
@@ -129,6 +137,11 @@ class Findings:
         return [true for track in self.tracks for true in track.truth]
 
     @property
+    def planned(self) -> list[tuple[Track, Span]]:
+        """Rows of planned work, which were not judged, by entity."""
+        return [(track, span) for track in self.tracks for span in track.planned]
+
+    @property
     def affected(self) -> int:
         return len({finding.track.entity for finding in self.intervals})
 
@@ -179,6 +192,7 @@ def read(result: Result, truth: Sequence[Truth]) -> Findings:
             result.length,
             tuple(true for true in truth if true.entity == part.series.entity),
             part.usual,
+            part.planned,
         )
         for part in result.parts
     ]

@@ -13,7 +13,7 @@ from tsadc.series import Floats
 from tsadc.show.chance import by_chance
 from tsadc.show.charts import edges, highest
 from tsadc.show.html import Html, element, facts, join, name
-from tsadc.show.words import count, evidence, number, percent, return_period, severity
+from tsadc.show.words import count, evidence, is_stuck, number, percent, return_period, severity
 from tsadc.windows import runs
 
 MOST = 5  # intervals and entities
@@ -23,11 +23,14 @@ ALARM = "#c4501f"
 
 
 def headline(result: Result) -> str:
-    """Return in one line how much is unusual, in how much data, and how many entities have drifted."""
+    """Return in one line how much is unusual, in how much data, and how many entities have drifted or stuck sensors."""
     entities = len(result.parts)
     rows = sum(len(part.series) for part in result.parts)
     data = f"{count(rows, 'row', 'rows')} of {count(entities, 'entity', 'entities')}"
-    drifted = f"; {count(len(result.drift), 'entity has', 'entities have')} drifted" if result.drift else ""
+    stuck = sum(map(is_stuck, result.drift))
+    moved = len(result.drift) - stuck
+    drifted = f"; {count(moved, 'entity has', 'entities have')} drifted" if moved else ""
+    drifted += f"; {count(stuck, 'entity has', 'entities have')} stuck sensors" if stuck else ""
     if not len(result.intervals):
         return f"{'Nothing stands out from the recent past' if drifted else 'Nothing unusual'} in {data}{drifted}"
     found = count(len(result.intervals), "unusual interval", "unusual intervals")

@@ -20,9 +20,9 @@ from tsadc.show.html import Html, Section, element, facts, join, name, outline, 
 from tsadc.show.report_cards import MOST, cards
 from tsadc.show.report_data import data_section
 from tsadc.show.report_overview import strips
-from tsadc.show.report_tables import LISTED, about_table, comparison_table, intervals
+from tsadc.show.report_tables import LISTED, about_table, comparison_table, intervals, planned_table
 from tsadc.show.report_variables import heat_maps, ranking
-from tsadc.show.words import count, drift, number, percent
+from tsadc.show.words import count, drift, is_stuck, number, percent
 
 NAMED = 3  # variables in the summary
 MAX_DRIFTED = 3  # entities in the summary
@@ -70,6 +70,10 @@ GUIDE = (
         "Each variable's share of the squared contributions in the interval. Squaring gives one variable that is far "
         "off more weight than many that are slightly off. Shares below 5 % are not listed.",
     ),
+)
+PLANNED = (
+    "Expected by a calendar or by a verdict, so what was measured then was not judged. It is drawn in grey, without "
+    "values."
 )
 USUAL = (
     "Usual band",
@@ -158,6 +162,9 @@ def _body(
     examination: Examination | None,
 ) -> Html:
     sections = [_overview(findings), *_interval_sections(findings, expected_by)]
+    if findings.planned:
+        lead = element("p", PLANNED, class_="lead")
+        sections.append(Section("planned", "Planned work", join(lead, planned_table(findings))))
     if table is not None:
         sections.append(Section("comparison", "Comparison", comparison_table(table)))
     if examination is not None:
@@ -200,9 +207,8 @@ def _interval_sections(findings: Findings, expected_by: str | None) -> list[Sect
 
 def _verdict(findings: Findings) -> Html:
     """Return the summary in a few sentences; drift, which puts all else in doubt, comes first."""
-    drifted = [
-        element("p", element("strong", "Drift. "), drift(found), class_="verdict drift") for found in findings.drift
-    ]
+    titled = [("Stuck sensor. " if is_stuck(found) else "Drift. ", found) for found in findings.drift]
+    drifted = [element("p", element("strong", title), drift(found), class_="verdict drift") for title, found in titled]
     return join(*drifted[:MAX_DRIFTED], _more_drift(len(drifted)), _intervals_verdict(findings))
 
 

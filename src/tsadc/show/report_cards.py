@@ -145,12 +145,23 @@ def _plot(finding: Finding, column: int, first: int, stop: int) -> Html:
             chosen = envelope(values, COLUMNS)
             shapes.append(line((chosen + 0.5) / rows, (values[chosen] - low) / (high - low), kind))
     shade = element("i", class_="shade", style=place((finding.start - first) / rows, (finding.stop - first) / rows))
+    planned = [
+        element(
+            "i",
+            class_="planned",
+            style=place((max(span.start, first) - first) / rows, (min(span.stop, stop) - first) / rows),
+            title=track.planned_text(span),
+        )
+        for span in track.planned
+        if column in span.columns and span.start < stop and span.stop > first
+    ]
     return element(
         "figure",
         element("figcaption", name(track.series.names[column])),
         element("div", labels, class_="values", aria_hidden="true"),
         element(
             "div",
+            planned,
             shade,
             drawing(shapes),
             class_="plot",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tsadc.io.calendar import Span
 from tsadc.series import Clock, Truth
 from tsadc.show.charts import area, drawing, edges, highest, level_line, place, time_axis, time_ticks
 from tsadc.show.findings import Finding, Findings, Track
@@ -75,6 +76,7 @@ def _strip(findings: Findings, track: Track, shared: Window | None, listed: int)
     plot = element(
         "div",
         score,
+        (_planned(track, span, rows) for span in track.planned),
         (_mark(finding, rows, listed) for finding in intervals),
         class_="score",
         style=own,
@@ -102,6 +104,11 @@ def _mark(finding: Finding, rows: int, listed: int) -> Html:
         return element("i", class_="mark", style=style)
     text = ", ".join([f"No. {finding.rank}: {finding.when}", finding.grade, *list(finding.variables)[:1]])
     return element("a", class_="mark", style=style, href=finding.link, title=text, aria_label=text)
+
+
+def _planned(track: Track, span: Span, rows: int) -> Html:
+    style = place(max(span.start, 0) / rows, min(span.stop, rows) / rows)
+    return element("i", class_="planned", style=style, title=track.planned_text(span))
 
 
 def _true(track: Track, true: Truth, rows: int) -> Html:

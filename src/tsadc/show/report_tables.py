@@ -31,6 +31,24 @@ def intervals(findings: Findings) -> Html:
     return join(element("p", link, more, class_="note"), sortable_table(heads, rows, "scroll tall"))
 
 
+def planned_table(findings: Findings) -> Html:
+    """List planned work, which was not judged."""
+    heads = [(title, False) for title in ("Entity", "Start", "End", "Variables", "Note")]
+    rows = []
+    for track, span in findings.planned:
+        names = track.series.names
+        every = len(span.columns) == len(names)
+        cells = (
+            name(track.entity),
+            track.times.short(span.start),
+            track.times.short(span.stop),
+            "all" if every else join([join(", " if i else "", name(names[k])) for i, k in enumerate(span.columns)]),
+            span.note,
+        )
+        rows.append(element("tr", (element("td", cell) for cell in cells)))
+    return sortable_table(heads, rows)
+
+
 def _row(finding: Finding) -> Html:
     times, duration = finding.track.times, (finding.stop - finding.start) * finding.track.series.clock.interval
     card = finding.rank <= MOST

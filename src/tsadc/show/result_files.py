@@ -22,6 +22,8 @@ from tsadc.io.delimited import inert as inert
 from tsadc.show.words import Unit, iso8601, precision
 
 TABLES = ("intervals", "timeline", "observations")
+ENDS = "ends"  # sensors that are silent at the ends of a file, for a short time
+LEAST = "lasts_at_least"  # of a piece of an event: if the whole event is shorter, it is none
 
 
 def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool, model: str = "") -> list[str]:
@@ -32,12 +34,7 @@ def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool, model:
     writers = [_Parquet(folder / name) if parquet else _Csv(folder / name) for name in names]
     try:
         for part in parts:
-            found = part.intervals
-            shares, periods = found["variables"].map(shares_json), found["return_period"].map(period_text)
-            found = found.assign(variables=shares, return_period=periods)
-            intervals, observations = (
-                table.assign(model_threshold=part.threshold, model=model) for table in (found, part.observations)
-            )
+            intervals, observations = _intervals(part, model), _judged(part.observations, part, model)
             unit = precision(series.clock for series in part.series)
             for writer, table in zip(writers, (intervals, part.timeline, observations), strict=True):
                 writer.add(table if parquet else with_iso_times(table, unit))
@@ -45,6 +42,29 @@ def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool, model:
         for writer in writers:
             writer.close()
     return names
+
+
+def write_ends(ends: Iterable[tuple[Result, int]], folder: Path, *, parquet: bool, model: str = "") -> None:
+    """Write the table `ends` into `folder`: intervals of each result that are no event if they last less than the given
+    number of nanoseconds, which is one more column. Without any there is no file."""
+    file = folder / f"{ENDS}.{'parquet' if parquet else 'csv'}"
+    writer = _Parquet(file) if parquet else _Csv(file)
+    try:
+        for part, least in ends:
+            table = _intervals(part, model).assign(**{LEAST: str(pd.Timedelta(least, "ns"))})
+            writer.add(table if parquet else with_iso_times(table, precision(own.clock for own in part.series)))
+    finally:
+        writer.close()
+
+
+def _intervals(part: Result, model: str) -> pd.DataFrame:
+    found = part.intervals
+    shares, periods = found["variables"].map(shares_json), found["return_period"].map(period_text)
+    return _judged(found.assign(variables=shares, return_period=periods), part, model)
+
+
+def _judged(table: pd.DataFrame, part: Result, model: str) -> pd.DataFrame:
+    return table.assign(model_threshold=part.threshold, model=model)
 
 
 def shares_json(shares: dict[str, float]) -> str:

@@ -10,7 +10,8 @@ merging the same tables twice changes nothing. Text of earlier CSV files is kept
 An event that goes on in the next file is found in pieces, one per file. The table `pieces` keeps them, and the table
 `intervals` is made from it by joining those that one file would have given as one interval. A night that is judged
 again so replaces its own pieces only. Sensors that stop reporting have intervals of their own, which may overlap
-others; such a piece belongs to the file in which it begins."""
+others; such a piece belongs to the file in which it begins. At the ends of a file, those that are silent for too short
+a time to be an event are pieces, too (the table `ends`): on both sides of midnight, they may be one."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from tsadc.detectors.result import MISSING, id_of
 from tsadc.errors import OutputError, notice
 from tsadc.series import Clock
-from tsadc.show.result_files import TABLES, bare
+from tsadc.show.result_files import ENDS, LEAST, TABLES, bare
 from tsadc.wording import duration
 
 Ticks = NDArray[np.int64]  # nanoseconds since 1970, UTC
@@ -76,6 +77,10 @@ def merge_tables(old: Path, new: Path, into: Path, *, parquet: bool, within: int
     for table in TABLES:
         added = _read(new / f"{table}.{ending}", parquet)
         if table == "intervals":
+            ends = new / f"{ENDS}.{ending}"
+            if ends.is_file():
+                added = _stack(added, _read(ends, parquet), columns=added.columns)
+                ends.unlink()
             added = added.assign(**{WITHIN: str(pd.Timedelta(within, "ns"))})
         has_pieces = table == "intervals" and (old / f"{PIECES}.{ending}").is_file()
         stored = old / f"{PIECES if has_pieces else table}.{ending}"
@@ -117,12 +122,13 @@ def _with_ticks(table: pd.DataFrame, keys: list[str], folder: Path) -> pd.DataFr
     if not {"entity", *keys} <= set(table):
         raise OutputError(f"{folder} does not hold tables of results, so nothing can be added; choose another folder.")
     try:
-        return table.assign(**{f"{key}_ticks": _ticks(table[key]) for key in keys})
+        return table.assign(**{f"{key}_ticks": ticks(table[key]) for key in keys})
     except ValueError:
         raise OutputError(f"{folder} has results without dates, to which none can be added; choose another.") from None
 
 
-def _ticks(times: pd.Series) -> Ticks:
+def ticks(times: pd.Series) -> Ticks:
+    """Return times of a table as numbers; raise a ValueError if they are row numbers."""
     if pd.api.types.is_numeric_dtype(times) and len(times):
         raise ValueError
     parsed = pd.to_datetime(times.astype(object), utc=True, format=None if _are_stamps(times) else "ISO8601")
@@ -225,7 +231,8 @@ def _joined(pieces: pd.DataFrame, folder: Path) -> pd.DataFrame:
         joined[latest[key]] = {**higher, **begin, **{name: longer[name] for name in ("end", "end_ticks")}}
         if part["evidence"] == MISSING:
             joined[latest[key]]["reason"] = _with_duration(joined[latest[key]])
-    return pd.DataFrame(joined, columns=[name for name in pieces.columns if name != WITHIN])
+    events = [event for event in joined if event["end_ticks"] - event["start_ticks"] >= event[LEAST]]
+    return pd.DataFrame(events, columns=[name for name in pieces.columns if name not in (WITHIN, LEAST)])
 
 
 def _named(intervals: pd.DataFrame, folder: Path) -> pd.DataFrame:
@@ -253,12 +260,17 @@ def _with_duration(event: Mapping[str, Any]) -> str:
 def _with_numbers(pieces: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Return the pieces with the numbers that joining needs, or raise an `OutputError` if they are damaged."""
     try:
-        within = pd.to_timedelta(pieces[WITHIN].replace("", None)).fillna(pd.Timedelta(0))
+        within, least = (_nanoseconds(pieces[name]) if name in pieces else 0 for name in (WITHIN, LEAST))
         scores = pd.to_numeric(pieces["score"])
         pd.to_numeric(pieces["model_threshold"].replace("", None)) if "model_threshold" in pieces else None
     except (ValueError, TypeError):
         raise OutputError(f"{PIECES} in {folder} is damaged, so nothing can be added; choose another folder.") from None
-    return pieces.assign(**{WITHIN: pd.TimedeltaIndex(within).as_unit("ns").asi8}, score_number=scores)
+    return pieces.assign(**{WITHIN: within, LEAST: least}, score_number=scores)
+
+
+def _nanoseconds(durations: pd.Series) -> Ticks:
+    known = pd.to_timedelta(durations.replace("", None)).fillna(pd.Timedelta(0))
+    return pd.TimedeltaIndex(known).as_unit("ns").asi8
 
 
 def _goes_on(before: dict[str, Any], part: dict[str, Any]) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -208,6 +208,15 @@ def likely(probability: float) -> str:
     return f"probability < 1{THIN}%" if probability < 0.01 else f"probability {100 * probability:.0f}{THIN}%"
 
 
+def reviewed_text(review: Mapping[str, Any]) -> str:
+    """Say what a model was not trained on because of a review, from its provenance."""
+    dropped = count(review["drop"], "interval", "intervals")
+    return (
+        f"{dropped} dropped, {review['fix']:,} fixed and {review['keep']:,} kept, "
+        f"so that {count(review['cells'], 'value was', 'values were')} not learnt from"
+    )
+
+
 def severity_word(value: float) -> str:
     """Name a severity: "slight" below 90, "severe" from 99."""
     return "slight" if value < 90 else "moderate" if value < 99 else "severe"
@@ -225,20 +234,33 @@ def return_period(period: pd.Timedelta | float) -> str:
 
 
 def drift(found: Drift) -> str:
-    """Say since when an entity differs as a whole from what was learnt, and which variables moved."""
-    moved = ", ".join(f"{item.name} from {number(item.usual)} to {number(item.now)}" for item in found.variables)
+    """Say since when an entity differs as a whole from what was learnt, and which variables moved or are stuck."""
     since = f"{found.since:%Y-%m-%d %H:%M}" if isinstance(found.since, pd.Timestamp) else f"row {found.since}"
+    differ = f"{found.above:,} of the {found.observations:,} observations"
+    if is_stuck(found):
+        have = "have" if len(found.stuck) > 1 else "has"
+        return (
+            f"{listed(found.stuck)} of {found.entity} {have} not changed since {since}: a stuck sensor? {differ} since "
+            "then differ from what was learnt. Check the sensor first; the rest may follow from it."
+        )
+    moved = ", ".join(f"{item.name} from {number(item.usual)} to {number(item.now)}" for item in found.variables)
     return (
-        f"{found.above:,} of the {found.observations:,} observations of {found.entity} since {since} differ from what "
-        "was learnt: another machine, a new regime, or drift?"
-        + (f" Medians that moved: {moved}." if moved else "")
-        + _advice(found)
+        f"{differ} of {found.entity} since {since} differ from what was learnt: another machine, a new regime, or "
+        "drift?" + (f" Medians that moved: {moved}." if moved else "") + _advice(found)
     )
 
 
+def is_stuck(found: Drift) -> bool:
+    """Return whether stuck sensors are all that a drift shows."""
+    moved = {item.name for item in found.variables} - set(found.stuck)
+    return bool(found.stuck) and not moved and not found.missing
+
+
 def _advice(found: Drift) -> str:
-    if found.missing:
-        return f" Not measured in this period: {listed(found.missing)}. Check this first; the rest may follow from it."
+    if found.missing or found.stuck:
+        seen = (("not measured", found.missing), ("not changing", found.stuck))
+        said = "; ".join(f"{what} in this period: {listed(which)}" for what, which in seen if which)
+        return f" {said[:1].upper()}{said[1:]}. Check this first; the rest may follow from it."
     return (
         " Check that it is the same machine, in the same units. If this is the new normal, fit again, or use "
         "`tsadc adapt` if only levels and spreads have changed."

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tsadc.detectors.ensemble import features
 from tsadc.detectors.ensemble.features import Convolutions
 from tsadc.series import Observations, Place, Series
 
@@ -66,9 +67,17 @@ def test_biases_are_quantiles_of_training_outputs(kernels, train):
 
 def test_a_constant_level_gives_output_zero_away_from_the_ends(kernels):
     z = np.full((VARIABLES, LENGTH), 3.0, dtype=np.float32)
-    for group, outputs in kernels._outputs(z):
-        margin = 4 * int(kernels.dilations[group][0])
-        np.testing.assert_allclose(outputs[:, margin:-margin], 0, atol=1e-4)
+    outputs = kernels._outputs(kernels._padded(z), slice(0, LENGTH))
+    for own, dilation in zip(outputs, kernels.dilations, strict=True):
+        np.testing.assert_allclose(own[4 * dilation : -4 * dilation], 0, atol=1e-4)
+
+
+def test_a_long_observation_is_measured_in_parts(monkeypatch, kernels, train):
+    z = train.read(3).copy()
+    z[:, 30:33] = np.nan
+    whole = kernels(z)
+    monkeypatch.setattr(features, "STEPS_AT_ONCE", 7)
+    assert kernels(z).tobytes() == whole.tobytes()
 
 
 def test_kernels_on_an_unmeasured_variable_give_nan(kernels, train):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tsadc.detectors.ensemble import features
-from tsadc.detectors.ensemble.features import Correlations, contributions_of, sampled
+from tsadc.detectors.ensemble.features import Correlations, contributions_of, sampled, silent
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +93,17 @@ def test_there_may_be_more_variables_than_pairs():
     chosen = Correlations.choose(6000, 0)
     assert len(chosen.first) == 5000
     assert np.bincount(np.concatenate([chosen.first, chosen.second])).max() == 2
+
+
+def test_a_variable_is_silent_in_long_gaps_while_others_report():
+    z = np.ones((3, 40))
+    z[0, 5:13], z[0, 20:29], z[1, 31:] = np.nan, np.nan, np.nan  # 8 steps can be interpolated, 9 cannot
+    z[2, :8] = np.nan
+    z[:, 25] = np.nan
+    expected = np.zeros((3, 40), dtype=bool)
+    expected[0, 20:29], expected[1, 31:] = True, True
+    expected[:, 25] = False  # nothing was measured
+    np.testing.assert_array_equal(silent(z), expected)
+    z[2, 8] = np.nan
+    expected[2, :9] = True
+    np.testing.assert_array_equal(silent(z), expected)

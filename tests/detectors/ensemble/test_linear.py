@@ -10,8 +10,11 @@ from tsadc.detectors.ensemble.linear import (
     EXPLAINED,
     PENALTY,
     Gram,
+    completed,
     design_matrix,
     gram_matrix,
+    precision_matrix,
+    predict,
     principal_components,
     project,
     ridge_weights,
@@ -68,6 +71,13 @@ def test_design_and_gram_against_loops(observations, made, lags):
     np.testing.assert_allclose(design_matrix(observations[3], lags), expected)
     gram = gram_matrix(observations, lags)
     np.testing.assert_allclose(gram / gram[-1, -1], slow_moments(observations, lags), atol=1e-9)
+
+
+@given(seed=st.integers(0, 2**16), length=st.integers(1, 20), first=st.integers(-5, 5), count=st.integers(1, 6))
+def test_the_gram_of_consecutive_lags_is_that_of_the_design(seed, length, first, count):
+    z, lags = np.random.default_rng(seed).normal(size=(3, length)), range(first, first + count)
+    design = design_matrix(z, lags)
+    np.testing.assert_allclose(Gram.of(z, lags).products, design @ design.T, atol=1e-12)
 
 
 @given(seed=st.integers(0, 2**16), cut=st.integers(1, 5), gaps=st.booleans(), reach=st.integers(0, 3))
@@ -181,3 +191,38 @@ def test_missing_values_are_taken_to_be_the_mean():
     components, center = np.array([[0.6, 0.8]]), np.array([2.0, -1.0])
     actual = project(np.array([[np.nan, 3.0], [4.0, 3.0]]), center, components)
     np.testing.assert_allclose(actual, [[2 + 0.6 * 4, 2 + 0.6 * 3.8], [-1 + 0.8 * 4, -1 + 0.8 * 3.8]])
+
+
+def test_missing_values_are_completed_by_the_mean_of_a_gaussian_given_the_others():
+    rng = np.random.default_rng(0)
+    z = rng.multivariate_normal([1, 2, -1], [[1, 0.8, 0], [0.8, 1, 0.3], [0, 0.3, 2]], size=500).T
+    gram, rows = gram_matrix([z], [0]), z[:, :6].T.copy()
+    center, covariance = z.mean(axis=1), np.cov(z, bias=True) + PENALTY * np.eye(3)
+    rows[1:4, 1], rows[3:, 2] = np.nan, np.nan
+    actual = completed(rows, center, precision_matrix(gram, 3, PENALTY))
+    for i, row in enumerate(rows):
+        known = np.isfinite(row)
+        weights = np.linalg.solve(covariance[np.ix_(known, known)], covariance[known])
+        expected = np.where(known, row, center + (row - center)[known] @ weights)
+        np.testing.assert_allclose(actual[i], expected, atol=1e-9)
+
+
+def test_silent_variables_are_predicted_before_others_are_predicted_from_them():
+    """The mean of a Gaussian given the variables that are known, among them one that almost balances the others."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(4, 20_000))
+    z[1] = 0.5 * z[0] + 0.8 * z[1]
+    z[3] = 0.1 * z[3] - z[0] - z[1]
+    z /= z.std(axis=1, keepdims=True)
+    weights = ridge_weights(gram_matrix([z], [0]), 4, 1e-9)
+    silent = np.zeros(z.shape, dtype=bool)
+    silent[[1, 2], 50:] = True
+    covariance = np.cov(z)
+    known, unknown = [0, 3], [1, 2]
+    filled = z.copy()
+    filled[unknown] = covariance[np.ix_(unknown, known)] @ np.linalg.solve(covariance[np.ix_(known, known)], z[known])
+    actual = predict(weights, np.where(silent, 9.0, z), [0], silent)
+    np.testing.assert_allclose(actual[:, 50:], (weights @ design_matrix(filled, [0]))[:, 50:], atol=0.05)
+    np.testing.assert_array_equal(actual[:, :50], (weights @ design_matrix(z, [0]))[:, :50])
+    nothing = np.zeros_like(silent)
+    np.testing.assert_array_equal(predict(weights, z, [0], nothing), weights @ design_matrix(z, [0]))

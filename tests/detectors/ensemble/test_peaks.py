@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.ensemble.peaks import Departure, ModelResiduals, Remainder
+from tsadc.detectors.ensemble.peaks import Departure, ModelResiduals, Remainder, _quantile, without_level
 from tsadc.detectors.ensemble.training import Training
 
 VARIABLES, LENGTH = 5, 40
@@ -186,3 +186,12 @@ def test_state_keeps_everything(data, training):
         for entity in ("a", "b", "new"):
             before, after = (made.score(entity, made.measure(data[8], entity)) for made in (group, again))
             assert before.tobytes() == after.tobytes()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50, 101, 600])
+def test_medians_and_quantiles_are_those_of_numpy_to_the_bit(count):
+    x = np.random.default_rng(count).normal(size=(4, count))
+    for values in (x, x.astype(np.float32)):
+        np.testing.assert_array_equal(without_level(values), values - np.median(values, axis=1, keepdims=True))
+    for level in (0.0, 0.3, 0.99, 1.0):
+        assert _quantile(x[0], level) == np.quantile(x[0], level)

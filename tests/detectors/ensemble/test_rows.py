@@ -18,7 +18,7 @@ def data() -> np.ndarray:
     z = np.cumsum(rng.normal(size=(21, VARIABLES, LENGTH)), axis=2) / 3
     z[:, 1] += 2 * z[:, 0]
     z[12:18] += 2
-    z[5, 0, 10:20], z[6, :, 25:] = np.nan, np.nan
+    z[5, 0, 10:18], z[6, :, 25:] = np.nan, np.nan
     z[7, :, 0] = 40
     return z.astype(np.float32)
 
@@ -76,6 +76,26 @@ def test_rows_are_whitened_and_directions_that_hardly_vary_are_enlarged_less(dat
     variance = np.linalg.eigvalsh(np.cov(rows.T, bias=True))
     after = np.cov((rows @ group.whitening).T, bias=True)
     np.testing.assert_allclose(after, np.diag(variance / (variance + 0.1 * variance.mean())), atol=1e-6)
+
+
+def test_a_silent_variable_takes_the_value_that_the_others_suggest(data, training):
+    group, history = Density(VARIABLES, LENGTH), data.copy()
+    history[:, 1] = 2 * history[:, 0] + 0.1 * np.random.default_rng(2).normal(size=history[:, 1].shape)
+    new = history[9].copy()
+    history[4, 1], history[10, 0, :30] = np.nan, np.nan
+    group.fit(group.measure_all(lambda i: history[i], training), training)
+    covariance = np.linalg.inv(group.whitening @ group.whitening.T)
+    rows = group.measure(new, "a")
+    known = rows[:, [0, 2]] - group.center[[0, 2]]
+    expected = group.center[1] + known @ np.linalg.solve(covariance[np.ix_([0, 2], [0, 2])], covariance[[0, 2], 1])
+    new[1] = np.nan
+    silent = group._completed(group.measure(new, "a"))
+    np.testing.assert_allclose(silent[:, 1], expected, atol=1e-4)
+    np.testing.assert_array_equal(silent[:, [0, 2]], rows[:, [0, 2]])
+    assert np.abs(silent[:, 1] - rows[:, 1]).mean() < 0.3 * np.abs(rows[:, 1] - rows[:, 1].mean()).mean()
+    assert not any(np.isnan(bank).any() for bank in (group.pooled, *group.entities.values()))
+    (explained,) = group.explain("a", new)
+    assert explained.score.max() == pytest.approx(group.score("a", group.measure(new, "a"))[0], abs=1e-12)
 
 
 def test_rows_at_which_nothing_was_measured_are_skipped(data, training):

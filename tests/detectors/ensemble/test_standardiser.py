@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tsadc.detectors.ensemble.features import FEATURE_CLIP, Standardiser, decode_names, encode_names
+from tsadc.detectors.ensemble.features import FEATURE_CLIP, Standardiser, _quantiles, decode_names, encode_names
 from tsadc.scale import NORMAL_IQR
 
 
@@ -111,3 +111,15 @@ def test_gaps_elsewhere_do_not_change_a_feature(features):
     holed = Standardiser.fit(features, ["a"] * 30, everything(features))
     np.testing.assert_allclose(holed.scale[1:], whole.scale[1:])
     np.testing.assert_allclose(holed.center[1:], whole.center[1:])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 40])
+def test_quantiles_of_measured_values_are_those_of_numpy_to_the_bit(rows):
+    rng, levels = np.random.default_rng(rows), [0.25, 0.5, 0.75]
+    features = rng.normal(size=(rows, 30))
+    features[rng.random(features.shape) < 0.3] = np.nan
+    features[:, 3] = np.nan
+    expected = [
+        np.quantile(own[np.isfinite(own)], levels) if np.isfinite(own).any() else [np.nan] * 3 for own in features.T
+    ]
+    np.testing.assert_array_equal(_quantiles(features, levels), np.array(expected).T)

@@ -57,11 +57,12 @@ def test_log_sizes_against_a_slow_definition(data, centred):
     assert np.isnan(expected[0]).tolist() == [True] + [False] * (len(windows) - 1)
 
 
-def test_a_step_gets_the_largest_value_of_its_windows():
-    windows = Windows(LENGTH)
+@pytest.mark.parametrize("length", [8, 60, 100, LENGTH])
+def test_a_step_gets_the_largest_value_of_its_windows(length):
+    windows = Windows(length)
     values = np.random.default_rng(3).normal(size=(2, len(windows)))
     actual = windows.to_steps(values)
-    for step in range(LENGTH):
+    for step in range(length):
         inside = (windows.starts <= step) & (step < windows.starts + windows.width)
         np.testing.assert_array_equal(actual[:, step], values[:, inside].max(axis=1))
 
@@ -90,6 +91,14 @@ def test_training_scores_against_loops(kind, data, training):
     scores = group.fit(features, training)
     for i in range(21):
         np.testing.assert_allclose(scores[i], slow_scores(group, features, training, i), rtol=1e-5)
+
+
+def test_the_grams_of_entities_may_not_fit_into_memory(monkeypatch, data, training):
+    kept, computed_again = RidgeResiduals(VARIABLES, LENGTH), RidgeResiduals(VARIABLES, LENGTH)
+    features = kept.measure_all(lambda i: data[i], training)
+    monkeypatch.setattr(module, "MAX_GRAM_VALUES", 0)
+    assert computed_again.measure_all(lambda i: data[i], training).tobytes() == features.tobytes()
+    assert computed_again.entities["b"].tobytes() == kept.entities["b"].tobytes()
 
 
 def slow_weights(data: np.ndarray, pooled: list[int], own: list[int] | None, lags: range) -> np.ndarray:

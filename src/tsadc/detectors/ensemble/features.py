@@ -14,13 +14,14 @@ brings features to a common scale.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from tsadc.detectors.pooling import sliding
 from tsadc.scale import NORMAL_IQR
 from tsadc.series import Booleans, Floats
 from tsadc.subsample import evenly_spaced
@@ -43,6 +44,7 @@ MAX_DILATIONS = 6
 KERNEL_CLIP = 8.0  # z is clipped here: the size of a value is the subject of another view
 BIAS_QUANTILES = (0.6, 0.95)
 BIAS_OBSERVATIONS, BIAS_STEPS = 128, 64  # training observations, and steps of each, that set the biases
+STEPS_AT_ONCE = 2048  # bounds the memory of a long observation
 
 MAX_SIZE = 1e6  # z units: larger values would spoil sums
 MAX_BRIDGED = 8  # steps of a gap over which a spectrum is interpolated
@@ -113,16 +115,20 @@ class Correlations:
         mean, deviation = mean_and_deviation(z)
         constant = deviation <= ROUNDING * (1 + np.abs(mean))
         # With zero mean and unit variance, sums of products lose little precision to cancellation.
-        x = np.where(measured & ~constant[:, None], (z - mean[:, None]) / np.where(constant, 1, deviation)[:, None], 0)
+        x = (z - mean[:, None]) / np.where(constant, 1, deviation)[:, None]
+        x[constant] = 0
+        if not measured.all():
+            x[~measured] = 0
         weight = measured.astype(np.float64)
-        both = np.maximum(weight @ weight.T, 1)
+        steps = np.full((len(z), len(z)), float(z.shape[1])) if measured.all() else weight @ weight.T
+        both = np.maximum(steps, 1)
         product, total, square = x @ x.T, x @ weight.T, np.square(x) @ weight.T
         covariance = product - total * total.T / both
         variance = np.maximum(square - np.square(total) / both, 0)
         size = np.sqrt(variance * variance.T)
         correlation = np.where(size > ROUNDING * both, covariance / np.where(size > ROUNDING * both, size, 1), 0)
         clipped = np.clip(correlation, -MAX_CORRELATION, MAX_CORRELATION)
-        found = np.where(weight @ weight.T > 2, np.arctanh(clipped), np.nan)
+        found = np.where(steps > 2, np.arctanh(clipped), np.nan)
         return np.asarray(found[self.first, self.second])
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -144,9 +150,10 @@ def _random_pairs(variables: int, seed: int) -> Pairs:
 def mean_and_deviation(z: Floats) -> tuple[Floats, Floats]:
     """Return mean and standard deviation of each variable over its measured steps; 0 if there are none."""
     measured = np.isfinite(z)
-    count = np.maximum(measured.sum(axis=1), 1)
-    mean = np.where(measured, z, 0).sum(axis=1, dtype=np.float64) / count
-    centred = np.where(measured, z - mean[:, None], 0)
+    complete = bool(measured.all())
+    count = z.shape[1] if complete else np.maximum(measured.sum(axis=1), 1)
+    mean = (z if complete else np.where(measured, z, 0)).sum(axis=1, dtype=np.float64) / count
+    centred = z - mean[:, None] if complete else np.where(measured, z - mean[:, None], 0)
     return mean, np.sqrt(np.square(centred).sum(axis=1) / count)
 
 
@@ -175,7 +182,12 @@ class Convolutions:
         kernel, place = np.nonzero(channels >= 0)
         self.owners: Owners = (kernel, channels[kernel, place])
         self.variables = variables
-        self.groups = [(int(d), self._matrix(dilations == d)) for d in np.unique(dilations)]
+        points = (np.arange(TAPS) - TAPS // 2) * dilations[:, None]  # (kernel, tap) steps from the output
+        self.shifts = np.unique(points)
+        # One row per kernel over (shift, variable): sparse, as each looks at few variables and at 9 of the shifts.
+        columns = np.searchsorted(self.shifts, points[kernel]) * variables + channels[kernel, place][:, None]
+        entries = weights[kernel, place].ravel(), (np.repeat(kernel, TAPS), columns.ravel())
+        self.matrix = csr_array(entries, shape=(len(dilations), len(self.shifts) * variables))
 
     @classmethod
     def fit(cls, read: Read, count: int, kernels: int, seed: int) -> Self:
@@ -200,31 +212,33 @@ class Convolutions:
 
     def __call__(self, z: Floats) -> Floats:
         measured = np.isfinite(z)
-        steps, variables = measured.any(axis=0), np.asarray(measured.any(axis=1))
-        share = np.empty(len(self.bias))
-        for group, outputs in self._outputs(z):
-            above = outputs[:, steps] > self.bias[group, None]
-            share[group] = np.count_nonzero(above, axis=1) / max(int(steps.sum()), 1)
+        steps, variables = np.asarray(measured.any(axis=0)), np.asarray(measured.any(axis=1))
+        padded, everywhere = self._padded(z), bool(steps.all())
+        count = np.zeros(len(self.bias), dtype=np.int64)
+        for first in range(0, len(steps), STEPS_AT_ONCE):
+            part = slice(first, min(first + STEPS_AT_ONCE, len(steps)))
+            above = self._outputs(padded, part) > self.bias[:, None]
+            if not everywhere:
+                above &= steps[part]
+            count += above.sum(axis=1, dtype=np.uint16)
+        share = count / max(int(steps.sum()), 1)
         blind = ~variables[self.channels] & (self.channels >= 0)
         return np.where(blind.any(axis=1), np.nan, np.arcsin(np.sqrt(share)))
 
-    def _matrix(self, group: Booleans) -> csr_array:
-        """Return the kernels of `group` as rows over (tap, variable): sparse, as each looks at few variables."""
-        kernel, place = np.nonzero(self.channels[group] >= 0)
-        dense = np.zeros((int(group.sum()), TAPS, self.variables), dtype=np.float32)
-        dense[kernel, :, self.channels[group][kernel, place]] = self.weights[group][kernel, place]
-        return csr_array(dense.reshape(len(dense), -1))
+    def _padded(self, z: Floats) -> Floats:
+        """Return z clipped, without gaps, and with a margin for the shifts. Gaps are interpolated; values beyond the
+        ends are taken to be at the median: 0."""
+        margin = int(self.shifts[-1])
+        padded = np.zeros((len(z), z.shape[1] + 2 * margin), dtype=z.dtype)
+        padded[:, margin : margin + z.shape[1]] = np.clip(interpolated(z), -KERNEL_CLIP, KERNEL_CLIP)
+        return padded
 
-    def _outputs(self, z: Floats) -> Iterator[tuple[Booleans, Floats]]:
-        """Yield for each dilation its kernels and their outputs (kernel, time). Gaps are interpolated; values beyond
-        the ends are taken to be at the median: 0."""
-        clipped = np.clip(interpolated(z), -KERNEL_CLIP, KERNEL_CLIP).astype(z.dtype)
-        length = z.shape[1]
-        for dilation, matrix in self.groups:
-            margin = (TAPS - 1) // 2 * dilation
-            padded = np.pad(clipped, ((0, 0), (margin, margin)))
-            shifted = [padded[:, tap * dilation : tap * dilation + length] for tap in range(TAPS)]
-            yield self.dilations == dilation, matrix @ np.concatenate(shifted)
+    def _outputs(self, padded: Floats, steps: slice | NDArray[np.int64]) -> Floats:
+        """Return the outputs (kernel, step) of all kernels at some steps of an observation."""
+        margin = int(self.shifts[-1])
+        length = padded.shape[1] - 2 * margin
+        shifted = [padded[:, margin + shift : margin + shift + length][:, steps] for shift in self.shifts.tolist()]
+        return np.asarray(self.matrix @ np.concatenate(shifted))
 
     def _sample(self, read: Read, count: int, rng: np.random.Generator) -> Floats:
         """Return outputs (kernel, sample) at random measured steps of evenly spaced training observations."""
@@ -233,10 +247,7 @@ class Convolutions:
             z = read(int(i))
             measured = np.flatnonzero(np.isfinite(z).any(axis=0))
             steps = np.sort(rng.choice(measured, min(BIAS_STEPS, len(measured)), replace=False))
-            outputs = np.empty((len(self.bias), len(steps)), dtype=np.float32)
-            for group, values in self._outputs(z):
-                outputs[group] = values[:, steps]
-            sample.append(outputs)
+            sample.append(self._outputs(self._padded(z), steps))
         return np.concatenate(sample, axis=1)
 
     def state(self) -> dict[str, NDArray[Any]]:
@@ -260,9 +271,11 @@ def interpolated(z: Floats) -> Floats:
 
     A value in a gap is likelier to be like those beside it than like the median of the history."""
     filled = np.clip(z, -MAX_SIZE, MAX_SIZE).astype(np.float64)
+    measured = np.isfinite(filled)
+    if measured.all():
+        return filled
     rows = np.arange(z.shape[1])
-    for own in filled:
-        known = np.isfinite(own)
+    for own, known in zip(filled, measured, strict=True):
         if not known.all():
             own[~known] = np.interp(rows[~known], rows[known], own[known]) if known.any() else 0.0
     return filled
@@ -271,13 +284,27 @@ def interpolated(z: Floats) -> Floats:
 def bridged(z: Floats) -> Floats:
     """Return z (variable, time) with gaps of at most `MAX_BRIDGED` steps interpolated; longer ones, and the ends, stay
     as they are."""
+    if np.isfinite(z).all():
+        return z
+    return np.where(_gap_lengths(z, beyond=z.shape[1]) <= MAX_BRIDGED, interpolated(z).astype(z.dtype), z)
+
+
+def silent(z: Floats) -> Booleans:
+    """Return (variable, time) True where a variable was not measured and others were, in gaps of more than
+    `MAX_BRIDGED` steps: there, other variables say more about its value than its own last ones."""
     measured = np.isfinite(z)
     if measured.all():
-        return z
-    rows = np.arange(z.shape[1])
-    before = np.maximum.accumulate(np.where(measured, rows, -z.shape[1]), axis=1)
-    after = np.minimum.accumulate(np.where(measured, rows, 2 * z.shape[1])[:, ::-1], axis=1)[:, ::-1]
-    return np.where(after - before - 1 <= MAX_BRIDGED, interpolated(z).astype(z.dtype), z)
+        return ~measured
+    return (_gap_lengths(z, beyond=0) > MAX_BRIDGED) & measured.any(axis=0)
+
+
+def _gap_lengths(z: Floats, beyond: int) -> NDArray[np.int64]:
+    """Return (variable, time) the length of the gap that a cell is in; less than 1 for a measured one. At the ends, a
+    gap lasts `beyond` more steps."""
+    measured, rows = np.isfinite(z), np.arange(z.shape[1])
+    before = np.maximum.accumulate(np.where(measured, rows, -1 - beyond), axis=1)
+    after = np.minimum.accumulate(np.where(measured, rows, z.shape[1] + beyond)[:, ::-1], axis=1)[:, ::-1]
+    return np.asarray(after - before - 1)
 
 
 class Bands:
@@ -297,7 +324,8 @@ class Bands:
     def __call__(self, z: Floats) -> Floats:
         z = bridged(z)
         measured = np.isfinite(z)
-        spectrum = np.fft.rfft(np.where(measured, z, 0).astype(np.float64) * self.window, axis=1)
+        filled = z if measured.all() else np.where(measured, z, 0)
+        spectrum = np.fft.rfft(filled.astype(np.float64) * self.window, axis=1)
         energy = (np.square(spectrum.real) + np.square(spectrum.imag)) @ self.weights
         weight = (measured @ np.square(self.window))[:, None]
         power = np.where(weight > 0, energy / np.where(weight > 0, weight, 1), np.nan)
@@ -323,15 +351,26 @@ class Windows:
     def log_sizes(self, x: Floats, centred: bool = False) -> Floats:
         """Return (variable, window) the log root mean square of x (variable, time) over the measured steps, about the
         mean if `centred`; NaN where less than half of a window was measured."""
-        cells = np.lib.stride_tricks.sliding_window_view(x, self.width, axis=1)[:, self.starts]
-        measured = np.isfinite(cells)
-        count = measured.sum(axis=2)
-        cells = np.where(measured, cells, 0).astype(np.float64)
+        measured = np.isfinite(x)
+        complete = bool(measured.all())
+        cells = self._cells(x if complete else np.where(measured, x, 0)).astype(np.float64, copy=False)
+        if complete:
+            count: NDArray[np.int64] = np.full(cells.shape[:2], self.width)
+        else:
+            ends = np.zeros((len(x), x.shape[1] + 1), dtype=np.int64)
+            np.cumsum(measured, axis=1, out=ends[:, 1:])
+            count = ends[:, self.starts + self.width] - ends[:, self.starts]
         if centred:
             mean = cells.sum(axis=2) / np.maximum(count, 1)
-            cells = np.where(measured, cells - mean[:, :, None], 0)
-        size = np.sqrt(np.square(cells).sum(axis=2) / np.maximum(count, 1))
+            cells -= mean[:, :, None]
+            if not complete:
+                cells *= self._cells(measured)
+        size = np.sqrt(np.square(cells, out=cells).sum(axis=2) / np.maximum(count, 1))
         return np.log(MIN_WINDOW_SIZE + np.where(2 * count >= self.width, size, np.nan))
+
+    def _cells(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return (variable, window, step) of x (variable, time)."""
+        return np.lib.stride_tricks.sliding_window_view(x, self.width, axis=1)[:, self.starts]
 
     def to_steps(self, values: Floats) -> Floats:
         """Turn values (..., window) into values (..., time): the largest value of the windows that hold the step."""
@@ -340,11 +379,11 @@ class Windows:
 
 def windows_to_steps(values: Floats, starts: NDArray[np.int64], width: int, length: int) -> Floats:
     """Return (..., time) for each step the largest of the values (..., window) of the windows that hold it."""
-    out = np.full((*values.shape[:-1], length), -np.inf)
-    for i, start in enumerate(starts):
-        part = out[..., start : start + width]
-        np.maximum(part, values[..., i, None], out=part)
-    return out
+    unit = int(np.gcd.reduce([*starts.tolist(), width, length]))  # of steps that lie in the same windows
+    width, length = width // unit, length // unit
+    beginning = np.full((*values.shape[:-1], width - 1 + length), -np.inf)
+    beginning[..., width - 1 + starts // unit] = values
+    return np.repeat(sliding(np.maximum, beginning, width), unit, axis=-1)
 
 
 class Standardiser:
@@ -398,7 +437,8 @@ class Standardiser:
     def __call__(self, entity: str, features: Floats) -> Floats:
         """Return u for features (..., feature) of an entity."""
         u = (features - self.entities.get(entity, self.center)) / self.scale
-        return np.clip(np.nan_to_num(u, nan=0.0), -FEATURE_CLIP, FEATURE_CLIP)
+        u[np.isnan(u)] = 0.0
+        return np.asarray(np.clip(u, -FEATURE_CLIP, FEATURE_CLIP, out=u))
 
     def state(self, prefix: str) -> dict[str, NDArray[Any]]:
         centers = list(self.entities.values())
@@ -429,7 +469,15 @@ def _quantiles(features: Floats, levels: list[float]) -> Floats:
     """Return quantiles (level, feature) without NaN values; NaN for a feature that is always NaN."""
     if len(features) and not np.isnan(features).any():
         return np.asarray(np.quantile(features, levels, axis=0))  # same values as below, much faster
-    never = np.isnan(features).all(axis=0)
-    quantiles: Floats = np.nanquantile(np.where(never, 0.0, features), levels, axis=0)
-    quantiles[:, never] = np.nan
-    return quantiles
+    if not len(features):
+        return np.full((len(levels), *features.shape[1:]), np.nan)
+    ordered = np.sort(features, axis=0)  # NaN sorts last
+    last = np.maximum((~np.isnan(features)).sum(axis=0) - 1, 0)
+    place = np.multiply.outer(np.array(levels), last)
+    before = np.floor(place).astype(np.int64)
+    low = np.take_along_axis(ordered, before, axis=0)
+    high = np.take_along_axis(ordered, np.minimum(before + 1, last), axis=0)
+    share, distance = place - before, high - low
+    return np.asarray(
+        np.where(share < 0.5, low + distance * share, high - distance * (1 - share))
+    )  # as np.quantile rounds

@@ -22,7 +22,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from tsadc.detectors.ensemble.views import Explained
 from tsadc.series import Booleans, Floats
@@ -98,7 +97,8 @@ class Fusion:
         causes = np.where(np.isfinite(of_steps).any(axis=0), of_steps.argmax(axis=0), known.argmax(axis=0))
         contributions = np.zeros(measured.shape)
         for view, positive in zip(views, np.maximum(np.nan_to_num(added), 0), strict=True):
-            contributions += positive * _shares(view.cells, measured)
+            if positive.any():
+                contributions += positive * _shares(view.cells, measured)
         return Fused(
             float(np.float32(score)),
             np.nan_to_num(highest).tolist(),
@@ -117,13 +117,17 @@ class Fusion:
 
 def _shares(cells: Floats, measured: Booleans) -> Floats:
     """Return (variable, time) shares of each step, proportional to the squares of the cells; 0 where not measured."""
-    sizes = np.where(measured, np.nan_to_num(np.broadcast_to(cells, measured.shape), nan=0.0), 0.0)
+    sizes = np.ascontiguousarray(np.broadcast_to(cells, measured.shape))
+    if not (measured.all() and np.isfinite(sizes).all()):
+        sizes = np.where(measured, np.nan_to_num(sizes, nan=0.0), 0.0)
     largest = sizes.max(axis=0)
     squares = np.square(sizes / np.where(largest > 0, largest, 1.0))
     return np.asarray(squares / np.maximum(squares.sum(axis=0), 1.0))
 
 
 def _redundancy(scores: Floats) -> Floats:
+    from scipy.stats import rankdata  # only to fit: importing it takes half a second
+
     ranks = np.stack([rankdata(column) for column in scores.T])
     ranks = ranks - ranks.mean(axis=1, keepdims=True)
     size = np.linalg.norm(ranks, axis=1)

@@ -17,16 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
 
-from tsadc.series import Floats
+from tsadc.series import Booleans, Floats
 
 LAGS = 3  # of the detector `ridge`; the ensemble chooses its own
 PENALTY = 1e-3  # on the squared weights, per step
 EXPLAINED = 0.9
 COVARIANCE_CLIP = 30.0  # z is clipped here, so that wild values do not dominate what is learnt
+ROUNDS = 5  # of replacing cells that are not known
 ROUNDING = 1e-9  # of a step: an eigenvalue that is negative by less is rounding error
 
 
@@ -39,7 +41,7 @@ class Gram:
     products : (feature, feature)
         Sum of the products over the steps; a missing value counts as 0.
     missing : (feature, feature)
-        Number of steps at which one of the two features was not measured.
+        Number of steps at which one of the two features was not measured; (1, 1), a zero, if there are none.
     """
 
     products: Floats
@@ -48,18 +50,20 @@ class Gram:
     @classmethod
     def empty(cls, features: int) -> Self:
         """Return the gram of no data."""
-        return cls(np.zeros((features, features)), np.zeros((features, features)))
+        return cls(np.zeros((features, features)), np.zeros((1, 1)))
 
     @classmethod
     def of(cls, z: Floats, lags: Sequence[int]) -> Self:
         """Return the gram of one observation (variable, time) in z units."""
         measured, rows = np.isfinite(z), design_matrix(z, lags)
-        missing = np.zeros((len(rows), len(rows)))
+        missing = np.zeros((1, 1))
         if not measured.all():
             some_measured = np.asarray(measured.any(axis=0))
             rows = rows[:, some_measured]
             present = _lagged(measured.astype(np.float64), lags, outside=1.0)[:, some_measured]
             missing = rows.shape[1] - present @ present.T
+        elif len(lags) > 1 and all(later == earlier + 1 for earlier, later in pairwise(lags)):
+            return cls(_gram_of_consecutive_lags(rows, z, lags), missing)
         return cls(rows @ rows.T, missing)
 
     def __add__(self, other: Gram) -> Gram:
@@ -78,6 +82,30 @@ class Gram:
         if not self.missing.any():
             return self.products
         return _positive(_scaled_up(self.products, self.steps - self.missing))
+
+
+def _gram_of_consecutive_lags(rows: Floats, z: Floats, lags: Sequence[int]) -> Floats:
+    """Return rows @ rows.T of the design matrix of z without gaps, from the products of the first lag alone.
+
+    With x(t) = 0 beyond the ends, the block of lags (i, j) is the sum of x(t - i) x(t - j)^T over 0 <= t < L. One step
+    further, at lags (i + 1, j + 1), the sum gains the product at t = -1 and loses the one at t = L - 1.
+    """
+    variables, size = len(z), len(rows) - 1
+    gram = np.empty((size + 1, size + 1))
+    gram[-1] = gram[:, -1] = rows.sum(axis=1)
+    gram[:variables, :size] = rows[:variables] @ rows[:-1].T
+    gram[variables:size, :variables] = gram[:variables, variables:size].T
+    last = rows[:-1, -1]
+    before = np.zeros((len(lags), variables))
+    ahead = [i for i, lag in enumerate(lags) if -z.shape[1] <= lag < 0]
+    before[ahead] = _filled(z[:, [-1 - lags[i] for i in ahead]]).T
+    gained = before.ravel()
+    inner = size - variables
+    for first in range(0, inner, variables):
+        own = slice(first, first + variables)
+        change = np.multiply.outer(gained[own], gained[:inner]) - np.multiply.outer(last[own], last[:inner])
+        gram[first + variables : first + 2 * variables, variables:size] = gram[own, :inner] + change
+    return gram
 
 
 def gram_matrix(observations: Iterable[Floats], lags: Sequence[int]) -> Floats:
@@ -118,9 +146,48 @@ def ridge_weights(gram: Floats, variables: int, penalty: float, current: int = 0
     return weights
 
 
+def predict(weights: Floats, z: Floats, lags: Sequence[int], silent: Booleans) -> Floats:
+    """Return (variable, time) what the other variables predict, given the weights of `ridge_weights`. z has no gaps.
+
+    `silent` cells (variable, time) are not known: they are replaced by what is predicted for them, one variable after
+    the other, a few times. By the full conditionals of a Gaussian, this converges to its mean given all other cells.
+    """
+    design = design_matrix(z, lags)
+    unknown = np.flatnonzero(silent.any(axis=1)).tolist()
+    for _ in range(ROUNDS if unknown else 0):
+        for k in unknown:
+            own = np.where(silent[k], weights[k] @ design, z[k])
+            design[k : -1 : len(z)] = design_matrix(own[None], lags)[:-1]
+    return np.asarray(weights @ design)
+
+
+def precision_matrix(gram: Floats, variables: int, penalty: float) -> Floats:
+    """Return the inverse of the penalised covariance (variable, variable) of a step."""
+    steps = gram[-1, -1]
+    center = gram[-1, :variables] / steps
+    covariance = gram[:variables, :variables] / steps - np.outer(center, center)
+    return np.asarray(np.linalg.inv(covariance + penalty * np.eye(variables)))
+
+
+def completed(rows: Floats, center: Floats, precision: Floats) -> Floats:
+    """Return rows (row, variable) with missing values replaced by their mean given the others, by a Gaussian."""
+    missing = ~np.isfinite(rows)
+    if not missing.any():
+        return rows
+    centred = np.where(missing, 0.0, rows - center)
+    for pattern in np.unique(missing[missing.any(axis=1)], axis=0):
+        own = np.flatnonzero((missing == pattern).all(axis=1))
+        known = centred[np.ix_(own, ~pattern)] @ precision[np.ix_(~pattern, pattern)]
+        centred[np.ix_(own, pattern)] = -np.linalg.solve(precision[np.ix_(pattern, pattern)], known.T).T
+    return np.where(missing, centred + center, rows).astype(rows.dtype)
+
+
 def project(z: Floats, center: Floats, components: Floats) -> Floats:
     """Return (variable, time) each step projected onto the components. Missing values are taken to be the mean."""
-    centred = np.where(np.isfinite(z), _filled(z) - center[:, None], 0.0)
+    centred = _filled(z) - center[:, None]
+    measured = np.isfinite(z)
+    if not measured.all():
+        centred[~measured] = 0.0
     return np.asarray(components.T @ (components @ centred) + center[:, None])
 
 
@@ -131,13 +198,21 @@ def design_matrix(z: Floats, lags: Sequence[int]) -> Floats:
 
 def _lagged(rows: Floats, lags: Sequence[int], outside: float) -> Floats:
     """Stack rows (variable, time) at the lags, and ones; `outside` fills in beyond the ends."""
-    length, margin = rows.shape[1], max(abs(lag) for lag in lags)
-    padded = np.pad(rows, ((0, 0), (margin, margin)), constant_values=outside)
-    return np.vstack([*(padded[:, margin - lag : margin - lag + length] for lag in lags), np.ones((1, length))])
+    variables, length = rows.shape
+    stacked = np.empty((variables * len(lags) + 1, length))
+    for i, lag in enumerate(lags):
+        own = stacked[i * variables : (i + 1) * variables]
+        first, stop = min(max(lag, 0), length), max(length + min(lag, 0), 0)  # where the lagged row is inside
+        own[:, first:stop] = rows[:, first - lag : stop - lag]
+        own[:, :first] = own[:, stop:] = outside
+    stacked[-1] = 1.0
+    return stacked
 
 
 def _filled(z: Floats) -> Floats:
-    return np.clip(np.nan_to_num(z, nan=0.0), -COVARIANCE_CLIP, COVARIANCE_CLIP).astype(np.float64)
+    filled = np.clip(z, -COVARIANCE_CLIP, COVARIANCE_CLIP).astype(np.float64)
+    filled[np.isnan(filled)] = 0.0
+    return filled
 
 
 def _scaled_up(gram: Floats, both: Floats) -> Floats:

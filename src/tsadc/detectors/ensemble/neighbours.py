@@ -143,7 +143,10 @@ class Quarters(ViewGroup):
 
     def measure(self, z: Floats, entity: str) -> Floats:
         width = self.length // QUARTERS
-        powers = np.stack([self.bands(z[:, i * width : (i + 1) * width]) for i in range(QUARTERS)])
+        quarters = np.concatenate([z[:, i * width : (i + 1) * width] for i in range(QUARTERS)])
+        powers = self.bands(quarters).reshape(QUARTERS, -1)
+        if np.isfinite(powers).all():
+            return np.asarray(powers - np.median(powers, axis=0))
         known = np.isfinite(powers).any(axis=0)
         middle = np.zeros(powers.shape[1])
         middle[known] = np.nanmedian(powers[:, known], axis=0)

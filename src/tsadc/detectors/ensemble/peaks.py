@@ -24,8 +24,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.ensemble.features import Read, decode_names, encode_names, interpolated
-from tsadc.detectors.ensemble.linear import EXPLAINED, Gram, principal_components, project
+from tsadc.detectors.ensemble.features import Read, decode_names, encode_names, interpolated, silent
+from tsadc.detectors.ensemble.linear import (
+    EXPLAINED,
+    PENALTY,
+    Gram,
+    completed,
+    precision_matrix,
+    principal_components,
+    project,
+)
 from tsadc.detectors.ensemble.training import FOLDS, Training
 from tsadc.detectors.ensemble.views import LOG_OFFSET, Explained, ViewGroup
 from tsadc.detectors.pooling import top_mean
@@ -56,11 +64,16 @@ class StepViews(ViewGroup):
 
     def measure_cells(self, cells: Sequence[Floats]) -> Floats:
         """Return (2, view) log sizes: that which is scored, and that which makes the baseline."""
-        pairs = [self._pair(name, self._sizes(array)) for name, array in zip(self.names, cells, strict=True)]
+        pairs = [self._pair(name, sizes) for name, sizes in zip(self.names, self._sizes(cells), strict=True)]
         return np.log(LOG_OFFSET + np.array(pairs, dtype=np.float64).T)
 
-    def _sizes(self, cells: Floats) -> Floats:
-        return top_mean(cells, self.top).astype(np.float64)
+    def _sizes(self, cells: Sequence[Floats]) -> list[Floats]:
+        """Return the sizes (time,) of each view; views that share their cells share their sizes."""
+        sizes: list[Floats] = []
+        for i, array in enumerate(cells):
+            same = i > 0 and array is cells[i - 1]
+            sizes.append(sizes[-1] if same else top_mean(array, self.top).astype(np.float64))
+        return sizes
 
     def _pair(self, name: str, sizes: Floats) -> tuple[float, float]:
         known = sizes[np.isfinite(sizes)]
@@ -69,7 +82,7 @@ class StepViews(ViewGroup):
         if name in self.lasting:
             mean = _root_mean_square(known)
             return mean, mean
-        return float(known.max()), float(np.quantile(known, STEP_QUANTILE))
+        return float(known.max()), _quantile(known, STEP_QUANTILE)
 
     def fit(self, features: Floats, training: Training) -> Floats:
         scored, usual = features[:, 0], features[:, 1]
@@ -96,10 +109,8 @@ class StepViews(ViewGroup):
     def explain_cells(self, entity: str, cells: Sequence[Floats]) -> list[Explained]:
         """Explain each view, given its cells."""
         explained = []
-        for name, array, baseline in zip(
-            self.names, cells, self.entities.get(entity, self.baseline).tolist(), strict=True
-        ):
-            sizes = self._sizes(array)
+        baselines = self.entities.get(entity, self.baseline).tolist()
+        for name, array, sizes, baseline in zip(self.names, cells, self._sizes(cells), baselines, strict=True):
             if name in self.lasting:
                 known = sizes[np.isfinite(sizes)]
                 score = float(np.log(LOG_OFFSET + _root_mean_square(known)) - baseline) if len(known) else float("nan")
@@ -137,7 +148,7 @@ class Remainder(StepViews):
     """What a few principal components of the variables do not explain; needs two variables.
 
     The components come from the normal observations of all entities. Training observations are projected on components
-    that were computed without their fold.
+    that were computed without their fold. Where a variable is silent, the others say which value it would have.
     """
 
     stored = "remainder"
@@ -154,31 +165,38 @@ class Remainder(StepViews):
             fold = int(training.folds[i])
             folds[fold] = folds[fold] + Gram.of(read(int(i)), [0])
         total = sum(folds[1:], start=folds[0])
-        self.center, self.components = self._components(total)
+        self.center, self.components, self.precision = self._components(total)
         rest = [total - fold for fold in folds]
         without = [self._components(gram if gram.steps > 0 else total) for gram in rest]
         return np.stack(
             [self.measure_cells(self._cells(read(i), *without[fold])) for i, fold in enumerate(training.folds.tolist())]
         )
 
-    def _components(self, gram: Gram) -> tuple[Floats, Floats]:
-        return principal_components(gram.matrix(), self.variables, EXPLAINED)
+    def _components(self, gram: Gram) -> tuple[Floats, Floats, Floats]:
+        matrix = gram.matrix()
+        components = principal_components(matrix, self.variables, EXPLAINED)
+        return *components, precision_matrix(matrix, self.variables, PENALTY)
 
     def cells(self, z: Floats) -> Sequence[Floats]:
-        return self._cells(z, self.center, self.components)
+        return self._cells(z, self.center, self.components, self.precision)
 
-    def _cells(self, z: Floats, center: Floats, components: Floats) -> Sequence[Floats]:
-        remainder = z - project(interpolated(z), center, components)
+    def _cells(self, z: Floats, center: Floats, components: Floats, precision: Floats) -> Sequence[Floats]:
+        known = interpolated(z)
+        if not np.isfinite(z).all():
+            known = completed(np.where(silent(z), np.nan, known).T, center, precision).T
+        remainder = z - project(known, center, components)
         departure = np.abs(without_level(remainder))
         return departure, departure, np.abs(remainder)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        own = {f"{self.stored}.center": self.center, f"{self.stored}.components": self.components}
-        return super().state() | own
+        own = {"center": self.center, "components": self.components, "precision": self.precision}
+        return super().state() | {f"{self.stored}.{name}": array for name, array in own.items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         super().restore(state)
         self.center, self.components = state[f"{self.stored}.center"], state[f"{self.stored}.components"]
+        # With models of earlier versions, a silent variable is at its mean, as if variables were independent.
+        self.precision = state.get(f"{self.stored}.precision", np.eye(self.variables))
 
 
 class ModelResiduals(StepViews):
@@ -195,11 +213,25 @@ class ModelResiduals(StepViews):
 def without_level(x: Floats) -> Floats:
     """Return x (variable, time) minus the median of each variable over its measured steps."""
     if np.isfinite(x).all():
-        return np.asarray(x - np.median(x, axis=1, keepdims=True))
+        half, odd = divmod(x.shape[1], 2)
+        part = np.partition(x, half, axis=1)
+        middle = part[:, half]
+        # The value below the middle is the largest of the lower half: faster than a partition at two places.
+        return np.asarray(x - (middle if odd else (part[:, :half].max(axis=1) + middle) / 2)[:, None])
     measured = np.isfinite(x).any(axis=1)
     out = np.full(x.shape, np.nan)
     out[measured] = x[measured] - np.nanmedian(x[measured], axis=1, keepdims=True)
     return out
+
+
+def _quantile(values: Floats, level: float) -> float:
+    """Return np.quantile(values, level), which takes many times as long to prepare as to compute."""
+    place = (len(values) - 1) * level
+    before = int(place)
+    after = min(before + 1, len(values) - 1)
+    ordered = np.partition(values, (before, after))
+    low, high, share = float(ordered[before]), float(ordered[after]), place - before
+    return low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)
 
 
 def _root_mean_square(sizes: Floats) -> float:

@@ -1,8 +1,9 @@
 """Views of rows and of ranges: density and range.
 
     name        meaning
-    row         (variable,) the values of one time step, z clipped at 10; a missing value is interpolated in time. Steps
-                at which nothing was measured are skipped
+    row         (variable,) the values of one time step, z clipped at 10; a missing value is interpolated in time, or
+                follows from the other values where its variable is silent (`features.silent`). Steps at which nothing
+                was measured are skipped
     whitening   (variable, variable) maps rows to about unit variance in every direction; directions that hardly vary
                 are enlarged less
     bank        (row, variable) rows of the normal observations of the entity
@@ -26,7 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tsadc.detectors.ensemble.features import decode_names, encode_names, interpolated, windows_to_steps
+from tsadc.detectors.ensemble.features import decode_names, encode_names, interpolated, silent, windows_to_steps
+from tsadc.detectors.ensemble.linear import completed
 from tsadc.detectors.ensemble.training import FOLDS, Training
 from tsadc.detectors.ensemble.views import DISTANCE_OFFSET, Explained, ViewGroup
 from tsadc.detectors.pooling import sliding
@@ -54,6 +56,7 @@ class Density(ViewGroup):
 
     def __init__(self, variables: int, length: int) -> None:
         self.names, self.variables, self.length = ("density",), variables, length
+        self._last_bank: tuple[Floats, Floats, Floats] | None = None
 
     def measure(self, z: Floats, entity: str) -> Floats:
         """Return (row, variable) the rows that are looked at; NaN if fewer steps were measured."""
@@ -63,7 +66,11 @@ class Density(ViewGroup):
         return rows
 
     def fit(self, features: Floats, training: Training) -> Floats:
-        self.center, self.whitening = _whitening(_measured(features[training.kept]).astype(np.float64))
+        rows = _measured(features[training.kept]).astype(np.float64)
+        self.center, self.whitening = _whitening(np.nan_to_num(rows))
+        if np.isnan(rows).any():
+            self.center, self.whitening = _whitening(self._completed(rows))
+        self._last_bank = None
         known = training.known()
         self.most = max(NEAREST, min(BANK_ROWS, MAX_BANK_VALUES // (self.variables * (1 + len(known)))))
         self.pooled = self._bank(features[training.kept])
@@ -79,23 +86,38 @@ class Density(ViewGroup):
         return scores[:, None]
 
     def _bank(self, rows: Floats) -> NDArray[np.float32]:
-        flat = _measured(rows)
+        flat = self._completed(_measured(rows))
         return np.asarray(flat[evenly_spaced(len(flat), self.most)], dtype=np.float32)
+
+    def _completed(self, rows: Floats) -> Floats:
+        return completed(rows, self.center, self.whitening @ self.whitening.T)
 
     def _distances(self, rows: Floats, bank: Floats) -> tuple[Floats, NDArray[np.int64]]:
         """Return the distance of rows (row, variable) to the bank, and the indices (row, 5) of the nearest ones."""
-        u, v = ((side.astype(np.float64) - self.center) @ self.whitening for side in (rows, bank))
-        squares = np.square(u).sum(axis=1)[:, None] + np.square(v).sum(axis=1) - 2 * u @ v.T
+        u, (v, sizes) = self._whitened(rows), self._whitened_bank(bank)
+        squares = np.square(u).sum(axis=1)[:, None] + sizes - 2 * u @ v.T
         count = min(NEAREST, len(bank))
         nearest = np.argpartition(squares, count - 1, axis=1)[:, :count]
         distance = np.sqrt(np.maximum(np.take_along_axis(squares, nearest, axis=1), 0)).mean(axis=1)
         return distance / np.sqrt(self.variables), nearest
 
+    def _whitened(self, rows: Floats) -> Floats:
+        return np.asarray((rows.astype(np.float64) - self.center) @ self.whitening)
+
+    def _whitened_bank(self, bank: Floats) -> tuple[Floats, Floats]:
+        """Return the whitened bank and its squared lengths. Those of the last bank are kept, as observations of one
+        entity usually follow each other; those of all would need three times the memory of the model."""
+        last = self._last_bank
+        if last is None or last[0] is not bank:
+            whitened = self._whitened(bank)
+            last = self._last_bank = (bank, whitened, np.square(whitened).sum(axis=1))
+        return last[1:]
+
     def _scores(self, rows: Floats, bank: Floats) -> Floats:
         """Return s of observations (observation, row, variable)."""
-        known = np.isfinite(rows[:, :, 0])
+        known = np.isfinite(rows).any(axis=2)
         distance = np.full(known.shape, -np.inf)
-        distance[known], _ = self._distances(rows[known], bank)
+        distance[known], _ = self._distances(self._completed(rows[known]), bank)
         worst = np.sort(distance, axis=1)[:, -WORST_ROWS:]
         mean = np.where(worst >= 0, worst, 0).sum(axis=1) / np.maximum((worst >= 0).sum(axis=1), 1)
         return np.asarray(0.5 * np.log(DISTANCE_OFFSET + mean))
@@ -108,7 +130,7 @@ class Density(ViewGroup):
 
     def explain(self, entity: str, z: Floats) -> list[Explained]:
         picked, bank = _picked(z), self.entities.get(entity, self.pooled)
-        rows = _rows_at(z, picked)
+        rows = self._completed(_rows_at(z, picked))
         distance, nearest = self._distances(rows, bank)
         # A step has the score of the nearest picked row; those of the worst rows are raised to that of the observation.
         worst = np.argsort(distance)[-WORST_ROWS:]
@@ -132,6 +154,7 @@ class Density(ViewGroup):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         own = {name.removeprefix(f"{self.stored}."): array for name, array in state.items()}
         self.center, self.whitening, self.pooled = own["center"], own["whitening"], own["pooled"]
+        self._last_bank = None
         self.most = int(own["most"][0])
         banks = np.split(own["banks"], own["ends"])[:-1]
         self.entities = dict(zip(decode_names(own["entities"]), banks, strict=True))
@@ -144,12 +167,14 @@ def _picked(z: Floats) -> NDArray[np.int64]:
 
 
 def _rows_at(z: Floats, steps: NDArray[np.int64]) -> Floats:
-    return np.clip(interpolated(z)[:, steps], -ROW_CLIP, ROW_CLIP).T.astype(np.float32)
+    """Return (row, variable) the values at some steps; NaN in long gaps."""
+    known = z if np.isfinite(z).all() else np.where(silent(z), np.nan, interpolated(z))
+    return np.clip(known[:, steps], -ROW_CLIP, ROW_CLIP).T.astype(np.float32)
 
 
 def _measured(rows: Floats) -> Floats:
     """Return the rows (..., variable) that were measured, one after the other; if there are none, the median."""
-    found: Floats = rows[np.isfinite(rows[..., 0])]
+    found: Floats = rows[np.isfinite(rows).any(axis=-1)]
     return found if len(found) else np.zeros((1, rows.shape[-1]), dtype=np.float32)
 
 
@@ -174,11 +199,13 @@ class Ranges(ViewGroup):
 
     def measure(self, z: Floats, entity: str) -> Floats:
         """Return (variable, window + 2) the ranges, and the smallest and largest value of the observation."""
-        values = z.astype(np.float64)
-        ranges = sliding(np.fmax, values, self.width) - sliding(np.fmin, values, self.width)
-        measured = sliding(np.add, np.isfinite(values).astype(np.float64), self.width)
-        ranges = np.where(2 * measured >= self.width, ranges, np.nan)[:, self.starts]
-        extremes = [np.fmin.reduce(values, axis=1), np.fmax.reduce(values, axis=1)]
+        low, high = (sliding(extreme, z, self.width)[:, self.starts] for extreme in (np.fmin, np.fmax))
+        ranges = high.astype(np.float64) - low
+        measured = np.isfinite(z)
+        if not measured.all():
+            count = sliding(np.add, measured.astype(np.float64), self.width)[:, self.starts]
+            ranges[2 * count < self.width] = np.nan
+        extremes = [np.fmin.reduce(z, axis=1), np.fmax.reduce(z, axis=1)]
         return np.column_stack([ranges, *extremes]).astype(np.float32)
 
     def fit(self, features: Floats, training: Training) -> Floats:
@@ -206,13 +233,15 @@ class Ranges(ViewGroup):
     def _novelty(self, features: Floats, bank: Sequence[Floats]) -> Floats:
         """Return (variable, window) the distance of each range to the nearest in the bank; 0 where it is unknown."""
         ranges = features[:, :-2].astype(np.float64) / self.scale[:, None]
-        novelty = np.zeros_like(ranges)
+        below, above = ranges.copy(order="K"), ranges.copy(order="K")  # a variable without a bank has no novelty
         for k, known in enumerate(bank):
             if len(known):
-                place = np.searchsorted(known, ranges[k])
-                below, above = known[np.maximum(place - 1, 0)], known[np.minimum(place, len(known) - 1)]
-                novelty[k] = np.minimum(np.abs(ranges[k] - below), np.abs(ranges[k] - above))
-        return np.nan_to_num(novelty, nan=0.0)
+                place = known.searchsorted(ranges[k])
+                above[k] = known.take(place, mode="clip")
+                below[k] = known.take(place - 1, mode="clip")
+        novelty = np.minimum(np.abs(ranges - below), np.abs(ranges - above))
+        novelty[np.isnan(novelty)] = 0.0
+        return novelty
 
     def _score(self, novelty: Floats) -> float:
         return float(np.log(RANGE_OFFSET + np.linalg.norm(novelty, axis=0).max()))

@@ -40,7 +40,7 @@ from tsadc.detectors.ensemble.neighbours import MIN_QUARTERED, QUARTERS, Neighbo
 from tsadc.detectors.ensemble.peaks import Departure, ModelResiduals, Remainder
 from tsadc.detectors.ensemble.rows import Density, Ranges
 from tsadc.detectors.ensemble.training import Training, lowest_share
-from tsadc.detectors.ensemble.views import ViewGroup
+from tsadc.detectors.ensemble.views import ViewGroup, measure_together
 from tsadc.detectors.ensemble.windows import Energy, RidgeResiduals
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.threshold import Contamination
@@ -176,7 +176,9 @@ class FusedScorer:
         convolutions = Convolutions.fit(read, len(every), config.kernels, seed)
         groups = _groups(parts[0].length, config, convolutions, Correlations.choose(variables, seed))
         first = [group for group in groups if group.first_round]
-        features = [group.measure_all(read, training) for group in first]
+        together = [group for group in first if not group.learns]
+        measured = dict(zip(together, measure_together(together, read, training), strict=True))
+        features = [measured.pop(group) if group in measured else group.measure_all(read, training) for group in first]
         scores = [group.fit(values, training) for group, values in zip(first, features, strict=True)]
         kept = _normal(_consensus(np.concatenate(scores, axis=1)), config.history, seed)
         training = training.keeping(kept)

@@ -32,7 +32,7 @@ A group computes views that share their features. Each learns, measures, compare
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -78,7 +78,7 @@ class ViewGroup(ABC):
     def measure_all(self, read: Read, training: Training) -> Floats:
         """Return the features of all training observations. If `measure` needs to learn something, learn it from the
         normal ones, and measure each observation without what was learnt from its fold."""
-        return np.stack([self.measure(read(i), entity) for i, entity in enumerate(training.entities)])
+        return measure_together([self], read, training)[0]
 
     @abstractmethod
     def fit(self, features: Floats, training: Training) -> Floats:
@@ -103,3 +103,16 @@ class ViewGroup(ABC):
     @abstractmethod
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `state` returned."""
+
+
+def measure_together(groups: Sequence[ViewGroup], read: Read, training: Training) -> list[Floats]:
+    """Return the features of all training observations, of groups that learn nothing; each is read once."""
+    features: list[Floats] = []
+    for i, entity in enumerate(training.entities):
+        z = read(i)
+        measured = [group.measure(z, entity) for group in groups]
+        if not features:
+            features = [np.empty((len(training), *own.shape), dtype=own.dtype) for own in measured]
+        for every, own in zip(features, measured, strict=True):
+            every[i] = own
+    return features

@@ -14,13 +14,13 @@ with at least 5 normal observations has weights of its own, from its own gram an
     weights    ridge of (own gram + 5 F pooled gram / pooled steps), F features
     reach      the largest, up to 8, with at most 400 features and 10 training steps for each
 
-Where another variable was not measured, it is interpolated in time to predict from. Residuals of training observations
-come from weights that were fitted without their fold.
+Where another variable was not measured, it is interpolated in time to predict from, or itself predicted where it is
+silent (`features.silent`). Residuals of training observations come from weights that were fitted without their fold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,9 @@ from tsadc.detectors.ensemble.features import (
     decode_names,
     encode_names,
     interpolated,
+    silent,
 )
-from tsadc.detectors.ensemble.linear import PENALTY, Gram, design_matrix, ridge_weights
+from tsadc.detectors.ensemble.linear import PENALTY, Gram, design_matrix, predict, ridge_weights
 from tsadc.detectors.ensemble.training import FOLDS, Training, adapt_standardiser, cross_fitted, fit_standardiser
 from tsadc.detectors.ensemble.views import LOG_OFFSET, Explained, ViewGroup
 from tsadc.detectors.pooling import top_mean
@@ -46,6 +47,7 @@ MAX_REACH = 8
 MAX_FEATURES = 400
 STEPS_PER_FEATURE = 10
 POOLED_SHARE = 5.0  # pooled steps per feature that are added to the gram of an entity
+MAX_GRAM_VALUES = 2**24  # of all entities; beyond, their grams are computed one entity at a time
 MAX_WEIGHTS = 2**25  # values of the weights of all entities together: this bounds the model
 
 
@@ -111,20 +113,24 @@ class RidgeResiduals(Energy):
         kept = np.flatnonzero(training.kept)
         reach = self._reach(len(kept) * self.windows.length, len(training.known()))
         self.lags, self.entities = range(-reach, reach + 1), dict[str, Floats]()
-        folds = self._grams(read, kept, training)
+        known = {entity for entity, own in training.members().items() if training.kept[own].sum() >= MIN_HISTORY}
+        size = self.variables * len(self.lags) + 1
+        few = FOLDS * len(known) * size**2 <= MAX_GRAM_VALUES
+        folds, of_entities = self._grams(read, kept, training, known if few else set())
         total = sum(folds[1:], start=folds[0])
-        self.weights = self._solve(total)
-        rest = [total - fold if total.steps > fold.steps else total for fold in folds]
+        every = total.matrix()
+        self.weights = self._solve(every)
+        rest = [(total - fold if total.steps > fold.steps else total).matrix() for fold in folds]
         pooled = [self._solve(gram) for gram in rest]
         features: list[Floats] = [np.empty(0)] * len(training)
-        # One entity at a time, as the grams of all may not fit into memory.
         for entity, members in training.members().items():
-            normal = members[training.kept[members]]
             weights = pooled
-            if len(normal) >= MIN_HISTORY:
-                grams = self._grams(read, normal, training)
+            if entity in known:
+                grams = of_entities.pop(entity, [])
+                if not few:
+                    grams, _ = self._grams(read, members[training.kept[members]], training, set())
                 own = sum(grams[1:], start=grams[0])
-                self.entities[entity] = self._solve(total, own).astype(np.float32)
+                self.entities[entity] = self._solve(every, own).astype(np.float32)
                 weights = [self._solve(others, own - gram) for others, gram in zip(rest, grams, strict=True)]
             for i in members.tolist():
                 features[i] = self._features(read(i), weights[int(training.folds[i])])
@@ -139,18 +145,25 @@ class RidgeResiduals(Energy):
                 return reach
         return 0
 
-    def _grams(self, read: Read, indices: NDArray[np.int64], training: Training) -> list[Gram]:
-        """Return the gram of each fold of the training observations at `indices`."""
-        folds = [Gram.empty(self.variables * len(self.lags) + 1)] * FOLDS
+    def _grams(
+        self, read: Read, indices: NDArray[np.int64], training: Training, entities: Set[str]
+    ) -> tuple[list[Gram], dict[str, list[Gram]]]:
+        """Return the gram of each fold of the training observations at `indices`, of all and of some entities."""
+        none = Gram.empty(self.variables * len(self.lags) + 1)
+        folds = [none] * FOLDS
+        own = {entity: [none] * FOLDS for entity in entities}
         for i in indices.tolist():
-            fold = int(training.folds[i])
-            folds[fold] = folds[fold] + Gram.of(read(i), self.lags)
-        return folds
+            gram = Gram.of(read(i), self.lags)
+            for sums in (folds, own.get(training.entities[i])):
+                if sums is not None:
+                    sums[training.folds[i]] = sums[training.folds[i]] + gram
+        return folds, own
 
-    def _solve(self, pooled: Gram, own: Gram | None = None) -> Floats:
-        matrix = pooled.matrix()
+    def _solve(self, pooled: Floats, own: Gram | None = None) -> Floats:
+        """Return the ridge weights of a pooled gram matrix, alone or as a share of the gram of an entity."""
+        matrix = pooled
         if own is not None:
-            matrix = own.matrix() + POOLED_SHARE * len(matrix) * matrix / max(pooled.steps, 1.0)
+            matrix = own.matrix() + POOLED_SHARE * len(pooled) * pooled / max(float(pooled[-1, -1]), 1.0)
         return ridge_weights(matrix, self.variables, PENALTY, current=len(self.lags) // 2)
 
     def predict(self, z: Floats, entity: str) -> Floats:
@@ -161,7 +174,7 @@ class RidgeResiduals(Energy):
         return self._features(z, self.entities.get(entity, self.weights))
 
     def _features(self, z: Floats, weights: Floats) -> Floats:
-        residual = z - weights @ design_matrix(interpolated(z), self.lags)
+        residual = z - predict(weights, interpolated(z), self.lags, silent(z))
         change = np.diff(residual, axis=1, prepend=np.nan)
         return self._stacked(self.windows.log_sizes(residual), self.windows.log_sizes(change))
 

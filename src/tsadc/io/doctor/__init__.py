@@ -150,13 +150,14 @@ def _findings(profiles: list[Profile], described: list[Column], detector: Fitted
         yield from columns.counters(described, profiles)
         yield from columns.states(described)
         yield from columns.identical(described, profiles)
-        yield from clocks.one_machine(profiles, described)
+    known = () if detector is None else tuple(detector.scaler_.entities)
+    yield from clocks.one_machine(profiles, described, known)
     yield from levels.mixed_units(profiles, described)
     yield from clocks.same_data(profiles)
     failing = list(columns.failing(described, profiles))
     yield from failing
-    known = {name for finding in failing for name in finding.variables}
-    yield from columns.sparse(described, profiles, without=known)
+    dead = {name for finding in failing for name in finding.variables}
+    yield from columns.sparse(described, profiles, without=dead)
     yield from clocks.gaps(profiles)
 
 

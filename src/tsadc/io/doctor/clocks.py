@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,8 +131,12 @@ def _spring(series: Series, found: NDArray[np.int64]) -> int | None:
     return None
 
 
-def one_machine(profiles: Sequence[Profile], columns: Sequence[Column]) -> Iterator[Finding]:
-    """Find files that look like consecutive parts of one machine's record."""
+def one_machine(
+    profiles: Sequence[Profile], columns: Sequence[Column], known: Collection[str] = ()
+) -> Iterator[Finding]:
+    """Find files that look like consecutive parts of one machine's record. Those of entities that a model has `known`
+    are what their names say."""
+    profiles = [own for own in profiles if own.series.entity not in known]
     timed = [own for own in profiles if own.series.clock.dated]
     if len(timed) < 2 or len(timed) < len(profiles) or len({own.series.clock.interval for own in timed}) > 1:
         return
@@ -141,6 +145,8 @@ def one_machine(profiles: Sequence[Profile], columns: Sequence[Column]) -> Itera
     if whole:
         pattern = next((p for p in ENTITY_PATTERNS if len(_groups(entities, p)) == 1), None)
         name = next(iter(_groups(entities, pattern))) if pattern else entities[0]
+        if len(known) == 1:
+            [name] = known
         groups, remedy = {name: entities}, option("entity-name", [name])
     else:
         by_name = {own.series.entity: own for own in timed}
@@ -166,7 +172,9 @@ def one_machine(profiles: Sequence[Profile], columns: Sequence[Column]) -> Itera
         tuple(several),
         f"{names(several)} look like {what}: the same columns, and each begins where another ends (the first at "
         f"{moment(first, 0)}).",
-        "As separate entities, each is normalised by its own short history, so differences between them are lost.",
+        "As separate entities, they are judged one by one, so an event that lasts from one file to the next is cut."
+        if known
+        else "As separate entities, each is normalised by its own short history, so differences between them are lost.",
         remedy,
     )
 

@@ -1,0 +1,153 @@
+"""Read the tables that `tsadc detect --out` wrote: intervals with what their strongest observation scores, and the
+scores around them.
+
+Folders of earlier versions have no names of intervals, so they are made from where the intervals begin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tsadc.detectors.feedback import COLUMN, Judged
+from tsadc.detectors.result import MISSING, id_of
+from tsadc.errors import DataError
+from tsadc.series import Floats
+from tsadc.show.result_files import TABLES, bare
+from tsadc.show.result_update import Ticks, is_results, ticks
+
+SUFFIX = "_score"  # of the columns of views
+AROUND = 1.0  # how much of its duration is shown before and after an interval
+FEWEST_ROWS = 40  # shown before and after a short one
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """An interval of a folder of results.
+
+    Attributes
+    ----------
+    judged : Judged
+    model : str
+        The model that found it, by its identity.
+    start, end : str
+        Times as they are written in the tables.
+    severity : float
+    excess : float
+        How far its strongest observation lies above its threshold.
+    kind, reason : str
+    variables : dict of str to float
+        Shares of the blame.
+    """
+
+    judged: Judged
+    model: str
+    start: str
+    end: str
+    severity: float
+    excess: float
+    kind: str
+    reason: str
+    variables: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredResults:
+    """The intervals of a folder of results, and the scores of its rows."""
+
+    folder: Path
+    intervals: tuple[Stored, ...]
+    timeline: pd.DataFrame  # entity, ticks, score
+
+    def scores_around(self, interval: Stored) -> tuple[Floats, int, int]:
+        """Return the scores of the rows around an interval, and where in them it begins and ends."""
+        own = self.timeline[self.timeline["entity"] == interval.judged.entity]
+        ticks = own["ticks"].to_numpy()
+        first, last = np.searchsorted(ticks, [interval.judged.start, interval.judged.end]).tolist()
+        around = max(FEWEST_ROWS, int(AROUND * (last - first)))
+        begin, end = max(first - around, 0), min(last + around, len(own))
+        return own["score"].to_numpy()[begin:end], first - begin, last - begin
+
+
+def read_results(folder: Path) -> StoredResults:
+    """Return the results in a folder."""
+    if not folder.is_dir() or not is_results(folder):
+        raise DataError(f"{folder} is no folder of results; name one that `tsadc detect --out` wrote.")
+    ending = "parquet" if (folder / f"{TABLES[0]}.parquet").is_file() else "csv"
+    intervals, timeline, observations = (_table(folder / f"{name}.{ending}") for name in TABLES)
+    try:
+        dated = _dated([*intervals["start"], *timeline["time"].head(1)])
+        rows = timeline.assign(
+            entity=timeline["entity"].map(_text),
+            ticks=_ticks(timeline["time"], dated),
+            score=pd.to_numeric(timeline["score"], errors="coerce"),
+        )
+        scored = observations.assign(
+            entity=observations["entity"].map(_text),
+            first=_ticks(observations["start"], dated),
+            last=_ticks(observations["end"], dated),
+            score=pd.to_numeric(observations["score"]),
+            threshold=pd.to_numeric(observations["threshold"]),
+        )
+        starts, ends = (_ticks(intervals[key], dated) for key in ("start", "end"))
+        records = intervals.to_dict("records")
+        found = [
+            _stored({str(key): value for key, value in row.items()}, int(start), int(end), dated, scored)
+            for row, start, end in zip(records, starts, ends, strict=True)
+        ]
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise DataError(f"The tables in {folder} are damaged or edited; detect again with --force.") from None
+    return StoredResults(folder, tuple(found), rows[["entity", "ticks", "score"]])
+
+
+def _stored(row: Mapping[str, Any], start: int, end: int, dated: bool, observations: pd.DataFrame) -> Stored:
+    entity, evidence = _text(row["entity"]), _text(row["evidence"])
+    shares = {str(name): float(share) for name, share in json.loads(row["variables"]).items()}
+    name = id_of(entity, start, evidence, shares)
+    inside = (observations["entity"] == entity) & (observations["first"] < end) & (observations["last"] > start)
+    near = observations[inside]
+    score, views, excess = 0.0, {}, 0.0
+    scored = evidence != MISSING and len(near) > 0
+    if scored:
+        rows = [{str(key): value for key, value in own.items()} for own in near.to_dict("records")]
+        best = max(rows, key=lambda own: own["score"] - own["threshold"])
+        views = {key.removesuffix(SUFFIX): float(best[key]) for key in best if key.endswith(SUFFIX)}
+        score, excess = float(best["score"]) - views.pop(COLUMN, 0.0), float(best["score"] - best["threshold"])
+    return Stored(
+        Judged(name, entity, start, end, dated, score, views, scored),
+        _text(row.get("model", "")),
+        str(row["start"]),
+        str(row["end"]),
+        float(row["severity"]),
+        excess,
+        _text(row["kind"]),
+        _text(row["reason"]),
+        shares,
+    )
+
+
+def _table(file: Path) -> pd.DataFrame:
+    try:
+        if file.suffix == ".parquet":
+            return pd.read_parquet(file)
+        return pd.read_csv(file, dtype=str, keep_default_na=False)
+    except (OSError, ValueError, ImportError):
+        raise DataError(f"{file} cannot be read as a table of results; detect again with --force.") from None
+
+
+def _text(value: Any) -> str:
+    return bare(str(value))
+
+
+def _dated(times: list[Any]) -> bool:
+    """Return whether the tables have dates; otherwise rows are numbered."""
+    return any(isinstance(time, pd.Timestamp) or (isinstance(time, str) and not time.isdigit()) for time in times)
+
+
+def _ticks(times: pd.Series, dated: bool) -> Ticks:
+    return ticks(times) if dated else pd.to_numeric(times).to_numpy(dtype=np.int64)
