@@ -24,7 +24,7 @@ ALLOWED_SIDEWAYS = {("atomic", "errors"), ("config", "errors"), ("io", "variable
 SHARED_BY_DETECTORS = {
     "__init__", "audit", "base", "cleaning", "display", "docstrings", "drift", "ensemble", "episodes", "events",
     "explanation", "feedback", "imputation", "interval_id", "missing", "own_file", "parameters", "per_row", "planned",
-    "pooling", "provenance", "reasons", "refit", "residual", "result", "settings", "store", "stored_limits",
+    "pooling", "provenance", "reasons", "refit", "residual", "result", "review", "settings", "store", "stored_limits",
     "threshold", "usual", "verdicts",
 }  # fmt: skip
 SHARED_BY_CLASSICAL = {"base", "neighbours"}

@@ -144,6 +144,26 @@ def test_the_commands_of_the_guide_to_thresholds_run(tmp_path, monkeypatch, caps
     assert len(pd.read_csv("found/observations.csv")) == len(pd.read_csv("found-review/observations.csv"))
 
 
+@pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
+def test_the_guide_to_dirty_histories_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_units(tmp_path / "demo/history", ["unit-1", "unit-6"], 6000, seed=0)
+    dirty = pd.read_csv("demo/history/unit-1.csv")
+    dirty.loc[700:760, "sensor_1"] += 5
+    dirty.to_csv("demo/history/unit-1.csv", index=False)
+    (block,) = blocks("docs/guides/audit.md", "console")
+    for command in block.splitlines():
+        run(command, monkeypatch)
+    assert "Reviewed: " in capsys.readouterr().out
+    files = re.findall(r"^\| `([\w.]+)` \|", (ROOT / "docs/guides/audit.md").read_text(), flags=re.MULTILINE)
+    assert {path.name for path in Path("audit").iterdir()} == {name for name in files if "." in name}
+    (code,) = blocks("docs/guides/audit.md", "python")
+    scope = {}
+    exec(code, scope)
+    assert scope["found"].suspects[0].blamed == ("sensor_1",)
+    assert scope["review"].counts["drop"] >= 1
+
+
 def test_the_commands_of_the_guide_to_nightly_runs_run(tmp_path, monkeypatch):
     """Those of the text, and those of cron and systemd with the date filled in by a shell."""
     monkeypatch.chdir(tmp_path)

@@ -239,6 +239,10 @@ def fit(
     clean: Annotated[
         bool, typer.Option("--clean", help="Audit the history first, and leave out what is probably anomalous.")
     ] = False,
+    review: Annotated[
+        Path | None,
+        typer.Option(help="Review file of `tsadc audit`, whose decisions say what to learn from.", readable=False),
+    ] = None,
     *,
     options: Options,
 ) -> None:
@@ -268,6 +272,7 @@ def fit(
                 progress=progress,
                 reading=to_remember(reading),
                 calendar=planned,
+                review=review,
             )
     except (KeyboardInterrupt, Terminated) as stop:
         word, code = stopped(stop)
@@ -276,6 +281,53 @@ def fit(
         print_error(f"{word}; {hint if saved else 'nothing was saved, so start again with the same command'}.")
         raise typer.Exit(code) from None
     echo(summary)
+
+
+@app.command()
+@reads
+def audit(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder to write: a page, tables and a review file.")],
+    model: Annotated[
+        Path | None,
+        typer.Option(help="Model whose detector, settings and reading options to use.", readable=False),
+    ] = None,
+    length: Annotated[int | None, typer.Option(help="Rows per observation. (default: 600)")] = None,
+    detector: Annotated[
+        str | None, typer.Option("--detector", help=f"Name of the detector, or FILE.py:CLASS. (default: {DEFAULT})")
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="One setting, as section.name=value.")] = None,
+    folds: Annotated[int, typer.Option(help="Parts of the history; each is judged by a model of the others.")] = 5,
+    *,
+    options: Options,
+) -> None:
+    """Find which parts of unlabelled history look anomalous, by models that were not trained on them."""
+    from tsadc.cli.audit import audit_to
+    from tsadc.cli.console import echo, progress_bar
+    from tsadc.cli.examination import check_history
+    from tsadc.cli.reading import requested_reading
+    from tsadc.cli.workflow import requested_settings
+    from tsadc.detectors.own_file import choose
+    from tsadc.detectors.store import load
+    from tsadc.io.files import stem
+    from tsadc.variables import match
+
+    if model is not None and (length is not None or set_):
+        given = "--length" if length is not None else "--set"
+        raise ConfigError(f"--model brings the settings of the model, so {given} cannot be given too; leave one out.")
+    title = f"Audit of {', '.join(stem(file) for file in data[:3]) or 'query'}"
+    with progress_bar() as progress:
+        if model is not None:
+            judge = load(model, detector=detector)
+            history = match(_read(data, options, judge.provenance_), judge.variables_)
+        else:
+            chosen = choose(detector or DEFAULT)
+            judge = chosen(config=requested_settings(chosen, "default", None, set_ or [], {"length": length}))
+            kept = requested_reading(vars(options)).columns or ()
+            history = check_history(_read(data, options), data, judge, kept=kept)
+        about = {} if model is None else {"model": str(model)}
+        said = audit_to(judge, history, out, folds=folds, title=title, about=about, progress=progress)
+    echo(said)
 
 
 @app.command()

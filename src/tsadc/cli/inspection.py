@@ -29,7 +29,7 @@ from tsadc.io.doctor import Examination, Finding, VariableFacts
 from tsadc.io.memory import check_length
 from tsadc.io.reading import spell
 from tsadc.series import Clock, Floats, Series
-from tsadc.show.words import count
+from tsadc.show.words import count, reviewed_text
 from tsadc.variables import match
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
         ("trained on", f"{data['rows']} rows, {data['observations']} observations, data digest {data['digest']}"),
         ("seed", str(settings["seed"])),
     ]
+    if review := origin.get("review"):
+        rows.append(("reviewed", reviewed_text(review)))
     if training:
         best = training["epochs"][training["best_epoch"] - 1]
         rows.append(

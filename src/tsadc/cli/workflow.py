@@ -19,6 +19,7 @@ from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.drift import Drift
 from tsadc.detectors.events import Events
 from tsadc.detectors.result import Result, worst
+from tsadc.detectors.review import read_review
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import Contamination, explain, refuse_unused
 from tsadc.errors import ConfigError, OutputError, notice
@@ -30,7 +31,7 @@ from tsadc.show import write as write_report
 from tsadc.show.chance import by_chance, count_scored, false_alarms, graded
 from tsadc.show.html import refuse_other_file
 from tsadc.show.result_files import write_ends, write_tables
-from tsadc.show.words import count, evidence, number
+from tsadc.show.words import count, evidence, number, reviewed_text
 
 MAX_DRIFTED = 3  # entities in the summary
 
@@ -81,8 +82,11 @@ def fit_model(
     progress: ProgressCallback | None = None,
     reading: Mapping[str, Any] | None = None,
     calendar: Calendar | None = None,
+    review: Path | None = None,
 ) -> str:
     """Train the detector, save it to `out` and return a summary. The model remembers the options of `reading`.
+
+    `review` is a review file: what it drops is not learnt from, and of what it fixes only the variables to blame.
 
     A network's unfinished run is in `OUT.partial`, and so is the lock that keeps a second process from training the
     same model."""
@@ -92,6 +96,8 @@ def fit_model(
         raise ConfigError(
             f"{detector.name} cannot be saved, so the command line cannot use it; fit and use it in Python."
         )
+    reviewed = None if review is None else read_review(review, series)
+    learnt = series if reviewed is None else reviewed.apply(series)
     partial = out.with_name(out.name + ".partial")
     checkpoint = partial / "training.safetensors"
     has_network = hasattr(detector.settings, "training")
@@ -104,10 +110,12 @@ def fit_model(
     try:
         with locked(partial / "lock", busy) if IS_MAIN_PROCESS else contextlib.nullcontext():
             detector.fit(
-                series, calendar=calendar, progress=progress, checkpoint=checkpoint, resume=resume, clean=clean
+                learnt, calendar=calendar, progress=progress, checkpoint=checkpoint, resume=resume, clean=clean
             )
             if reading:
                 detector.provenance_["reading"] = dict(reading)
+            if reviewed is not None:
+                detector.provenance_["review"] = reviewed.provenance(series)
             if IS_MAIN_PROCESS:
                 detector.save(out)
                 checkpoint.unlink(missing_ok=True)
@@ -123,6 +131,8 @@ def fit_model(
         if cleaned
         else ""
     )
+    if reviewed is not None:
+        without = f"Reviewed: {reviewed_text(reviewed.provenance(series))}.\n{without}"
     return (
         f"{without}Trained on {data['observations']} observations of {data['length']} rows, "
         f"{count(data['variables'], 'variable', 'variables')}, "

@@ -2,20 +2,24 @@
 
     name          meaning
     fold          contiguous observations of every entity that one model is not trained on, and judges
+    normal        distribution of the training scores of a fold without the highest: for a threshold those count as
+                  normal that may be (`Detector.normal_`), here one half of the share that is in doubt
     z             score of an observation as a standard normal deviate: the share of normal observations that score
                   higher, by the model of its fold, read on a Gaussian; standardised by middle and spread of all z
     p             share of a standard Gaussian above z
     f             density of all p by Grenander: the slope of the least concave majorant of their distribution function
-    share         contamination of the z: what lies above the fence in excess of what lies below its mirror image
+    share         what lies above the fence of z in excess of what lies below its mirror image (`threshold`)
     excess        f - (1 - share) where that is positive, scaled to the mass `share`
     probability   excess / (1 - share + excess), that an observation is anomalous: 1 - the local false discovery rate
+    mean          of the probabilities: the contamination, with the interval of resampled observations
 
 Every model has its own scores, so they are compared through p. Training scores of some detectors are too low, as they
 have learnt from what they score; standardising the z of all folds, which have not, removes that (Efron's empirical
 null). Normal p are uniform and anomalous ones are small, so f falls from the anomalous to the normal, and Grenander's
 estimate of a falling density needs no bandwidth. At the smallest p it is too high, by a factor that is uniformly
 distributed (Daniels), and would find anomalies in clean data; hence the scaling. It is a compromise: the share is a
-lower bound, and the mean probability lies between it and the mass of the unscaled excess.
+lower bound, as anomalies below the fence are not counted, and the mean probability lies between it and the mass of the
+unscaled excess, nearer to the truth than either (`tests/detectors/test_audit.py`).
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 from scipy.special import ndtri_exp
 from scipy.stats import norm
 
@@ -40,19 +45,24 @@ from tsadc.detectors.events import Events
 from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.provenance import describe
 from tsadc.detectors.result import Evidence, Interval, Result, as_period, assemble, join
+from tsadc.detectors.review import names_text
 from tsadc.detectors.threshold import (
     BELOW,
     FENCE,
+    LARGEST_SAMPLE,
     QUARTER,
+    RESAMPLES,
     Contamination,
     Normal,
     Threshold,
-    calibrate,
     explain,
     observations_per_week,
 )
+from tsadc.detectors.threshold import LEVEL as CONFIDENCE
+from tsadc.detectors.threshold import _excess as excess_above_fence
 from tsadc.errors import ConfigError, DataError, TsadcNotice
 from tsadc.series import Booleans, Clock, Floats, Observations, Series
+from tsadc.subsample import evenly_spaced
 from tsadc.windows import cut, section
 
 if TYPE_CHECKING:
@@ -63,7 +73,7 @@ LEAST_PROBABILITY = 0.2  # of an interval that is worth a look
 LEVEL = 0.5  # from here on, anomalous is more likely than normal
 LEAST_SPREAD = 1e-9
 LEAST_BLOCK = 4  # observations; of smaller ones the neighbours are trained on
-NARROWEST = 1e-300  # width of a segment of p
+NARROWEST = 1e-300  # smallest p
 BLAMED_SHARE = 0.2  # of the contributions; a variable with less is only mentioned
 COLUMNS = [
     *("id", "entity", "start", "end", "probability", "score", "return_period"),
@@ -85,7 +95,7 @@ class FoldProgress:
         return self.seconds * (self.total - self.done) / max(self.done, 1)
 
 
-AuditCallback = Callable[["TrainingProgress | ScoringProgress | FoldProgress"], None]
+AuditCallback = Callable[["TrainingProgress | ScoringProgress | FoldProgress | Plan"], None]
 
 
 @dataclass(frozen=True)
@@ -126,7 +136,7 @@ class Suspect:
         return "drop" if self.probability >= LEVEL else "keep"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """A detector trained for comparison, with or without what the audit suspects.
 
@@ -144,6 +154,8 @@ class Model:
         How many of the suspected observations it flags.
     others_flagged : int
         How many of the other observations it flags.
+    flagged : array of shape (n_observations,), bool
+        Whether it flags each observation of the history; one that it was trained on by its training score.
     """
 
     observations: int
@@ -152,6 +164,7 @@ class Model:
     alarms: str
     suspects_flagged: int
     others_flagged: int
+    flagged: Booleans = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -263,13 +276,13 @@ class Audit:
         Returns
         -------
         DataFrame
-            `id`, `entity`, `start`, `end`, `probability`, `kind`, `variables` (those to blame, separated by "; "),
-            `reason`, `decision` ("keep", "drop" or "fix") and an empty `comment`. `fit --review` and
-            `tsadc.detectors.review` read it.
+            `id`, `entity`, `start`, `end`, `probability`, `kind`, `variables` (those to blame), `reason`,
+            `decision` ("keep", "drop" or "fix") and an empty `comment`. As a CSV file it is read by
+            `tsadc fit --review` and `tsadc.detectors.review.read_review`.
         """
         table = self.to_frame()
         return table[["id", "entity", "start", "end", "probability", "kind"]].assign(
-            variables=pd.Series(["; ".join(suspect.blamed) for suspect in self.suspects], dtype=object),
+            variables=pd.Series([names_text(suspect.blamed) for suspect in self.suspects], dtype=object),
             reason=table["reason"],
             decision=pd.Series([suspect.decision for suspect in self.suspects], dtype=object),
             comment="",
@@ -336,7 +349,8 @@ def audit(detector: Detector, X: Any, *, folds: int = FOLDS, progress: AuditCall
     folds : int, default 5
         Number of folds, at least 2. Each costs one training, and two more are for comparison.
     progress : callable, optional
-        Called with a `FoldProgress` after each training, besides what `Detector.fit` calls it with.
+        Called with the `Plan` before anything is trained, and with a `FoldProgress` after each training, besides what
+        `Detector.fit` calls it with.
 
     Returns
     -------
@@ -363,6 +377,8 @@ def audit(detector: Detector, X: Any, *, folds: int = FOLDS, progress: AuditCall
     """
     begun = time.monotonic()
     planned = plan(detector, X, folds)
+    if progress is not None:
+        progress(planned)
     history, settings, models = planned.history, detector.settings, len(planned.folds) + 2
     evidence: dict[int, Evidence] = {}
     memory: list[int] = []
@@ -526,19 +542,17 @@ class Estimate:
     @classmethod
     def of(cls, deviates: Floats, stated: float | Literal["auto"], seed: int) -> Self:
         """Estimate from the deviates of all observations, each by a model that has not learnt from it."""
-        contamination, _ = calibrate(deviates, stated, seed)
-        ordered = np.sort(deviates)
-        middle, low = np.quantile(ordered, [(1 - contamination.share) * 0.5, (1 - contamination.share) * BELOW])
-        spread = float(middle - low) if middle - low > LEAST_SPREAD else 1.0
-        z = (deviates - middle) / spread
-        edges, density = grenander(norm.sf(z))
-        expected = 1 - contamination.share  # density of normal p
-        excess = np.maximum(density - expected, 0.0)
-        mass = float((excess * np.diff(edges)).sum())
-        excess *= min(1.0, contamination.share / mass) if mass > 0 else 0.0
-        levels = excess / (expected + excess)
+        found = _Mixture.of(deviates, stated)
+        contamination = Contamination(found.share, found.share, found.share, True)
+        if stated == "auto":
+            sample, generator = deviates[evenly_spaced(len(deviates), LARGEST_SAMPLE)], np.random.default_rng(seed)
+            draws = generator.integers(0, len(sample), (RESAMPLES, len(sample)))
+            shares = [_Mixture.of(sample[draw], stated).mean for draw in draws]
+            low, high = np.quantile(shares, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).tolist()
+            contamination = Contamination(found.mean, min(low, found.mean), max(high, found.mean), False)
+        z = (deviates - found.middle) / found.spread
         normal = Normal.of(z, contamination)
-        unfinished = cls(contamination, float(middle), spread, normal, np.inf, edges, levels)
+        unfinished = cls(contamination, found.middle, found.spread, normal, np.inf, found.edges, found.levels)
         suspected = unfinished.probability(z) >= LEAST_PROBABILITY
         threshold = max(FENCE, float(z.max()))
         if suspected.any():
@@ -556,6 +570,32 @@ class Estimate:
         return np.asarray(self.levels[np.clip(segment, 0, len(self.levels) - 1)])
 
 
+@dataclass(frozen=True, eq=False)
+class _Mixture:
+    """What deviates say about normal and anomalous ones: the share in excess above the fence, and the mean of the
+    probabilities."""
+
+    share: float
+    middle: float
+    spread: float
+    edges: Floats
+    levels: Floats
+    mean: float
+
+    @classmethod
+    def of(cls, deviates: Floats, stated: float | Literal["auto"]) -> Self:
+        ordered = np.sort(deviates)
+        share = excess_above_fence(ordered) if stated == "auto" else stated
+        middle, low = np.quantile(ordered, [(1 - share) * 0.5, (1 - share) * BELOW]).tolist()
+        spread = middle - low if middle - low > LEAST_SPREAD else 1.0
+        edges, density = grenander(norm.sf((ordered - middle) / spread))
+        excess = np.maximum(density - (1 - share), 0.0)
+        mass = float((excess * np.diff(edges)).sum())
+        excess *= min(1.0, share / mass) if mass > 0 else 0.0
+        levels = excess / (1 - share + excess)
+        return cls(share, middle, spread, edges, levels, float((levels * density * np.diff(edges)).sum()))
+
+
 def grenander(p: Floats) -> tuple[Floats, Floats]:
     """Return edges and heights of Grenander's estimate of a falling density on [0, 1].
 
@@ -571,18 +611,14 @@ def grenander(p: Floats) -> tuple[Floats, Floats]:
     heights : array of shape (segment,)
         Slopes of the least concave majorant of the distribution function, falling.
     """
-    x = np.concatenate([[0.0], np.sort(p), [1.0]])
-    y = np.concatenate([np.arange(len(p) + 1) / len(p), [1.0]])
-    corners: list[int] = []
-    for i in range(len(x)):
-        while len(corners) > 1:
-            a, b = corners[-2:]
-            if (y[b] - y[a]) * (x[i] - x[b]) > (y[i] - y[b]) * (x[b] - x[a]):
-                break
-            corners.pop()
-        corners.append(i)
-    edges = x[corners]
-    return edges, np.diff(y[corners]) / np.maximum(np.diff(edges), NARROWEST)
+    places, counts = np.unique(np.maximum(p, NARROWEST), return_counts=True)
+    edges, mass = np.concatenate([[0.0], places]), counts / len(p)
+    if places[-1] < 1:
+        edges, mass = np.append(edges, 1.0), np.append(mass, 0.0)
+    width = np.diff(edges)
+    # The slopes of the majorant: those of the distribution function, pooled until none is steeper than the one before.
+    pooled = isotonic_regression(mass / width, weights=width, increasing=False)
+    return edges[pooled.blocks], pooled.x[pooled.blocks[:-1]]
 
 
 def log_above(normal: Normal, scores: Floats) -> Floats:
@@ -597,12 +633,13 @@ def log_above(normal: Normal, scores: Floats) -> Floats:
 
 def _deviates(model: Detector, fold: Observations, progress: AuditCallback | None) -> Iterator[Evidence]:
     """Yield the evidence of the observations of a fold, with all scores as normal deviates."""
-    lowered = model._lowered(fold)
+    lowered, share = model._lowered(fold), model.contamination_
     evidence = list(model._evidence(fold, progress))
-    highest = np.log1p(-0.5 / len(model.normal_.kept))  # of `log_above`: no score is lower than all others together
+    normal = Normal(model.decision_scores_, share.share, (share.share + share.low) / 2)
+    highest = np.log1p(-0.5 / len(normal.kept))  # of `log_above`: a score below all others is not infinitely low
 
     def deviate(scores: Floats) -> Floats:
-        return np.asarray(-ndtri_exp(np.minimum(log_above(model.normal_, scores), highest)))
+        return np.asarray(-ndtri_exp(np.minimum(log_above(normal, scores), highest)))
 
     for number, own in enumerate(fold.by_series()):
         series = fold.series[number]
@@ -681,6 +718,7 @@ def _compared(model: Detector, history: Observations, learnt: Observations, susp
         alarms,
         int((flagged & suspected).sum()),
         int((flagged & ~suspected).sum()),
+        flagged,
     )
 
 

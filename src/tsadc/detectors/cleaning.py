@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tsadc.config import require
-from tsadc.detectors.audit import FOLDS, LEVEL, Audit, AuditCallback, FoldProgress, audit, blamed
+from tsadc.detectors.audit import FOLDS, LEVEL, Audit, AuditCallback, FoldProgress, Plan, audit, blamed
 from tsadc.detectors.base import Detector, ProgressCallback, ScoringProgress
 from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.imputation import Imputer
@@ -117,8 +117,8 @@ def without_suspects(
     """Audit a history and return it without what is more likely anomalous than normal, and the numbers of intervals and
     rows that this concerns."""
 
-    def report_training(now: TrainingProgress | ScoringProgress | FoldProgress) -> None:
-        if progress is not None and not isinstance(now, FoldProgress):  # commands show those of trainings only
+    def report_training(now: TrainingProgress | ScoringProgress | FoldProgress | Plan) -> None:
+        if progress is not None and not isinstance(now, FoldProgress | Plan):  # commands show those of trainings only
             progress(now)
 
     found = audit(detector, X, progress=report_training)

@@ -39,6 +39,7 @@ UNICODE = "utf-8-sig"
 WESTERN = "cp1252"
 COMMENT = "#"  # begins lines above the table; the last one may be the header
 STATED_SEPARATOR = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line that Excel reads and writes
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # text that a spreadsheet runs; files have an apostrophe before it
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x19\x1b-\x1f]")
 
 
@@ -77,6 +78,47 @@ def read_delimited(path: Path, reading: Reading = DEFAULT) -> pd.DataFrame:
         )
     frame.attrs.update({UNITS: form.units, NOTES: form.notes, DECIMAL: "," if form.decimal == "," else None})
     return frame
+
+
+def read_texts(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """Read a small table, such as one that a spreadsheet has saved, as texts: the names in its first line, and by name
+    the cells of each further line that has any.
+
+    Encoding and separator are found, and the apostrophe before what could be a formula is removed."""
+    check_text_size(path)
+    with _refused_damage(path, DEFAULT):
+        content = path.read_bytes()
+        try:
+            text = content.decode(_encoding(content, path))
+        except UnicodeDecodeError:
+            text = content.decode(WESTERN)
+        lines = io.StringIO(text.removeprefix("\ufeff"), newline=None).read().split("\n")
+        written = STATED_SEPARATOR.fullmatch(lines[0])
+        lines = lines[1:] if written else lines
+        separator = written[1] if written else max(SEPARATORS, key=_without_quoted(lines[0]).count if lines else len)
+        rows = [row for row in csv.reader(lines, delimiter=separator) if any(cell.strip() for cell in row)]
+    if not rows:
+        raise DataError(f"{path} is empty, but a line with the names of columns was expected.")
+    names = [name.strip() for name in rows[0]]
+    _check_header(names, path)
+    cells = [[bare(cell.strip()) for cell in row] + [""] * (len(names) - len(row)) for row in rows[1:]]
+    return names, [dict(zip(names, row, strict=False)) for row in cells]
+
+
+def inert(value: Any) -> Any:
+    """Put an apostrophe before text that a spreadsheet would run as a formula; anything else stays as it is."""
+    if not isinstance(value, str) or value[:1] not in FORMULAS or not value:
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+def bare(text: str) -> str:
+    """Return the text of a CSV cell without the apostrophe that `inert` has put before it."""
+    return text[1:] if text[:1] == "'" and inert(text[1:]) == text else text
 
 
 def _read_table(path: Path, form: Form, reading: Reading) -> pd.DataFrame:

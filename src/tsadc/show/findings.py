@@ -18,7 +18,7 @@ from tsadc.detectors.usual import SeriesUsual
 from tsadc.io.calendar import Span
 from tsadc.series import Booleans, Floats, Series, Truth
 from tsadc.show.chance import by_chance
-from tsadc.show.words import Times, evidence, reason_title
+from tsadc.show.words import Times, evidence, likely, reason_title, severity
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +70,20 @@ class Finding:
     variables: dict[str, float]  # shares of the contribution, largest first
     reason: Reason | None = None
     similar: tuple[Similar, ...] | None = None
+    probability: float | None = None  # that it is anomalous; only an audit knows one
+    suspect: str = ""  # the name of the interval in an audit
+
+    @property
+    def grade(self) -> str:
+        """How unusual it is, in words."""
+        return f"severity {severity(self.severity)}" if self.probability is None else likely(self.probability)
 
     @property
     def id(self) -> str:
-        """The name of the interval for `tsadc label`."""
-        return id_of(self.track.entity, self.track.series.clock.tick(self.start), self.evidence, self.variables)
+        """The name of the interval, for `tsadc label` or for the review of an audit."""
+        return self.suspect or id_of(
+            self.track.entity, self.track.series.clock.tick(self.start), self.evidence, self.variables
+        )
 
     @property
     def period(self) -> pd.Timedelta | float:

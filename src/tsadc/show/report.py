@@ -197,7 +197,7 @@ def _interval_sections(findings: Findings, expected_by: str | None) -> list[Sect
         return [variables]
     note = f"The {MOST} worst of {total:,} intervals; the table below lists the others." if total > MOST else None
     lead = element("p", note, class_="lead") if note else None
-    key = _legend(_has_expected(findings), expected_by, _has_band(findings))
+    key = legend(findings, expected_by)
     return [
         Section("intervals", "Worst intervals", join(lead, key, cards(findings))),
         variables,
@@ -322,12 +322,12 @@ def _has_band(findings: Findings) -> bool:
     return findings.tracks[0].usual is not None
 
 
-def _legend(with_expected: bool, expected_by: str | None, with_band: bool) -> Html:
+def legend(findings: Findings, expected_by: str | None = None) -> Html:
     """Return the legend of the plots in the cards."""
     kinds = [("measured", "measured"), ("shaded", "anomalous interval")]
-    if with_band:
+    if _has_band(findings):
         kinds.insert(1, ("usual", "usual band"))
-    if with_expected:
+    if _has_expected(findings):
         kinds.insert(1, ("expected", f"expected by {expected_by}" if expected_by else "expected"))
     return element(
         "p", (element("span", element("i", class_=f"swatch {kind}"), text) for kind, text in kinds), class_="legend"

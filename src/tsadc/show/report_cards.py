@@ -40,13 +40,18 @@ def cards(findings: Findings) -> Html:
 
 def _card(finding: Finding) -> Html:
     title, reason = finding.why
+    used = "review.csv" if finding.suspect else "`tsadc label`"
     head = element(
         "header",
         element("span", f"{finding.rank}", class_="rank"),
         element("h3", name(finding.track.entity), element("span", finding.when)),
         element(
             "span",
-            element("code", finding.id, title="the name of this interval, for `tsadc label`"),
+            element(
+                "code",
+                finding.id,
+                title=f"the name of this interval, for {used}",
+            ),
             finding.duration,
             class_="duration",
         ),
@@ -65,10 +70,14 @@ def _card(finding: Finding) -> Html:
 
 
 def _severity(finding: Finding) -> Html:
-    word, often = severity_word(finding.severity), return_period(finding.period)
+    word, often, width = severity_word(finding.severity), return_period(finding.period), finding.severity
     text = f"{word}, {severity(finding.severity)}" if finding.severity >= 1 else word
-    bar = element("span", element("i", style=f"width:{finding.severity:.4g}%"), class_="bar", aria_hidden="true")
-    title = f"severity {text}; score {number(finding.score)}; a score like this: {often} of normal operation"
+    title = f"severity {text}"
+    if finding.probability is not None:
+        text, width = finding.grade, 100 * finding.probability
+        title = text
+    bar = element("span", element("i", style=f"width:{width:.4g}%"), class_="bar", aria_hidden="true")
+    title = f"{title}; score {number(finding.score)}; a score like this: {often} of normal operation"
     return element("span", bar, text, element("span", often, class_="often"), class_="severity", title=title)
 
 

@@ -11,7 +11,7 @@ from tsadc.series import Clock, Truth
 from tsadc.show.charts import area, drawing, edges, highest, level_line, place, time_axis, time_ticks
 from tsadc.show.findings import Finding, Findings, Track
 from tsadc.show.html import Html, element, join, name
-from tsadc.show.words import Times, count, severity
+from tsadc.show.words import Times, count
 
 COLUMNS = 400
 MOST_ENTITIES = 60
@@ -102,9 +102,7 @@ def _mark(finding: Finding, rows: int, listed: int) -> Html:
     style = place(finding.start / rows, finding.stop / rows)
     if finding.rank > listed:
         return element("i", class_="mark", style=style)
-    text = ", ".join(
-        [f"No. {finding.rank}: {finding.when}", f"severity {severity(finding.severity)}", *list(finding.variables)[:1]]
-    )
+    text = ", ".join([f"No. {finding.rank}: {finding.when}", finding.grade, *list(finding.variables)[:1]])
     return element("a", class_="mark", style=style, href=finding.link, title=text, aria_label=text)
 
 

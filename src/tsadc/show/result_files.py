@@ -17,9 +17,10 @@ import pandas as pd
 
 from tsadc.detectors.result import Result
 from tsadc.errors import DataError
+from tsadc.io.delimited import bare as bare
+from tsadc.io.delimited import inert as inert
 from tsadc.show.words import Unit, iso8601, precision
 
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 TABLES = ("intervals", "timeline", "observations")
 ENDS = "ends"  # sensors that are silent at the ends of a file, for a short time
 LEAST = "lasts_at_least"  # of a piece of an event: if the whole event is shorter, it is none
@@ -36,7 +37,7 @@ def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool, model:
             intervals, observations = _intervals(part, model), _judged(part.observations, part, model)
             unit = precision(series.clock for series in part.series)
             for writer, table in zip(writers, (intervals, part.timeline, observations), strict=True):
-                writer.add(table if parquet else _with_iso_times(table, unit))
+                writer.add(table if parquet else with_iso_times(table, unit))
     finally:
         for writer in writers:
             writer.close()
@@ -51,7 +52,7 @@ def write_ends(ends: Iterable[tuple[Result, int]], folder: Path, *, parquet: boo
     try:
         for part, least in ends:
             table = _intervals(part, model).assign(**{LEAST: str(pd.Timedelta(least, "ns"))})
-            writer.add(table if parquet else _with_iso_times(table, precision(own.clock for own in part.series)))
+            writer.add(table if parquet else with_iso_times(table, precision(own.clock for own in part.series)))
     finally:
         writer.close()
 
@@ -76,23 +77,14 @@ def period_text(period: pd.Timedelta | float) -> str | float:
     return str(period.round("s")) if isinstance(period, pd.Timedelta) else period
 
 
-def inert(value: Any) -> Any:
-    """Put an apostrophe before text that a spreadsheet would run as a formula; anything else stays as it is."""
-    if not isinstance(value, str) or value[:1] not in FORMULAS or not value:
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
+def guarded(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with all its texts inert."""
+    texts = table.select_dtypes(["object", "string", "category"]).columns
+    return table.assign(**{name: table[name].astype(object).map(inert) for name in texts})
 
 
-def bare(text: str) -> str:
-    """Return the text of a CSV cell without the apostrophe that `inert` has put before it."""
-    return text[1:] if text[:1] == "'" and inert(text[1:]) == text else text
-
-
-def _with_iso_times(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:
+def with_iso_times(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:
+    """Return the table with its times as ISO 8601; row numbers stay as they are."""
     return table.assign(**{key: _iso(table[key], unit) for key in ("time", "start", "end") if key in table})
 
 
@@ -110,9 +102,7 @@ class _Csv:
         self.file, self.has_header = file, False
 
     def add(self, table: pd.DataFrame) -> None:
-        texts = table.select_dtypes(["object", "string", "category"]).columns
-        guarded = table.assign(**{name: table[name].astype(object).map(inert) for name in texts})
-        guarded.to_csv(self.file, index=False, mode="a", header=not self.has_header)
+        guarded(table).to_csv(self.file, index=False, mode="a", header=not self.has_header)
         self.has_header = True
 
     def close(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -199,6 +199,22 @@ def severity(value: float) -> str:
     if value > 99:
         return "> 99"
     return "< 1" if value < 1 else f"{int(value)}"
+
+
+def likely(probability: float) -> str:
+    """Say how probable an anomaly is, in whole percent; it is never impossible or certain."""
+    if probability > 0.99:
+        return f"probability > 99{THIN}%"
+    return f"probability < 1{THIN}%" if probability < 0.01 else f"probability {100 * probability:.0f}{THIN}%"
+
+
+def reviewed_text(review: Mapping[str, Any]) -> str:
+    """Say what a model was not trained on because of a review, from its provenance."""
+    dropped = count(review["drop"], "interval", "intervals")
+    return (
+        f"{dropped} dropped, {review['fix']:,} fixed and {review['keep']:,} kept, "
+        f"so that {count(review['cells'], 'value was', 'values were')} not learnt from"
+    )
 
 
 def severity_word(value: float) -> str:

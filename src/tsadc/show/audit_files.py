@@ -1,0 +1,73 @@
+"""Write an audit to files: the page, a table of intervals, the review file, and the facts for programs."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tsadc.config import to_mapping
+from tsadc.detectors.audit import LEVEL, Audit, Model
+from tsadc.show.audit_page import render
+from tsadc.show.result_files import guarded, period_text, shares_json, with_iso_times
+from tsadc.show.words import precision
+
+PAGE, INTERVALS, REVIEW, FACTS = "index.html", "intervals.csv", "review.csv", "audit.json"
+FILES = (PAGE, INTERVALS, REVIEW, FACTS)
+DIGITS = 4  # of a probability
+
+
+def write_audit(audit: Audit, folder: Path, *, title: str, about: Mapping[str, str]) -> None:
+    """Write the four files into a folder."""
+    unit = precision(series.clock for series in audit.series)
+    table = audit.to_frame()
+    table = table.assign(
+        variables=table["variables"].map(shares_json), return_period=table["return_period"].map(period_text)
+    )
+    for file, frame in ((INTERVALS, table), (REVIEW, audit.review())):
+        rounded = frame.assign(probability=frame["probability"].astype(float).round(DIGITS))
+        # Spreadsheets need the mark at the beginning of the file to recognise UTF-8.
+        texts = guarded(with_iso_times(rounded, unit))
+        texts.to_csv(folder / file, index=False, encoding="utf-8-sig", lineterminator="\r\n")
+    content = facts(audit) | {"review": digest_of(folder / REVIEW)}
+    (folder / FACTS).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / PAGE).write_text(render(audit, title=title, about=about), encoding="utf-8", errors="replace")
+
+
+def facts(audit: Audit) -> dict[str, Any]:
+    """Return what a program needs to know of an audit, as plain data."""
+    return {
+        "version": importlib.metadata.version("tsadc"),
+        "detector": audit.detector,
+        "settings": to_mapping(audit.settings),
+        "folds": len(audit.cost.observations),
+        "seconds": round(audit.cost.seconds, 1),
+        "data": audit.data,
+        "contamination": asdict(audit.contamination),
+        "suspects": len(audit.suspects),
+        "more_likely_anomalous": sum(suspect.probability >= LEVEL for suspect in audit.suspects),
+        "models": {
+            name: None if model is None else _model(model)
+            for name, model in (("whole", audit.whole), ("without", audit.without))
+        },
+    }
+
+
+def digest_of(file: Path) -> str:
+    """Return a digest of a file, by which an edited review file is known."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
+
+def _model(model: Model) -> dict[str, Any]:
+    return {
+        "observations": model.observations,
+        "contamination": asdict(model.contamination),
+        "threshold": model.threshold,
+        "false_alarms": model.alarms,
+        "suspects_flagged": model.suspects_flagged,
+        "others_flagged": model.others_flagged,
+    }
