@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
 .PHONY: demo test check format fuzz audit notebook clean bench-general bench-choices bench-network bench-studies bench-speed \
-	bench-detectors results
+	bench-detectors bench-feedback results
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -41,6 +41,10 @@ bench-speed: $(READY)
 # Resumes where it was interrupted.
 bench-choices: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/choices.py $(TSADC_DATA) --cache .bench-choices
+
+# A quarter of an hour; resumes where it was interrupted.
+bench-feedback: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/feedback.py $(TSADC_DATA) --cache .bench-feedback
 
 # About an hour on two cores. This and the runs below resume after an interruption and re-run stale records.
 bench-general: $(READY)

@@ -11,9 +11,9 @@ Before and after are measured on the same observations: those that were asked ab
 lowers AP. An interval is a run of adjacent observations above the threshold. If they are used up, the observations
 closest below the threshold are asked about, as with `--alarms` of a larger budget.
 
-The strength and the scale of the loss are chosen on all data sets but one, by the mean change of AP after 5 and 10
-answers with and without wrong ones, and after one wrong answer about the highest alarm, and reported on the one left
-out. Labels are used for nothing else.
+The strength and the scale of the loss and the width of exemplars are chosen on all data sets but one, by the mean
+change of AP after 5 and 10 answers with and without wrong ones, and after one wrong answer about the highest alarm,
+and reported on the one left out. Labels are used for nothing else.
 """
 
 from __future__ import annotations
@@ -55,8 +55,12 @@ ANSWERS = (0, 1, 5, 10, 20, 50)
 WRONG = 0.2
 BELOW = 0.9  # AP of the data sets that the goal is about
 STRENGTHS = (0.1, 0.3, 1.0, 3.0)
-SCALES = ("relative", "spread")
-OURS = (feedback.STRENGTH, "relative")
+WIDTHS = (0.1, 0.3)
+OURS = (feedback.STRENGTH, "relative", feedback.WIDTH)
+CANDIDATES = (
+    *((strength, "relative", width) for strength in STRENGTHS for width in WIDTHS),
+    *((strength, "spread", feedback.WIDTH) for strength in STRENGTHS),
+)
 ORDERS = ("review", "random", "highest")
 Array = NDArray[Any]
 Draw = Mapping[str, Array]
@@ -246,32 +250,22 @@ def replay(name: str, seed: int, draw: Draw) -> list[dict[str, Any]]:
             for wrong in (0.0, WRONG, 1.0):
                 if wrong == 1.0 and (answers != 1 or order != "highest"):
                     continue
-                for strength in STRENGTHS:
-                    for scale in SCALES:
-                        chosen = (strength, scale) == OURS
-                        if not chosen and (order == "random" or answers not in (1, 5, 10)):
-                            continue  # only what the choice is made by
-                        with candidate(strength, scale):
-                            after = player.measured(kept, *player.after(asked, wrong))
-                        records.append(
-                            {
-                                **base,
-                                "order": order,
-                                "answers": answers,
-                                "wrong": wrong,
-                                "strength": strength,
-                                "scale": scale,
-                                **{f"{key}_before": value for key, value in before.items()},
-                                **after,
-                            }
-                        )
+                for chosen in CANDIDATES:
+                    if chosen != OURS and (order == "random" or answers not in (1, 5, 10)):
+                        continue  # only what the choice is made by
+                    with candidate(*chosen):
+                        after = player.measured(kept, *player.after(asked, wrong))
+                    record = {**base, "order": order, "answers": answers, "wrong": wrong, "candidate": list(chosen)}
+                    earlier = {f"{key}_before": value for key, value in before.items()}
+                    records.append({**record, **earlier, **after})
     return records
 
 
 @contextmanager
-def candidate(strength: float, scale: str) -> Iterator[None]:
-    """Fit the weights with another strength or scale in the block."""
+def candidate(strength: float, scale: str, width: float) -> Iterator[None]:
+    """Learn with another strength, scale or width in the block."""
     with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(feedback, "WIDTH", width))
         stack.enter_context(mock.patch.object(feedback, "STRENGTH", strength))
         if scale == "spread":
             stack.enter_context(
@@ -289,9 +283,9 @@ def gains(records: Sequence[Mapping[str, Any]], keep: Callable[[Mapping[str, Any
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 
-def criterion(records: Sequence[Mapping[str, Any]], strength: float, scale: str) -> dict[str, float]:
+def criterion(records: Sequence[Mapping[str, Any]], chosen: Sequence[Any]) -> dict[str, float]:
     """Return by data set what the choice is made by."""
-    own = [record for record in records if record["strength"] == strength and record["scale"] == scale]
+    own = [record for record in records if record["candidate"] == list(chosen)]
     few = gains(own, lambda record: record["order"] == "review" and record["answers"] in (5, 10))
     one = gains(own, lambda record: record["wrong"] == 1.0)
     return {name: (few[name] + one[name]) / 2 for name in few}
@@ -300,7 +294,7 @@ def criterion(records: Sequence[Mapping[str, Any]], strength: float, scale: str)
 def page(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the tables."""
     names = list(dict.fromkeys(record["data"] for record in records))
-    ours = [r for r in records if (r["strength"], r["scale"]) == OURS]
+    ours = [r for r in records if r["candidate"] == list(OURS)]
     return (
         "# What verdicts teach\n\nMade by `make bench-feedback`, seeds 0 to 2: labels are replayed as answers. Change "
         "of the average precision (AP) of the observations that no question was about, against the same observations "
@@ -310,7 +304,8 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         + table(["", *names], _alarms(ours, names))
         + "\n\n## The choice of the loss\n\nStrength of the pull to the label-free weights, and scale of the loss: "
         "`relative` is at least the distance of an interval from the threshold, `spread` the spread of the scores of "
-        "the history. Mean change of AP after 5 and 10 answers (right, and a fifth wrong) and after one wrong answer "
+        "the history. The width of exemplars is how much of its size an observation may differ. Mean change "
+        "of AP after 5 and 10 answers (right, and a fifth wrong) and after one wrong answer "
         "about the highest alarm.\n\n" + _choice(records, names) + "\n"
     )
 
@@ -361,29 +356,28 @@ def _alarms(ours: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[lis
 
 def _choice(records: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     """Return the candidates, and what was chosen on all data sets but one."""
-    tried = [(strength, scale) for strength in STRENGTHS for scale in SCALES]
-    worth = {each: criterion(records, *each) for each in tried}
+    worth = {each: criterion(records, each) for each in CANDIDATES}
     means = [
         [
-            f"{each[0]:g}, {each[1]}",
+            "{:g}, {}, {:g}".format(*each),
             *(f"{worth[each][name]:+.3f}" for name in names),
             f"{np.mean(list(worth[each].values())):+.4f}",
         ]
-        for each in tried
+        for each in CANDIDATES
     ]
     left_out = []
     for name in names:
         others = [other for other in names if other != name]
-        best = max(tried, key=lambda each: float(np.mean([worth[each][other] for other in others])))
-        own = [r for r in records if (r["data"], r["strength"], r["scale"]) == (name, *best)]
+        best = max(CANDIDATES, key=lambda each: float(np.mean([worth[each][other] for other in others])))
+        own = [r for r in records if r["data"] == name and r["candidate"] == list(best)]
         shown = []
         for wrong in (0.0, WRONG):
             key = "review", 10, wrong
             found = gains(own, lambda r, key=key: (r["order"], r["answers"], r["wrong"]) == key)
             shown.append(f"{found[name]:+.3f}" if name in found else "")
-        left_out.append([name, f"{best[0]:g}, {best[1]}", *shown])
+        left_out.append([name, "{:g}, {}, {:g}".format(*best), *shown])
     return (
-        table(["strength, scale", *names, "mean"], means)
+        table(["strength, scale, width", *names, "mean"], means)
         + "\n\nChosen on all data sets but one, and reported on that one, after 10 answers:\n\n"
         + table(["left out", "chosen", "change of AP", "a fifth wrong"], left_out)
     )

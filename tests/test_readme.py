@@ -1,5 +1,6 @@
 """The commands and the Python of the README and the guides run, on small files and the tiny preset."""
 
+import json
 import re
 import shlex
 import tomllib
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tsadc
 from tsadc import cli
 from tsadc.bench.plan import read as read_plan
 from tsadc.bench.records import load
@@ -282,3 +284,29 @@ def test_the_guide_to_cleaning() -> None:
     assert np.abs(names["clean"]["power"].to_numpy()[fault] - 2 * names["load"][fault]).max() < 0.5
     assert "power" in names["cleaner"].report_["variables"].iloc[0]
     assert names["own"].provenance_["cleaned"]["rows"] >= 90
+
+
+@pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
+def test_the_guide_to_verdicts_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_units(tmp_path / "history", ["unit-1"], 1800, seed=0)
+    write_units(tmp_path / "new", ["unit-1"], 600, seed=1)
+    frame = pd.read_csv("new/unit-1.csv", parse_dates=["time"])
+    for row, name in ((130, "sensor_0"), (310, "sensor_2"), (490, "sensor_1")):
+        frame.loc[row : row + 20, name] += 5
+    frame.to_csv("new/unit-1.csv", index=False)
+    (calendar,) = blocks("docs/guides/label.md", "csv")
+    Path("maintenance.csv").write_text(calendar)
+    names = []
+    for command in "".join(blocks("docs/guides/label.md", "console")).splitlines():
+        if "--answers" in command:
+            names = pd.read_csv("found/intervals.csv")["id"].tolist()
+            answers = [{"id": names[0], "verdict": "true", "note": ""}]
+            Path("answers.json").write_text(json.dumps({"format": 1, "model": "", "answers": answers}))
+        run(command.replace("ID", names[1]) if names else command, monkeypatch)
+    assert [own.id for own in tsadc.load("model").verdicts_] == names[:1]
+    assert "unit-1" in Path("review.html").read_text()
+    (code,) = blocks("docs/guides/label.md", "python")
+    scope = {"detector": tsadc.load("model-2"), "new": {"unit-1": frame}}
+    exec(code, scope)
+    assert [own.verdict for own in scope["detector"].verdicts_] == ["true"]

@@ -204,7 +204,7 @@ def test_review_asks_in_the_terminal_and_keeps_the_answers(
     monkeypatch.setattr("sys.stdin", io.StringIO("y\nwhat\nn\ns\nq\n"))
     said = tsadc("review", model, "--results", home / "found", "--by", "Kim")
     assert said.code == 0, said.err
-    assert "1 of 4: press, 2026-01-01T" in said.out
+    assert "1 of 4: press, Thu 1 Jan 2026, 0" in said.out
     assert "4 of 4: " in said.out
     assert said.out.count("A true anomaly?") == 5
     assert "2 verdicts noted" in said.out

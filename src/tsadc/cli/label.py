@@ -20,12 +20,12 @@ from tsadc.detectors.base import Detector
 from tsadc.detectors.feedback import Answer, Verdict, as_answer, given, question_order, refuse_unknown, without
 from tsadc.detectors.store import load
 from tsadc.errors import DataError
-from tsadc.series import Clock, Floats
+from tsadc.series import Floats
 from tsadc.show.charts import highest
 from tsadc.show.html import write_page
 from tsadc.show.review_page import render
 from tsadc.show.stored_results import Stored, StoredResults, read_results
-from tsadc.show.words import Times, count, number, percent, severity
+from tsadc.show.words import count, number, percent, severity
 
 KEYS: Mapping[str, Answer] = {"y": "true", "n": "false", "p": "planned"}
 BARS = "▁▂▃▄▅▆▇█"
@@ -229,10 +229,8 @@ def _key(say: Callable[[str], None]) -> str:
 def describe(interval: Stored) -> str:
     """Return what is known about an interval, in a few lines."""
     own = interval.judged
-    clock = Clock(0, 1, own.dated)
-    duration = f" ({Times(clock).duration(own.end - own.start)})" if own.dated else ""
     shares = ", ".join(f"{name} {percent(share)}" for name, share in interval.variables.items())
-    lines = [f"{own.entity}, {interval.start} to {interval.end}{duration}, interval {own.id}", interval.reason]
+    lines = [f"{own.entity}, {interval.when} ({interval.duration}), interval {own.id}", interval.reason]
     lines.append(f"severity {severity(interval.severity)}" + (f"; {shares}" if shares else ""))
     return "\n".join(line for line in lines if line)
 

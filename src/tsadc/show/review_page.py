@@ -6,17 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tsadc.series import Clock
 from tsadc.show.charts import area, drawing, edges, highest, place
 from tsadc.show.html import Html, Section, element, join, name, outline, page
 from tsadc.show.stored_results import Stored, StoredResults
-from tsadc.show.words import Times, count, percent, severity, severity_word
+from tsadc.show.words import count, percent, severity, severity_word
 
 COLUMNS = 240
 ANSWERS = (("true", "Yes, unusual", "y"), ("false", "No, false alarm", "n"), ("planned", "Planned work", "p"))
 LEAD = (
     "Is this a true anomaly? The first questions teach most, and ten answers are a good start. Nothing leaves this "
-    "page: save the answers as a file and give it to `tsadc label`."
+    "page: save the answers as a file, for "
 )
 
 
@@ -25,7 +24,7 @@ def render(results: StoredResults, asked: Sequence[Stored], *, title: str, model
     many = count(len(asked), "question", "questions")
     summary = join(
         element("p", element("strong", f"{many} about what the model found."), class_="verdict calm"),
-        element("p", LEAD, class_="worst"),
+        element("p", LEAD, element("code", "tsadc label"), ".", class_="worst"),
     )
     cards = [_question(results, interval, number, len(asked)) for number, interval in enumerate(asked, start=1)]
     save = element(
@@ -51,9 +50,6 @@ def render(results: StoredResults, asked: Sequence[Stored], *, title: str, model
 
 def _question(results: StoredResults, interval: Stored, number: int, total: int) -> Html:
     own = interval.judged
-    lasting = (
-        Times(Clock(0, 1, dated=True)).duration(own.end - own.start) if own.dated else f"{own.end - own.start} rows"
-    )
     shares = [
         element(
             "li",
@@ -66,8 +62,8 @@ def _question(results: StoredResults, interval: Stored, number: int, total: int)
     head = element(
         "header",
         element("span", f"{number} of {total}", class_="rank"),
-        element("h3", name(own.entity), element("span", f"{interval.start} to {interval.end}")),
-        element("span", element("code", own.id), lasting, class_="duration"),
+        element("h3", name(own.entity), element("span", interval.when)),
+        element("span", element("code", own.id), interval.duration, class_="duration"),
         element("span", f"{severity_word(interval.severity)}, {severity(interval.severity)}", class_="severity"),
     )
     buttons = [
@@ -98,4 +94,4 @@ def _scores(results: StoredResults, interval: Stored) -> Html:
     shade = element("i", class_="shade", style=place(first / len(scores), last / len(scores)))
     drawn = drawing(area(edges(len(scores), columns), height, 0.0, "below"))
     caption = element("figcaption", "Score, and the interval in question")
-    return element("figure", caption, element("div", shade, drawn, class_="plot"), class_="around")
+    return element("figure", caption, element("div", drawn, shade, class_="plot"), class_="around")

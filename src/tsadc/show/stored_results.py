@@ -6,6 +6,7 @@ Folders of earlier versions have no names of intervals, so they are made from wh
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,13 @@ import pandas as pd
 from tsadc.detectors.feedback import COLUMN, Judged
 from tsadc.detectors.result import MISSING, id_of
 from tsadc.errors import DataError
-from tsadc.series import Floats
+from tsadc.series import Clock, Floats
 from tsadc.show.result_files import TABLES, bare
 from tsadc.show.result_update import Ticks, is_results, ticks
+from tsadc.show.words import Times, count
 
+OFFSET = re.compile(r"[+-]\d\d:\d\d$")  # of a time in a time zone
+UNITS = (60 * 10**9, 10**9, 10**6, 1)  # nanoseconds
 SUFFIX = "_score"  # of the columns of views
 AROUND = 1.0  # how much of its duration is shown before and after an interval
 FEWEST_ROWS = 40  # shown before and after a short one
@@ -54,6 +58,22 @@ class Stored:
     kind: str
     reason: str
     variables: Mapping[str, float]
+
+    @property
+    def when(self) -> str:
+        """The time of the interval; with a time zone as it is written in the tables."""
+        own = self.judged
+        if own.dated and not OFFSET.search(self.start):
+            # As fine as the times are.
+            unit = next(unit for unit in UNITS if own.start % unit == 0 == own.end % unit)
+            return Times(Clock(own.start, unit, dated=True)).span(0, (own.end - own.start) // unit)
+        return f"{self.start} to {self.end}" if own.dated else f"rows {self.start} to {self.end}"
+
+    @property
+    def duration(self) -> str:
+        """How long it lasts."""
+        lasting = self.judged.end - self.judged.start
+        return Times(Clock(0, 1, dated=True)).duration(lasting) if self.judged.dated else count(lasting, "row", "rows")
 
 
 @dataclass(frozen=True, eq=False)
