@@ -17,15 +17,15 @@ LEAD = (
     "answers the questions as a colleague would, and counts at the end what was right."
 )
 AUDIT = (
-    "`tsadc audit` trains one model per fold and lets it judge only what it has not learnt from. "
+    "tsadc audit trains one model per fold and lets it judge only what it has not learnt from. "
     "Each interval has a probability of being anomalous."
 )
 CLEANING = (
-    "`tsadc clean` and `tsadc.Decontaminator` replace suspected cells by what the other cells lead to expect; the "
+    "tsadc clean and tsadc.Decontaminator replace suspected cells by what the other cells lead to expect; the "
     "other cells stay as they are. The line in colour is the cleaned value."
 )
 VERDICTS = (
-    "`tsadc review` asks about the intervals that teach most. The answers change the weights of the views and the "
+    "tsadc review asks about the intervals that teach most. The answers change the weights of the views and the "
     "threshold, without training. What was asked about does not count in the table."
 )
 
@@ -89,6 +89,7 @@ def _picture(story: Story, found: Suspect) -> Html:
     column = series.names.index(found.blamed[0])
     measured = np.asarray(series.values[first:stop, column], dtype=np.float64)
     expected = np.asarray(cleaned.values[first:stop, column], dtype=np.float64)
+    expected = np.where(expected == measured, np.nan, expected)  # only what was changed
     low, high = padded_range([*measured[np.isfinite(measured)], *expected[np.isfinite(expected)]])
     x = (np.arange(stop - first) + 0.5) / (stop - first)
     shapes = [
