@@ -26,6 +26,7 @@ fit     DATA... --out --length=None --contamination=None --alarms=None --detecto
         --config=None --set=None... --epochs=None --seed=None --calendar=None... --resume=False --clean=False
         --review=None READING
 audit   DATA... --out --model=None --length=None --detector=None --set=None... --folds=5 READING
+clean   DATA... --audit --out --fill=expected --level=None --model=None --detector=None READING
 detect  DATA... --model --out=None --report=None --alarms=None --set=None... --calendar=None... --update=False
         --force=False --json=False --exit-code=False --detector=None READING
 refit   MODEL DATA... --window=90d --out=None --report=None --calendar=None... --rollback=False --force=False

@@ -310,3 +310,12 @@ def test_the_guide_to_verdicts_runs(tmp_path, monkeypatch):
     scope = {"detector": tsadc.load("model-2"), "new": {"unit-1": frame}}
     exec(code, scope)
     assert [own.verdict for own in scope["detector"].verdicts_] == ["true"]
+
+
+def test_the_commands_of_the_guide_to_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_units(tmp_path / "history", ["unit-1", "unit-6"], 900, seed=0)
+    (block,) = blocks("docs/guides/clean.md", "console")
+    for command in block.splitlines():
+        run(command.replace("60", "30"), monkeypatch)
+    assert {file.name for file in (tmp_path / "cleaned").iterdir()} == {"unit-1.csv", "unit-6.csv", "changes.csv"}

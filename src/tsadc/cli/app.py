@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast, get_args, get_type_hints
 
 import typer
 
@@ -328,6 +328,52 @@ def audit(
         about = {} if model is None else {"model": str(model)}
         said = audit_to(judge, history, out, folds=folds, title=title, about=about, progress=progress)
     echo(said)
+
+
+@app.command()
+@reads
+def clean(
+    data: Data,
+    audit: Annotated[Path, typer.Option(help="Folder that `tsadc audit` has written about this data.", readable=False)],
+    out: Annotated[Path, typer.Option(help="Folder to write: the same files, and changes.csv.")],
+    fill: Annotated[
+        str, typer.Option(help="What becomes of suspect cells: expected, nan (missing) or drop (rows are left out).")
+    ] = "expected",
+    level: Annotated[
+        float | None, typer.Option(help="Least probability of a suspect, unless the review was edited. (default: 0.5)")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="Model of the audit, if it had one.", readable=False)] = None,
+    detector: OwnDetector = None,
+    *,
+    options: Options,
+) -> None:
+    """Write audited data again: what is suspect corrected, missing or left out, and all else as it was."""
+    from tsadc.cli.clean import AuditFolder, check_request, clean_to
+    from tsadc.cli.console import echo
+    from tsadc.cli.examination import check_history
+    from tsadc.cli.reading import requested_reading
+    from tsadc.config import require
+    from tsadc.detectors.cleaning import Fill
+    from tsadc.detectors.ensemble.detector import Ensemble
+    from tsadc.detectors.store import load
+    from tsadc.io.rewrite import check_rewritable
+    from tsadc.variables import match
+
+    require(fill in get_args(Fill), "--fill", "'expected', 'nan' or 'drop'", fill)
+    require(level is None or 0 < level <= 1, "--level", "above 0 and at most 1", level)
+    audited = AuditFolder.open(audit)
+    check_request(audited, out, level)
+    fitted = None if model is None else load(model, detector=detector)
+    stored = None if fitted is None else fitted.provenance_.get("reading")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TsadcNotice)  # given when the data is read
+        reading = requested_reading(vars(options), stored)
+    check_rewritable(data, reading)
+    if fitted is not None:
+        series = match(_read(data, options, fitted.provenance_), fitted.variables_)
+    else:
+        series = check_history(_read(data, options), data, Ensemble(length=audited.length), kept=reading.columns or ())
+    echo(clean_to(data, series, audited, out, fill=cast(Fill, fill), level=level, reading=reading))
 
 
 @app.command()
