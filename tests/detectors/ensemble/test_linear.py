@@ -226,3 +226,12 @@ def test_silent_variables_are_predicted_before_others_are_predicted_from_them():
     np.testing.assert_array_equal(actual[:, :50], (weights @ design_matrix(z, [0]))[:, :50])
     nothing = np.zeros_like(silent)
     np.testing.assert_array_equal(predict(weights, z, [0], nothing), weights @ design_matrix(z, [0]))
+
+
+def test_lags_beyond_short_observations_with_gaps_have_no_negative_squares():
+    rng = np.random.default_rng(0)
+    observations = [rng.normal(size=(3, 6)) for _ in range(20)]
+    observations[3][0, 1:5], observations[7][1:, 2:] = np.nan, np.nan
+    gram = gram_matrix(observations, range(9))
+    assert np.isfinite(gram).all()
+    assert (np.linalg.eigvalsh(gram) > -1e-6).all()

@@ -232,6 +232,7 @@ def _positive(gram: Floats) -> Floats:
         sizes, directions = np.linalg.eigh(gram)
         positive = (directions * np.maximum(sizes, 0)) @ directions.T
         square = np.diag(positive)
-        scale = np.sqrt(np.diag(gram) / np.where(square > 0, square, 1))
+        # A lag beyond the observation has a square of 0, which rounding may make negative.
+        scale = np.sqrt(np.maximum(np.diag(gram), 0.0) / np.where(square > 0, square, 1))
         return np.asarray(scale[:, None] * positive * scale)
     return gram
