@@ -68,26 +68,49 @@ Draw = Mapping[str, Array]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, help="the folder of packs")
-    parser.add_argument("--cache", type=Path, required=True, help="where scores are kept between runs")
+    parser.add_argument("data", type=Path, nargs="?", help="the folder of packs; without it, make the table only")
+    parser.add_argument(
+        "--cache", type=Path, default=Path(".bench-feedback"), help="where scores are kept between runs"
+    )
     parser.add_argument("--only", nargs="*", default=list(DATA), help="which data sets (default: all)")
     parser.add_argument("--out", type=Path, default=RECORDS)
     parser.add_argument("--table", type=Path, default=PAGE)
     options = parser.parse_args(arguments)
-    cache = options.cache / source_hash([reference(Ensemble)])  # scores of other code do not count
-    cache.mkdir(parents=True, exist_ok=True)
-    records: list[dict[str, Any]] = []
-    try:
-        for name in options.only:
-            for seed in SEEDS:
-                records += replayed(name, seed, options.data, cache)
-                print(name, seed, flush=True)
-    except TsadcError as error:
-        print(f"feedback.py: {error}", file=sys.stderr)
-        return 2
-    write_file(options.out, "".join(json.dumps(record) + "\n" for record in records).encode())
-    write_file(options.table, page(records).encode())
+    if options.data is not None:
+        cache = options.cache / source_hash([reference(Ensemble)])  # scores of other code do not count
+        cache.mkdir(parents=True, exist_ok=True)
+        records: list[dict[str, Any]] = []
+        try:
+            for name in options.only:
+                for seed in SEEDS:
+                    records += replayed(name, seed, options.data, cache)
+                    print(name, seed, flush=True)
+        except TsadcError as error:
+            print(f"feedback.py: {error}", file=sys.stderr)
+            return 2
+        write_file(options.out, "".join(json.dumps(record) + "\n" for record in averaged(records)).encode())
+    stored = [json.loads(line) for line in options.out.read_text().splitlines()]
+    write_file(options.table, page(stored).encode())
     return 0
+
+
+def averaged(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the means over seeds; of candidates that were not chosen, only what the choice is made by."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        key = {name: record[name] for name in ("data", "order", "answers", "wrong", "candidate")}
+        groups.setdefault(json.dumps(key), []).append(record)
+    means = []
+    for key_text, own in groups.items():
+        key = json.loads(key_text)
+        ours = key["candidate"] == list(OURS)
+        if not ours and key["wrong"] != 1.0 and (key["order"] != "review" or key["answers"] not in (5, 10)):
+            continue
+        figures = ("ap", "false_alarms", "recall") if ours else ("ap",)
+        names = [name for figure in figures for name in (f"{figure}_before", figure)]
+        values = {name: round(float(np.mean([record[name] for record in own])), 5) for name in names}
+        means.append({**key, "seeds": len(own), **values})
+    return means
 
 
 def drawn(name: str, seed: int, raw: Path, cache: Path) -> Draw:
