@@ -27,6 +27,7 @@ from tsadc.errors import DataError, listed, notice
 from tsadc.series import Booleans, Clock, Floats, Series
 
 MOST_BYTES, MOST_ENTRIES, MOST_YEARS = 2**26, 100_000, 50
+FIRST_YEAR, LAST_YEAR = 1678, 2261  # of times in nanoseconds
 COLUMNS = ("entity", "start", "end", "variables", "note")
 DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 DURATION = re.compile(r"\+?P(?:(\d{1,5})W)?(?:(\d{1,6})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,8})S)?)?")
@@ -242,10 +243,13 @@ def _read(file: Path) -> list[Planned]:
     if file.suffix.lower() not in ends:
         raise DataError(f"A calendar ends in .ics or .csv, but got {file}; convert it to one of them.")
     entries = []
-    for entry in ends[file.suffix.lower()](text, file):
-        entries.append(_checked(entry, file))
-        if len(entries) > MOST_ENTRIES:
-            raise DataError(f"The calendar {file} has more than {MOST_ENTRIES:,} entries; shorten it.")
+    try:
+        for entry in ends[file.suffix.lower()](text, file):
+            entries.append(_checked(entry, file))
+            if len(entries) > MOST_ENTRIES:
+                raise DataError(f"The calendar {file} has more than {MOST_ENTRIES:,} entries; shorten it.")
+    except OverflowError:
+        raise DataError(f"The calendar {file} has a time outside the years 1 to 9999; correct it.") from None
     return entries
 
 
@@ -258,6 +262,12 @@ def _checked(entry: Planned, file: Path) -> Planned:
         raise DataError(f"{what[0].upper()}{what[1:]} ends before, at {end}; swap the two times.")
     if end == start:
         raise DataError(f"{what[0].upper()}{what[1:]} lasts no time; give the time at which it ends.")
+    for edge in (start, end):
+        if isinstance(edge, Moment) and not FIRST_YEAR <= edge.year <= LAST_YEAR:
+            raise DataError(
+                f"{what[0].upper()}{what[1:]} ends at {end}, but only the years {FIRST_YEAR} to {LAST_YEAR} can be "
+                "used; give the times at which it really starts and ends."
+            )
     return entry
 
 
