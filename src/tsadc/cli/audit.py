@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from tsadc.atomic import replaced_folder
 from tsadc.cli.console import echo
 from tsadc.cli.nightly import locked_folder
+from tsadc.config import parse_json
 from tsadc.detectors.audit import Audit, AuditCallback, FoldProgress, Plan, audit
 from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.errors import OutputError, listed
@@ -66,7 +66,7 @@ def _refuse_to_replace(out: Path) -> None:
 
 def _stored_digest(out: Path) -> Any:
     try:
-        return json.loads((out / FACTS).read_text(encoding="utf-8"))["review"]
+        return parse_json((out / FACTS).read_bytes())["review"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

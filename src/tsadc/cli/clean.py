@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tsadc.atomic import new_folder
+from tsadc.config import parse_json
 from tsadc.detectors.audit import LEVEL
 from tsadc.detectors.cleaning import Correction, Fill, cells_of, cleared, corrected, report
 from tsadc.detectors.imputation import Imputer
@@ -41,8 +41,9 @@ class AuditFolder:
     def open(cls, folder: Path) -> AuditFolder:
         """Read the facts; raise if the folder is no audit."""
         try:
-            facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-            found = {"data": facts["data"]["digest"], "length": facts["settings"]["length"], "review": facts["review"]}
+            facts = parse_json((folder / FACTS).read_bytes())
+            length = int(facts["settings"]["length"])
+            found = {"data": facts["data"]["digest"], "length": length, "review": facts["review"]}
         except (OSError, ValueError, KeyError, TypeError):
             raise DataError(
                 f"{folder} is no folder that `tsadc audit` has written, or is damaged; make one with `tsadc audit`."
@@ -52,7 +53,8 @@ class AuditFolder:
     @property
     def length(self) -> int:
         """Rows of an observation."""
-        return int(self.facts["length"])
+        length: int = self.facts["length"]
+        return length
 
     @property
     def edited(self) -> bool:
@@ -70,8 +72,15 @@ class AuditFolder:
 
     def probabilities(self) -> dict[str, float]:
         """Return the probability of each interval by its id."""
-        _, lines = read_texts(self.folder / INTERVALS)
-        return {line["id"]: float(line["probability"]) for line in lines}
+        file = self.folder / INTERVALS
+        try:
+            _, lines = read_texts(file)
+            # A spreadsheet may have saved the table with decimal commas.
+            return {line["id"]: float(line["probability"].replace(",", ".")) for line in lines}
+        except (OSError, KeyError, ValueError):
+            raise DataError(
+                f"{file} does not give the probability of each interval any more; restore it, or make a new audit."
+            ) from None
 
 
 def check_request(audited: AuditFolder, out: Path, level: float | None) -> None:
