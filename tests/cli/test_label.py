@@ -143,6 +143,10 @@ def answers(**changes: object) -> dict[str, object]:
         (json.dumps(answers(answers=[{"id": "a", "verdict": "true", "more": "x"}])), "of texts was expected"),
         (json.dumps(answers(answers=[{"id": "a", "verdict": "yes"}])), "true, false or planned, but got 'yes'"),
         (json.dumps(answers(answers=[{"id": "zzzzzzzz", "verdict": "true"}])), "has no interval 'zzzzzzzz'"),
+        (
+            json.dumps(answers(answers=[{"id": "a", "verdict": "true"}, {"id": "a", "verdict": "false"}])),
+            "has two answers about the interval 'a', true and false",
+        ),
     ],
 )
 def test_a_damaged_file_of_answers_changes_nothing(content: str, says: str, home: Path, tmp_path: Path) -> None:

@@ -160,7 +160,13 @@ def read_answers(file: Path) -> Given:
                 f'An answer in {file} is {str(row)[:100]}, but {{"id": ..., "verdict": ..., "note": ...}} of texts was '
                 "expected; save it from the page again."
             )
-        verdicts[row["id"]] = as_answer(row["verdict"])
+        answer = as_answer(row["verdict"])
+        if verdicts.get(row["id"], answer) != answer:
+            raise DataError(
+                f"{file} has two answers about the interval {row['id']!r}, {verdicts[row['id']]} and {answer}; leave "
+                "one of them out."
+            )
+        verdicts[row["id"]] = answer
         notes[row["id"]] = row.get("note", "")
     return Given(verdicts, notes)
 

@@ -456,7 +456,8 @@ def _is_verdict(row: Any) -> bool:
         return False
     texts = [row[name] for name in ("id", "entity", "note", "by", "when", "model")]
     whole = [row[name] for name in ("start", "end")]
-    numbers = [row["score"] or 0.0, *(row["views"].values() if isinstance(row["views"], dict) else [None])]
+    numbers: list[Any] = [] if row["score"] is None else [row["score"]]
+    numbers += row["views"].values() if isinstance(row["views"], dict) else [None]
     return (
         all(isinstance(text, str) and len(text) <= MOST_TEXT for text in texts)
         and all(type(number) is int and abs(number) < 2**63 for number in whole)
@@ -469,7 +470,7 @@ def _is_verdict(row: Any) -> bool:
 
 def as_answer(value: Any) -> Answer:
     """Return a verdict that a user gave, as a word or as True or False."""
-    word = {True: "true", False: "false"}.get(value, value) if isinstance(value, bool) else value
+    word = str(bool(value)).lower() if isinstance(value, bool | np.bool_) else value
     if word not in ANSWERS:
         raise DataError(f"A verdict is true, false or planned, but got {value!r}.")
     return cast(Answer, word)
