@@ -95,6 +95,10 @@ FAULTS = {
     "unknown variable": (lambda text: text.replace("flow,drop", "flux,fix"), "names flux, which the data does not"),
     "no variable": (lambda text: text.replace("flow,drop", ",fix"), "but names none"),
     "empty": (lambda text: "", "is empty"),
+    "two repairs": (
+        lambda text: text.replace("flow,drop", "flow,fix") + text.splitlines()[1].replace("flow,drop", "power,fix"),
+        "Lines 2 and 3 .* name different variables",
+    ),
     "contradiction": (lambda text: text + text.splitlines()[1].replace("drop", "keep"), "Lines 2 and 3 .* contradict"),
 }
 

@@ -158,7 +158,12 @@ def read_review(path: str | Path, series: Sequence[Series]) -> Review:
     for number, line in enumerate(lines, start=2):
         each = _decision(line, number, series, file)
         earlier = found.get(each.id)
-        if earlier is not None and (earlier.decision, earlier.variables) != (each.decision, each.variables):
+        if earlier is not None and earlier.decision == each.decision == "fix" and earlier.variables != each.variables:
+            raise DataError(
+                f"Lines {earlier.line} and {each.line} of {file} name different variables of the same interval to be "
+                "fixed; leave one of them out."
+            )
+        if earlier is not None and earlier.decision != each.decision:
             raise _contradiction(file, earlier, each)
         found.setdefault(each.id, each)
     decisions = tuple(found.values())
