@@ -52,6 +52,13 @@ def test_a_text_file_keeps_every_other_character(tmp_path: Path) -> None:
     assert out.read_bytes() == expected.replace("-4,5", "").encode("cp1252")
 
 
+def test_a_missing_value_of_the_only_column_is_no_empty_line(tmp_path: Path) -> None:
+    file, out = tmp_path / "pump.csv", tmp_path / "out.csv"
+    file.write_text("flow\n1.5\n2.5\n3.5\n")
+    changed(file, out, {("pump", 1, 0): np.nan})
+    assert out.read_text() == "flow\n1.5\nNaN\n3.5\n"
+
+
 def test_rows_are_dropped_with_their_lines(tmp_path: Path) -> None:
     file, out = tmp_path / "pump.csv", tmp_path / "out.csv"
     file.write_text(TABLE, newline="")

@@ -171,7 +171,12 @@ def _write_cells(lines: list[str], records: Sequence[tuple[int, int]], source: S
     cells = source.cells & ~source.dropped[:, None]
     fields: dict[int, list[str]] = {}
     for k, name in enumerate(source.names):
-        rows, place = np.flatnonzero(cells[:, k]).tolist(), form.names.index(name)
+        rows = np.flatnonzero(cells[:, k]).tolist()
+        if not rows:
+            continue
+        if name not in form.names:
+            raise _not_located(source.file)
+        place = form.names.index(name)
         for row in rows:
             if row not in fields:
                 first, stop = records[row]
@@ -181,7 +186,10 @@ def _write_cells(lines: list[str], records: Sequence[tuple[int, int]], source: S
         digits = _digits([fields[row][place] for row in rows])
         for row in rows:
             before, _, after = _parts(fields[row][place])
-            fields[row][place] = before + _number(source.values[row, k], digits, form.decimal) + after
+            written = _number(source.values[row, k], digits, form.decimal)
+            if not written and len(fields[row]) == 1:
+                written = "NaN"  # an empty line would be no row
+            fields[row][place] = before + written + after
     for row, own in fields.items():
         lines[records[row][0]] = form.separator.join(own)
 
