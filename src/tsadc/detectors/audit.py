@@ -727,7 +727,9 @@ def _clone(detector: Detector) -> Detector:
 
 
 def _is_fitted_to(detector: Detector, planned: Plan) -> bool:
-    return hasattr(detector, "threshold_") and detector.provenance_["data"] == planned.data
+    """Return whether the detector has learnt from this history, and from nothing else, such as verdicts."""
+    fitted = hasattr(detector, "threshold_") and detector.lesson_ is None
+    return fitted and detector.provenance_["data"] == planned.data
 
 
 def _without(series: Series, rows: Booleans) -> Series:
