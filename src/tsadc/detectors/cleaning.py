@@ -21,6 +21,7 @@ from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import digest
 from tsadc.detectors.result import Interval
+from tsadc.detectors.review import names_text
 from tsadc.errors import ConfigError, NotFittedError
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading
@@ -95,7 +96,7 @@ def report(series: Sequence[Series], corrections: Sequence[Correction]) -> pd.Da
     for found in corrections:
         own = series[found.number]
         start, end = own.clock.at([found.start, found.stop])
-        names = "; ".join(own.names[k] for k in found.variables)
+        names = names_text([own.names[k] for k in found.variables])
         measured = int(np.isfinite(own.values[found.start : found.stop, list(found.variables)]).sum())
         known_as = interval_id(own.entity, own.clock.tick(found.start), own.clock.tick(found.stop))
         rows.append([known_as, own.entity, start, end, names, measured, found.probability])
