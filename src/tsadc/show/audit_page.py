@@ -41,9 +41,9 @@ GUIDE = (
     ),
     (
         "Share",
-        "The share of anomalous observations is what scores high in excess of what scores equally low, so anomalies "
-        "that score like normal operation are not counted: take it as a lower bound. Its interval is from resampling "
-        "the observations.",
+        "The share of anomalous observations is the mean of their probabilities. Anomalies that score like normal "
+        "operation are not counted, and normal observations that stand out are. Its interval is from resampling the "
+        "observations.",
     ),
     (
         "Folds",
