@@ -76,9 +76,15 @@ def sources(paths: Sequence[Path], reading: Reading, changes: Mapping[str, Chang
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TsadcNotice)  # given when the data was read
             if ending(file) == ".npy":
-                yield _array(file, changes[entity or name])
+                yield _array(file, _changes_of(changes, entity or name, file))
             else:
                 yield _table(file, name, entity, own, changes)
+
+
+def _changes_of(changes: Mapping[str, Changes], entity: str, file: Path) -> Changes:
+    if entity not in changes:
+        raise DataError(f"{entity!r} in {file} was left out when the data was read; do not give that file.")
+    return changes[entity]
 
 
 def _array(file: Path, own: Changes) -> Source:
@@ -101,7 +107,7 @@ def _table(file: Path, name: str, entity: str | None, reading: Reading, changes:
         mine = np.flatnonzero(entities == each)
         times = None if columns.times is None else columns.times[mine]
         part = replace(columns, times=times, values=columns.values[mine], entities=None)
-        own = changes[str(each)]
+        own = _changes_of(changes, str(each), file)
         rows = rows_of_clock(part, own.series, reading)
         cells[mine], values[mine] = source_cells(part, own, rows)
         dropped[mine] = source_rows(own, rows)
