@@ -6,7 +6,7 @@ detector scores. `Labelled` adds the truth for evaluation. A Series has no label
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -129,6 +129,13 @@ class Series:
         rows = max(1, CHUNK_CELLS // max(1, len(self.names)))
         for first in range(0, len(self), rows):
             yield np.asarray(self.values[first : first + rows])
+
+
+def without_rows(series: Series, rows: Booleans) -> Series:
+    """Return the series with these rows (time,) not measured."""
+    values = np.array(series.values, dtype=np.float64)
+    values[rows] = np.nan
+    return replace(series, values=values)
 
 
 @dataclass(frozen=True, slots=True)

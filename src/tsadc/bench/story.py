@@ -7,7 +7,7 @@ anomaly, and afterwards counts what was right.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.feedback import judged, question_order
 from tsadc.detectors.result import Result
 from tsadc.evaluate.ranking import average_precision
-from tsadc.series import Booleans, Labelled, Series
+from tsadc.series import Booleans, Labelled, Series, without_rows
 from tsadc.windows import cut
 
 QUESTIONS = 5
@@ -122,7 +122,7 @@ def _without_truth(history: Labelled) -> tuple[Series, ...]:
         for true in history.truth:
             if true.entity == own.entity:
                 rows[true.start : true.stop] = True
-        series.append(replace(own, values=np.where(rows[:, None], np.nan, own.values)))
+        series.append(without_rows(own, rows))
     return tuple(series)
 
 

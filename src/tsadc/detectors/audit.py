@@ -61,7 +61,7 @@ from tsadc.detectors.threshold import (
 from tsadc.detectors.threshold import LEVEL as CONFIDENCE
 from tsadc.detectors.threshold import _excess as excess_above_fence
 from tsadc.errors import ConfigError, DataError, TsadcNotice
-from tsadc.series import Booleans, Clock, Floats, Observations, Series
+from tsadc.series import Booleans, Clock, Floats, Observations, Series, without_rows
 from tsadc.subsample import evenly_spaced
 from tsadc.windows import cut, section
 
@@ -468,7 +468,7 @@ class Plan:
         for i in fold.left_out:
             place = self.history.places[i]
             missing[place.series][max(place.start, 0) : place.start + self.history.length] = True
-        kept = [_without(*pair) for pair in zip(self.history.series, missing, strict=True)]
+        kept = [without_rows(*pair) for pair in zip(self.history.series, missing, strict=True)]
         return [series for series in kept if np.isfinite(series.values).any()]
 
 
@@ -674,7 +674,7 @@ def _without_suspects(history: Observations, parts: Sequence[Result], estimate: 
         for interval in result.parts[0].intervals:
             if estimate.probability(np.array([interval.score]))[0] >= LEVEL:
                 rows[interval.start : interval.stop] = True
-        cleaned.append(_without(series, rows))
+        cleaned.append(without_rows(series, rows))
         any_left_out |= bool(rows.any())
     return cleaned if any_left_out else None
 
@@ -730,13 +730,6 @@ def _is_fitted_to(detector: Detector, planned: Plan) -> bool:
     """Return whether the detector has learnt from this history, and from nothing else, such as verdicts."""
     fitted = hasattr(detector, "threshold_") and detector.lesson_ is None
     return fitted and detector.provenance_["data"] == planned.data
-
-
-def _without(series: Series, rows: Booleans) -> Series:
-    """Return the series with these rows not measured."""
-    values = np.array(series.values, dtype=np.float64)
-    values[rows] = np.nan
-    return replace(series, values=values)
 
 
 def _report(progress: AuditCallback | None, done: int, total: int, begun: float) -> None:

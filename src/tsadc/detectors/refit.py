@@ -23,7 +23,7 @@ from tsadc.detectors.planned import expected_events, masked
 from tsadc.detectors.result import Result, SeriesResult
 from tsadc.errors import DataError, RefitError, TsadcNotice, listed, notice
 from tsadc.io.calendar import Calendar
-from tsadc.series import Booleans, Floats, Series
+from tsadc.series import Booleans, Floats, Series, without_rows
 from tsadc.variables import match
 
 MINUTE = 60 * 10**9
@@ -210,7 +210,7 @@ def refit(
             f"The old model flags {removed / rows:.0%} of the window, so too little is left to learn from; if this is "
             "the new normal, train a new model with `tsadc fit`."
         )
-    cleaned = [_without(series, own) for series, own in zip(window, flagged, strict=True)]
+    cleaned = [without_rows(series, own) for series, own in zip(window, flagged, strict=True)]
     new = type(detector)(config=detector.settings).fit(cleaned, progress=progress)
     if "reading" in detector.provenance_:
         new.provenance_["reading"] = detector.provenance_["reading"]
@@ -255,12 +255,6 @@ def _flagged(part: SeriesResult, verdicts: Sequence[Verdict]) -> Booleans:
         if own.score is not None and own.verdict != "planned" and (rows := own.rows(part.series)) is not None:
             flagged[max(rows[0], 0) : max(rows[1], 0)] = own.verdict == "true"
     return flagged
-
-
-def _without(series: Series, flagged: Booleans) -> Series:
-    values = np.array(series.values, dtype=np.float64)
-    values[flagged] = np.nan
-    return replace(series, values=values)
 
 
 def _recalibrate(detector: Detector, cleaned: Sequence[Series], whole: Result, flagged: Sequence[Booleans]) -> None:
