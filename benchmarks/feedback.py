@@ -113,16 +113,6 @@ def averaged(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return means
 
 
-def _is_ours(record: Mapping[str, Any]) -> bool:
-    return bool(record["candidate"] == list(OURS))
-
-
-def _stored(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept of a record of the chosen constants; those of the other candidates are in the table."""
-    rounded = {key: round(value, 5) if isinstance(value, float) else value for key, value in record.items()}
-    return {key: value for key, value in rounded.items() if key != "candidate"}
-
-
 def drawn(name: str, seed: int, raw: Path, cache: Path) -> Draw:
     """Return what the views add on one draw of a protocol, from the cache if it is there."""
     file = cache / f"{name}-{seed}.npz"
@@ -327,7 +317,7 @@ def criterion(records: Sequence[Mapping[str, Any]], chosen: Sequence[Any]) -> di
 def page(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the tables."""
     names = list(dict.fromkeys(record["data"] for record in records))
-    ours = [record for record in records if _is_ours(record)]
+    ours = [r for r in records if r["candidate"] == list(OURS)]
     return (
         "# What verdicts teach\n\nMade by `make bench-feedback`, seeds 0 to 2: labels are replayed as answers. Change "
         "of the average precision (AP) of the observations that no question was about, against the same observations "
