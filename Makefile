@@ -92,6 +92,9 @@ results: $(READY)
 		$(VENV)/bin/python benchmarks/paper/approximation.py $$name --table docs/tables/paper-approximation-$$name.md \
 			|| exit 1; \
 	done
+	for name in audit feedback imputation; do \
+		$(VENV)/bin/python benchmarks/$$name.py --table docs/tables/$$name.md || exit 1; \
+	done
 	$(VENV)/bin/python benchmarks/detectors.py --table
 	$(VENV)/bin/python benchmarks/speed_report.py
 

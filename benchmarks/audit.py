@@ -44,6 +44,7 @@ from tsadc.show.markdown import table
 from tsadc.windows import cut
 
 HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "tables" / "audit.md"
 ETAS = (0.05, 0.1, 0.2, 0.3)
 DETECTORS = ("ensemble", "isolation-forest", "robust-z")
 EDGES = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # of the reliability table
@@ -194,17 +195,17 @@ def _bin(group: Sequence[Record], i: int) -> str:
     return f"{probability / number:.2f} / {anomalous / number:.2f} ({number:.0f})" if number else "-"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--records", type=Path, default=HERE / "results" / "audit.jsonl")
-    parser.add_argument("--table", type=Path, default=HERE.parent / "docs" / "tables" / "audit.md")
-    options = parser.parse_args()
+    parser.add_argument("--table", type=Path, metavar="FILE", help="only write the records as a table to this file")
+    options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     raw, known, shown = Path(os.environ.get("TSADC_DATA", ".")), read(options.records), []
     for job in jobs(options.seeds):
         code = current(job)
-        if known.get(job, {}).get("code") != code:
+        if options.table is None and known.get(job, {}).get("code") != code:
             record = dict(zip(("data", "eta", "seed", "detector"), job, strict=True)) | run(job, raw) | {"code": code}
             options.records.parent.mkdir(parents=True, exist_ok=True)
             with options.records.open("a", encoding="utf-8") as file:
@@ -214,7 +215,7 @@ def main() -> None:
         shown.append(known[job])
     order = {name: i for i, name in enumerate(("plant", "ludb", "sleep", "smd", *DETECTORS))}
     shown.sort(key=lambda each: (order[each["data"]], each["eta"] or 0, order[each["detector"]]))
-    write_file(options.table, render(shown, "python benchmarks/audit.py").encode())
+    write_file(options.table or PAGE, render(shown, "python benchmarks/audit.py").encode())
 
 
 if __name__ == "__main__":
