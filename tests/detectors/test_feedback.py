@@ -310,3 +310,13 @@ def test_a_model_of_an_earlier_version_learns_no_weights(detector: tsadc.Ensembl
         detector.feedback(result, {names(result)[300]: "false"})
     assert np.array_equal(detector.lesson_.factor, np.ones(len(detector.view_names)))
     assert 300 not in names(detector.detect(new()))
+
+
+def test_planned_work_needs_times(detector: tsadc.Ensemble) -> None:
+    """Row numbers of one file would hide the same rows of the next."""
+    undated = np.asarray(new().values)
+    result = detector.detect(undated)
+    name = result.worst(1)["id"].iloc[0]
+    with pytest.raises(DataError, match="use data with a time column, or the verdict 'false'"):
+        detector.feedback(result, {name: "planned"})
+    assert detector.verdicts_ == ()

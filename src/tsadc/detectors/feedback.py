@@ -351,6 +351,11 @@ def given(
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     for own in intervals:
         answer = answers[own.id]
+        if answer == "planned" and not own.dated:
+            raise DataError(
+                f"Planned work is an interval of time, but {own.id} has row numbers only, which would hide the same "
+                "rows of later data; use data with a time column, or the verdict 'false'."
+            )
         old = kept.get(own.id)
         if old is not None and old.verdict != answer:
             notice(f"The interval {own.id} was judged {old.verdict!r} before; it is now {answer!r}.")
