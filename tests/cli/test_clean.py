@@ -84,6 +84,22 @@ def test_an_edited_review_decides(folder: Path, decision: str) -> None:
     )
 
 
+def test_a_review_that_a_spreadsheet_saved_unchanged_decides_nothing(folder: Path) -> None:
+    assert clean(folder).code == 0
+    file = folder / "audit" / "review.csv"
+    review = pd.read_csv(file, dtype=str, keep_default_na=False)
+    review.to_csv(file, index=False, sep=";", encoding="utf-8-sig", lineterminator="\r\n")
+    answer = clean(folder, out="again")
+    assert answer.code == 0, answer.err
+    assert lines(folder / "again" / "pump.csv") == lines(folder / "cleaned" / "pump.csv")
+
+
+def test_cleaning_and_a_review_are_not_combined(folder: Path) -> None:
+    review = folder / "audit" / "review.csv"
+    answer = tsadc("fit", folder / "history", "--out", folder / "m", "--length", LENGTH, "--clean", "--review", review)
+    assert "also what --review keeps; give one of the two" in answer.refusal
+
+
 def test_parquet_stays_parquet(folder: Path) -> None:
     table = pd.read_csv(folder / "history" / "pump.csv", parse_dates=["time"])
     (folder / "history" / "pump.csv").unlink()

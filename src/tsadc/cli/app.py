@@ -255,6 +255,8 @@ def fit(
     from tsadc.detectors.own_file import choose
     from tsadc.io.reading import to_remember
 
+    if clean and review is not None:
+        raise ConfigError("--clean leaves out what an audit suspects, also what --review keeps; give one of the two.")
     chosen, planned = choose(detector), _calendar(calendar)
     stated = {} if contamination is None else parse_assignments([f"contamination={contamination}"])
     given = {"length": length, "seed": seed, "training": {"epochs": epochs}, **stated, **_budget(alarms, set_ or [])}

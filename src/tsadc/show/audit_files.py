@@ -12,10 +12,13 @@ from typing import Any
 
 from tsadc.config import to_mapping
 from tsadc.detectors.audit import LEVEL, Audit, Model
+from tsadc.errors import DataError
+from tsadc.io.delimited import read_texts
 from tsadc.show.audit_page import render
 from tsadc.show.result_files import guarded, period_text, shares_json, with_iso_times
 from tsadc.show.words import precision
 
+DECIDED = ("id", "variables", "decision", "comment")
 PAGE, INTERVALS, REVIEW, FACTS = "index.html", "intervals.csv", "review.csv", "audit.json"
 FILES = (PAGE, INTERVALS, REVIEW, FACTS)
 DIGITS = 4  # of a probability
@@ -58,8 +61,15 @@ def facts(audit: Audit) -> dict[str, Any]:
 
 
 def digest_of(file: Path) -> str:
-    """Return a digest of a file, by which an edited review file is known."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    """Return a digest of what is decided in a review file, by which an edited one is known. A spreadsheet may save it
+    with other separators or times; that is no change."""
+    try:
+        _, lines = read_texts(file)
+        decided = [[line.get(name, "") for name in DECIDED] for line in lines]
+        content = json.dumps([[cell.lower() for cell in line] for line in decided]).encode()
+    except DataError:
+        content = file.read_bytes()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _model(model: Model) -> dict[str, Any]:
