@@ -92,7 +92,7 @@ results: $(READY)
 		$(VENV)/bin/python benchmarks/paper/approximation.py $$name --table docs/tables/paper-approximation-$$name.md \
 			|| exit 1; \
 	done
-	for name in audit feedback imputation; do \
+	for name in audit cleaning feedback imputation; do \
 		$(VENV)/bin/python benchmarks/$$name.py --table docs/tables/$$name.md || exit 1; \
 	done
 	$(VENV)/bin/python benchmarks/detectors.py --table

@@ -41,7 +41,9 @@ MAKERS: dict[str, Callable[[Path], object]] = {
     "general-protocols": lambda out: general(out, protocols=True),
     **{f"paper-{name}": lambda out, name=name: paper(name, out) for name in PAPER},
     "audit": lambda out: script("audit").main(["--table", str(out)]),
+    "cleaning": lambda out: script("cleaning").main(["--table", str(out)]),
     "feedback": lambda out: script("feedback").main(["--table", str(out)]),
+    "imputation": lambda out: script("imputation").main(["--table", str(out)]),
     "paper-cleaned": lambda out: script("paper/cleaned").main(["--table", str(out)]),
     "paper-impurity": lambda out: script("paper/impurity").main(["--table", str(out)]),
     **{

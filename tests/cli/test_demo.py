@@ -127,6 +127,6 @@ def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_the_command_says_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "run", lambda out, progress: f"{out} it is")
+    monkeypatch.setattr(demo, "run", lambda out, progress, story: f"{out} it is")
     answer = tsadc("demo", "--out", tmp_path / "demo")
     assert (answer.code, answer.out) == (0, f"{tmp_path / 'demo'} it is\n")

@@ -323,7 +323,7 @@ def test_a_file_that_may_not_be_read_is_one_sentence(tmp_path: Path, monkeypatch
 
     (tmp_path / "x.csv").write_text(text(frame()))
     monkeypatch.setattr("os.access", lambda *given, **more: False)
-    monkeypatch.setattr("tsadc.io.delimited._form", denied)
+    monkeypatch.setattr("tsadc.io.delimited.form_of", denied)
     expected = f"{tmp_path / 'x.csv'} cannot be read: permission denied."
     assert tsadc("info", tmp_path / "x.csv").refusal == expected
     assert tsadc("fit", tmp_path / "x.csv", "--out", tmp_path / "model").refusal == expected
@@ -334,5 +334,5 @@ def test_too_little_memory_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
         raise MemoryError("Unable to allocate 9 TiB")
 
     (tmp_path / "x.csv").write_text(text(frame()))
-    monkeypatch.setattr("tsadc.io.delimited._form", full)
+    monkeypatch.setattr("tsadc.io.delimited.form_of", full)
     assert tsadc("info", tmp_path / "x.csv").refusal == "There is not enough memory: Unable to allocate 9 TiB."

@@ -178,7 +178,7 @@ class Decontaminator(Parameters):
     >>> import numpy as np
     >>> import tsadc
     >>> generator = np.random.default_rng(0)
-    >>> level = np.sin(np.arange(6000) / 10)
+    >>> level = generator.normal(size=6000)
     >>> history = level[:, None] + 0.1 * generator.normal(size=(6000, 3))
     >>> history[3000:3060, 1] += 6
     >>> cleaner = tsadc.Decontaminator(length=60, level=0.9)
