@@ -13,7 +13,8 @@ Every observation of the training part, contaminated as benchmarks draw it with 
 
 Methods are fitted to the history with these cells missing, and impute them. The error is the mean absolute difference
 from what was measured, in z units of the entity, clipped at 10 so that no single value decides; anomalous cells count,
-as no label is used. Coverage is the share of these cells in the nominal 90 % band.
+as no label is used. Coverage is the share of these cells in the nominal 90 % band. `ours` also sees the rows before and
+after an observation, if the data is a series; the other methods see the observation only.
 
     ours        tsadc.detectors.imputation.Imputer
     linear      linear interpolation in time, the nearest value at the ends of an observation
@@ -244,7 +245,7 @@ def _about() -> str:
     return (
         "Mean absolute error in z units of cells of the history that were hidden on purpose; the best of a row, and "
         "what is within 2 % of it, is bold. `python benchmarks/imputation.py`, seed 0; its docstring explains gaps and "
-        "methods. A network is trained on at most 200 observations."
+        "methods. A network is trained on at most 200 observations. `ours` also sees rows outside the observation."
     )
 
 
