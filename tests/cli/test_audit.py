@@ -127,7 +127,9 @@ def test_an_earlier_audit_is_replaced_unless_its_review_was_edited(folder: Path,
     assert "also holds note.txt, which would be lost" in tsadc(*command).refusal
     (tmp_path / "audit" / "note.txt").unlink()
     review = tmp_path / "audit" / "review.csv"
-    review.write_text(review.read_text() + "\n")
+    review.write_text(review.read_text() + "\n")  # no decision
+    assert tsadc(*command).code == 0
+    review.write_text(review.read_text() + "x,left,,,,,,,keep,checked by hand\n")
     with untouched(tmp_path):
         assert "review.csv was edited, and its decisions would be lost" in tsadc(*command).refusal
     (tmp_path / "other").mkdir()
