@@ -19,7 +19,7 @@ check: $(READY)
 	$(VENV)/bin/mypy
 	$(MAKE) test
 
-# 10,000 damaged files and 1,000 damaged models; about an hour on two cores. docs/guides/safety.md
+# 10,000 damaged files and 1,000 damaged models; a minute or two on two idle cores. docs/guides/safety.md
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python tests/fuzz/fuzzer.py --files 10000 --models 1000 --processes 2
 
