@@ -85,6 +85,12 @@ def locked(path: Path, busy: str) -> Iterator[None]:
         lock.release()
 
 
+def locked_folder(out: Path) -> contextlib.AbstractContextManager[None]:
+    """Let one process at a time change a folder: of two at once, one would undo what the other has done."""
+    busy = f"Another command is changing {out}; wait until it has finished."
+    return locked(out.with_name(f".{out.name}.lock"), busy)
+
+
 @contextlib.contextmanager
 def replaced_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that replaces `path` when the block ends, or is removed if the block fails.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from tsadc.config import nearest
 from tsadc.errors import ConfigError, notice
+from tsadc.optional import NEEDS_TORCH, imported, lacks_torch
 
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
@@ -88,6 +88,8 @@ def find(name: str) -> type[Detector]:
     try:
         cls = EntryPoint(name, place, GROUP).load()
     except (Exception, SystemExit) as error:  # the module of another package may raise anything
+        if lacks_torch(error):
+            raise ConfigError(f"The detector {name!r} {NEEDS_TORCH}") from None
         why = next(iter(str(error).splitlines()), "").rstrip(".") or type(error).__name__
         raise ConfigError(f"The detector {name!r} is {place}, which cannot be loaded: {why}.") from error
     if not (isinstance(cls, type) and issubclass(cls, Detector)) or getattr(cls, "name", None) != name:
@@ -109,7 +111,7 @@ def __getattr__(name: str) -> Any:
     for place in REGISTRY.values():
         module, _, cls = place.partition(":")
         if cls == name:
-            return getattr(importlib.import_module(module), cls)
+            return imported(module, cls)
     raise AttributeError(f"module 'tsadc.detectors' has no attribute {name!r}")
 
 

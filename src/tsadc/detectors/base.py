@@ -24,7 +24,7 @@ from tsadc.detectors.drift import raised_by, usual_score
 from tsadc.detectors.episodes import Episodes
 from tsadc.detectors.events import Events, memory
 from tsadc.detectors.explanation import Explainer, most_unusual
-from tsadc.detectors.feedback import COLUMN, Lesson, Verdict, as_answer, given, judged, learn, without
+from tsadc.detectors.feedback import COLUMN, Lesson, Verdict, given, learn, requested, without
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.planned import expected_events, masked, unplanned, with_planned
 from tsadc.detectors.provenance import describe, provenance
@@ -54,6 +54,7 @@ from tsadc.variables import match
 from tsadc.windows import Cut, cut
 
 if TYPE_CHECKING:  # this module does without torch
+    from tsadc.detectors.streaming import Stream
     from tsadc.nn.train import TrainingProgress
 
 MIN_OBSERVATIONS = 5
@@ -549,7 +550,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         NotFittedError
             If the detector is not fitted.
         DataError
-            If the result has no interval of that name, or a verdict is none.
+            If an argument is of another type, the result has no interval of that name, or a verdict is none.
 
         Examples
         --------
@@ -563,12 +564,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         ()
         """
         self._require_fitted()
-        answers = {name: as_answer(verdict) for name, verdict in verdicts.items() if verdict is not None}
-        if answers and result is None:
-            raise DataError(f"A verdict about {next(iter(answers))!r} needs the result that has the interval.")
-        kept = without(self, [name for name, verdict in verdicts.items() if verdict is None])
-        found = [] if result is None else judged(result, list(answers))
-        self._judge_by(given(self, kept, found, answers, note, by))
+        intervals, answers, withdrawn = requested(result, verdicts, note, by)
+        self._judge_by(given(self, without(self, withdrawn), intervals, answers, note, by))
         return self
 
     @property
@@ -736,6 +733,55 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         verdicts = self._verdicts(self._cut(X, calendar).observations, progress)
         for result in self._explainer().explain(verdicts.parts(rows)):
             yield self._with_planned(result, calendar)
+
+    @final
+    def stream(self, *, every: int | None = None, reorder: int = 0, clock: Clock | None = None) -> Stream:
+        """Judge rows as they arrive. What is final equals what `detect` says about all rows together, to the bit.
+
+        Push rows of any number of entities, one by one or many at once. An observation is judged when its last row has
+        come. Provisional verdicts about the last `length` rows come earlier.
+
+        Parameters
+        ----------
+        every : int, optional
+            Rows from one provisional verdict to the next, counted from the beginning of each observation; at most
+            `length`. 0: no provisional verdicts. None: a quarter of `length`. Each costs as much as a final one.
+        reorder : int, default 0
+            How many rows late a row may come. What is missing is waited for as long; older rows are refused and
+            counted.
+        clock : Clock, optional
+            The clock of the rows; its `start` is ignored. None: that of the history. Give it if the history had no
+            dates and the rows have.
+
+        Returns
+        -------
+        Stream
+            `push` and `push_many` return what was decided, `flush` ends a series, `state` and `restore` keep the state
+            of an entity.
+
+        Raises
+        ------
+        NotFittedError
+            If the detector is not fitted.
+        ConfigError
+            If an argument is out of range, or the detector is in audit mode, which needs the whole record.
+
+        Examples
+        --------
+        With `detector` and `new` from the examples of `help(tsadc.TSADC.fit)` and `help(tsadc.TSADC.detect)`:
+
+        >>> stream = detector.stream()
+        >>> update = stream.push("pump", 0, new[0])
+        >>> update = stream.push_many("pump", range(1, 400), new[1:400])
+        >>> [(verdict.start, verdict.final) for verdict in update.verdicts if verdict.anomalous]
+        [(255, False), (270, False), (285, False), (300, True), (315, False)]
+        >>> [interval.start for interval in stream.flush().intervals if interval.final]
+        [300]
+        """
+        from tsadc.detectors.streaming import Stream
+
+        self._require_fitted()
+        return Stream(self, every, reorder, clock)
 
     def _explainer(self) -> Explainer:
         return Explainer(self.usual_, self.episodes_, self.scaler_, self._predict, self.settings.length)

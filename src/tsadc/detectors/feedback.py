@@ -29,7 +29,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -51,7 +51,7 @@ COLUMN = "feedback"  # the change of a score by verdicts, beside the views
 STRENGTH = 0.3  # of the pull to the label-free weights
 WIDTH = 0.1  # of the similarity of exemplars, as a share of their size
 MARGIN = 0.1  # spreads by which a copy of a false alarm stays below the threshold
-COPY = 0.9  # similarity of two questions, of which one is enough
+COPY = 0.9  # similarity of two questions from which on one of them is enough
 CAUTION = 1.0  # mistakes that a change of the false alarms by a factor of e must avoid
 MOST_VERDICTS, MOST_BYTES, MOST_TEXT = 100_000, 2**26, 10_000  # in a file; characters of a note
 
@@ -73,6 +73,8 @@ class Judged:
         What each view adds to it; empty for a sensor that stopped reporting and for a detector without views.
     scored : bool
         Whether it has a score; a sensor that stopped reporting has none.
+    others : tuple of dict of str to float
+        What each view adds to the scores of its other observations above the threshold.
     """
 
     id: str
@@ -83,6 +85,7 @@ class Judged:
     score: float
     views: Mapping[str, float]
     scored: bool = True
+    others: Sequence[Mapping[str, float]] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,8 @@ class Verdict:
         Label-free score of the strongest observation; None for a sensor that stopped reporting, which teaches nothing.
     views : dict of str to float
         What each view adds to it, divided by the weight of the view.
+    others : sequence of dict of str to float
+        The same of its other observations above the threshold. If the interval is a false alarm, they are lowered, too.
     """
 
     id: str
@@ -122,6 +127,7 @@ class Verdict:
     model: str = ""
     score: float | None = None
     views: Mapping[str, float] = field(default_factory=dict)
+    others: Sequence[Mapping[str, float]] = ()
 
     def rows(self, series: Series) -> tuple[int, int] | None:
         """Return the rows [start, stop) of the interval in a series, possibly outside of it; None if it is of another
@@ -177,8 +183,12 @@ class Lesson:
         return float(added @ (self.factor - 1)) - self._lowered(entity, added)
 
     def _lowered(self, entity: str, added: Floats) -> float:
-        true = max((own.similarity(added) for own in self.exemplars if own.true), default=0.0)
-        false = ((own.similarity(added), own.excess) for own in self.exemplars if not own.true and own.entity == entity)
+        true = max((exemplar.similarity(added) for exemplar in self.exemplars if exemplar.true), default=0.0)
+        false = (
+            (exemplar.similarity(added), exemplar.excess)
+            for exemplar in self.exemplars
+            if not exemplar.true and exemplar.entity == entity
+        )
         return max((similarity * excess for similarity, excess in false if similarity > true), default=0.0)
 
     def corrected(self, entity: str, evidence: Evidence) -> Evidence:
@@ -200,33 +210,40 @@ class Lesson:
 
 def learn(detector: Detector, verdicts: Sequence[Verdict]) -> Lesson | None:
     """Return what the verdicts teach a detector without a lesson; None if they teach nothing."""
-    taught = [own for own in verdicts if own.verdict != "planned" and own.score is not None]
+    taught = [verdict for verdict in verdicts if verdict.verdict != "planned" and verdict.score is not None]
     if not taught:
         return None
-    true = np.array([own.verdict == "true" for own in taught])
+    true = np.array([verdict.verdict == "true" for verdict in taught])
     threshold, normal, history = detector.threshold_, detector.normal_, detector.decision_scores_
     before = {"threshold_": threshold, "normal_": normal, "decision_scores_": history}
-    weights, views = detector._view_weights, detector.history_views_
+    weights, history_views = detector._view_weights, detector.history_views_
     if weights is None:  # there is nothing but the score
-        own_scores = np.array([own.score for own in taught], dtype=np.float64)
-        after = {**before, "threshold_": respecting(threshold, normal, own_scores, true)}
+        scores = np.array([verdict.score for verdict in taught], dtype=np.float64)
+        after = {**before, "threshold_": respecting(threshold, normal, scores, true)}
         return Lesson((), np.ones(0), (), 0.0, before, after)
     names = detector.view_names
-    added = weights * np.array([[own.views.get(name, 0.0) for name in names] for own in taught])
+    added = weights * np.array([[verdict.views.get(name, 0.0) for name in names] for verdict in taught])
     middle, low = np.quantile(history, [0.5, BELOW]).tolist()
     spread = max(middle - low, 1e-9)
     factor: Floats = np.ones(len(names))
-    if views is not None:
+    if history_views is not None:
         factor = fit_factor(added, true, threshold, spread)
-        history = history + np.nan_to_num(views.astype(np.float64) @ (factor - 1))
+        history = history + np.nan_to_num(history_views.astype(np.float64) @ (factor - 1))
         normal = Normal.of(history, detector.contamination_)
         threshold = normal.at(detector.normal_.above(threshold))
     scores = added @ factor
     threshold = respecting(threshold, normal, scores, true)
-    excess = np.maximum(scores - threshold, 0.0) + MARGIN * spread
-    exemplars = tuple(
-        Exemplar(own.entity, own.verdict == "true", vector, float(above))
-        for own, vector, above in zip(taught, added, excess, strict=True)
+
+    def exemplar(verdict: Verdict, vector: Floats) -> Exemplar:
+        excess = max(float(vector @ factor) - threshold, 0.0) + MARGIN * spread
+        return Exemplar(verdict.entity, verdict.verdict == "true", vector, excess)
+
+    exemplars = tuple(exemplar(verdict, vector) for verdict, vector in zip(taught, added, strict=True))
+    exemplars += tuple(
+        exemplar(verdict, weights * np.array([views.get(name, 0.0) for name in names]))
+        for verdict in taught
+        if verdict.verdict == "false"
+        for views in verdict.others
     )
     shift = usual_score(history) - usual_score(detector.decision_scores_)
     after = {"threshold_": threshold, "normal_": normal, "decision_scores_": history}
@@ -247,8 +264,8 @@ def fit_factor(added: Floats, true: Booleans, threshold: float, spread: float) -
         return float(np.logaddexp(0, -margin).sum() + STRENGTH / 2 * np.square(factor - 1).sum()), gradient
 
     views = added.shape[1]
-    found = minimize(loss, np.ones(views), jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * views)
-    return np.asarray(found.x, dtype=np.float64)
+    solution = minimize(loss, np.ones(views), jac=True, method="L-BFGS-B", bounds=[(0.0, None)] * views)
+    return np.asarray(solution.x, dtype=np.float64)
 
 
 def loss_scale(scores: Floats, threshold: float, spread: float) -> Floats:
@@ -276,13 +293,13 @@ def question_order(excess: Sequence[float], views: Sequence[Mapping[str, float]]
     anomaly is like, the others where anomalies end. What nearly copies another question comes last."""
     ranked = sorted(range(len(excess)), key=lambda i: -excess[i])
     turns = [i for pair in zip(ranked, reversed(ranked), strict=True) for i in pair]
-    names = sorted({name for own in views for name in own})
-    vectors = [np.array([own.get(name, 0.0) for name in names]) for own in views]
+    names = sorted({name for scores in views for name in scores})
+    vectors = [np.array([scores.get(name, 0.0) for name in names]) for scores in views]
     asked: list[int] = []
     copies: list[int] = []
     for i in dict.fromkeys(turns):
         known = (Exemplar("", True, vectors[j], 0.0) for j in asked if len(names))
-        (copies if any(own.similarity(vectors[i]) > COPY for own in known) else asked).append(i)
+        (copies if any(exemplar.similarity(vectors[i]) > COPY for exemplar in known) else asked).append(i)
     return [*asked, *copies]
 
 
@@ -293,22 +310,26 @@ def judged(result: Result, ids: Sequence[str]) -> list[Judged]:
         for number, part in enumerate(result.parts)
         for interval in part.intervals
     }
-    found = []
+    intervals = []
     for name in ids:
-        if name not in every:
-            refuse_unknown(name, list(every), "The result")
+        name = as_named(name, list(every), "The result")
         number, interval = every[name]
         series = result.parts[number].series
-        best = None if interval.is_missing else _strongest(result, number, interval.start, interval.stop)
-        score, views = best or (0.0, {})
+        scored = None if interval.is_missing else _scored(result, number, interval.start, interval.stop)
+        score, views, others = scored or (0.0, {}, ())
         span = series.clock.tick(interval.start), series.clock.tick(interval.stop)
-        found.append(Judged(name, series.entity, *span, series.clock.dated, score, views, best is not None))
-    return found
+        intervals.append(
+            Judged(name, series.entity, *span, series.clock.dated, score, views, scored is not None, others)
+        )
+    return intervals
 
 
-def _strongest(result: Result, number: int, first: int, last: int) -> tuple[float, dict[str, float]] | None:
+def _scored(
+    result: Result, number: int, first: int, last: int
+) -> tuple[float, Mapping[str, float], Sequence[Mapping[str, float]]] | None:
     """Return label-free score and view scores of the observation of series `number` that stands out most among those
-    that overlap rows [first, last); None if there is none."""
+    that overlap rows [first, last), and the view scores of the others whose label-free score is above the threshold;
+    None if there is none."""
     places = result.scored.places
     inside = [
         i
@@ -317,16 +338,64 @@ def _strongest(result: Result, number: int, first: int, last: int) -> tuple[floa
     ]
     if not inside:
         return None
-    best = inside[int(np.argmax((result.scores - result.raised)[inside]))]
-    views = {view: float(scores[best]) for view, scores in result.view_scores.items()}
-    return float(result.scores[best]) - views.pop(COLUMN, 0.0), views
+    excess = result.scores - result.raised - result.threshold
+    inside.sort(key=lambda i: -excess[i])
+    best, *rest = [{view: float(scores[i]) for view, scores in result.view_scores.items()} for i in inside]
+    score = float(result.scores[inside[0]]) - best.pop(COLUMN, 0.0)
+    # Without earlier verdicts, so that giving one again does not undo a part of it.
+    others = [views for i, views in zip(inside[1:], rest, strict=True) if excess[i] > views.pop(COLUMN, 0.0)]
+    return score, best, others
 
 
-def refuse_unknown(name: str, known: Sequence[str], where: str) -> NoReturn:
-    """Raise for an interval that does not exist, with the nearest name."""
+def as_named(name: str, known: Sequence[str], where: str) -> str:
+    """Return the name of an interval as it is written in `known`, regardless of case and blanks around it; raise, with
+    the nearest name, if it is not there."""
+    written = name.strip().lower()
+    if written in known:
+        return written
     if not known:
         raise DataError(f"{where} has no unusual interval, so there is no {name!r}; detect with other data.")
-    raise DataError(f"{where} has no interval {name!r}{nearest(name, list(known))}")
+    raise DataError(f"{where} has no interval {name!r}{nearest(written, list(known))}")
+
+
+def requested(result: Any, verdicts: Any, note: Any, by: Any) -> tuple[list[Judged], dict[str, Answer], list[str]]:
+    """Return what a call of `Detector.feedback` asks for: the intervals that get a verdict, the verdicts by their
+    names, and the names of those whose verdict is taken back. Raise if an argument is of another type."""
+    if not isinstance(verdicts, Mapping):
+        raise DataError(
+            "`verdicts` must map the id of each interval to True, False or 'planned', such as {'ksrsghqq': False}, but "
+            f"got {_kind(verdicts)}."
+        )
+    if result is not None and not isinstance(result, Result):
+        raise DataError(
+            f"`result` must be what `detect` has returned, or None to take verdicts back, but got {_kind(result)}; "
+            "keep the result as a whole, since its tables alone do not show what each view found."
+        )
+    for text, what in ((note, "note"), (by, "by")):
+        if text is not None and not isinstance(text, str):
+            raise DataError(f"`{what}` must be a text, but got {_kind(text)}.")
+    for name in verdicts:
+        if not isinstance(name, str):
+            raise DataError(
+                f"The id of an interval is a text such as 'ksrsghqq', but got {name!r}, {_kind(name)}; take it from "
+                "the column `id` of `result.intervals`."
+            )
+    withdrawn = [name for name, verdict in verdicts.items() if verdict is None]
+    answers = {name: as_answer(verdict) for name, verdict in verdicts.items() if verdict is not None}
+    if answers and result is None:
+        raise DataError(f"A verdict about {next(iter(answers))!r} needs the result that has the interval.")
+    intervals = [] if result is None else judged(result, list(answers))
+    by_name: dict[str, Answer] = {}
+    for interval, answer in zip(intervals, answers.values(), strict=True):
+        if by_name.setdefault(interval.id, answer) != answer:
+            raise DataError(f"`verdicts` has two verdicts about the interval {interval.id!r}; leave one of them out.")
+    return intervals, by_name, withdrawn
+
+
+def _kind(value: Any) -> str:
+    """Return the type of a value, for messages."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def given(
@@ -341,7 +410,7 @@ def given(
     for text, what in ((note, "note"), (by, "name")):
         if text is not None and len(text) > MOST_TEXT:
             raise DataError(f"A {what} has at most {MOST_TEXT:,} characters, but got {len(text):,}; shorten it.")
-    kept = {own.id: own for own in verdicts}
+    kept = {verdict.id: verdict for verdict in verdicts}
     weights = detector._view_weights
     if weights is not None and detector.history_views_ is None:
         notice(
@@ -349,37 +418,41 @@ def given(
             "so verdicts change the threshold and what resembles them, but no weights; fit it again to change that."
         )
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    for own in intervals:
-        answer = answers[own.id]
-        if answer == "planned" and not own.dated:
+    for interval in intervals:
+        answer = answers[interval.id]
+        if answer == "planned" and not interval.dated:
             raise DataError(
-                f"Planned work is an interval of time, but {own.id} has row numbers only, which would hide the same "
-                "rows of later data; use data with a time column, or the verdict 'false'."
+                f"Planned work is an interval of time, but {interval.id} has row numbers only, which would hide the "
+                "same rows of later data; use data with a time column, or the verdict 'false'."
             )
-        old = kept.get(own.id)
+        old = kept.get(interval.id)
         if old is not None and old.verdict != answer:
-            notice(f"The interval {own.id} was judged {old.verdict!r} before; it is now {answer!r}.")
-        if not own.scored and answer != "planned":
+            notice(f"The interval {interval.id} was judged {old.verdict!r} before; it is now {answer!r}.")
+        if not interval.scored and answer != "planned":
             notice(
-                f"The interval {own.id} is a sensor that stopped reporting and has no score, so the verdict is kept "
-                "but changes nothing; `planned` would keep it from being reported again."
+                f"The interval {interval.id} is a sensor that stopped reporting and has no score, so the verdict is "
+                "kept but changes nothing; `planned` would keep it from being reported again."
             )
         views: dict[str, float] = {}
-        if weights is not None and own.scored:
-            views = _unweighted(detector.view_names, weights, own.views)
-        kept[own.id] = Verdict(
-            own.id,
-            own.entity,
-            own.start,
-            own.end,
-            own.dated,
+        others: list[dict[str, float]] = []
+        if weights is not None and interval.scored:
+            views, *others = (
+                _unweighted(detector.view_names, weights, added) for added in (interval.views, *interval.others)
+            )
+        kept[interval.id] = Verdict(
+            interval.id,
+            interval.entity,
+            interval.start,
+            interval.end,
+            interval.dated,
             answer,
             note or "",
             by or "",
             now,
             model_name(detector),
-            own.score if own.scored else None,
+            interval.score if interval.scored else None,
             views,
+            others,
         )
     return tuple(kept.values())
 
@@ -394,29 +467,34 @@ def _unweighted(names: Sequence[str], weights: Floats, views: Mapping[str, float
 
 def without(detector: Detector, names: Sequence[str]) -> tuple[Verdict, ...]:
     """Return the verdicts of a detector without those about the intervals of these names."""
-    known = [own.id for own in detector.verdicts_]
+    known = [verdict.id for verdict in detector.verdicts_]
+    removed = {name.strip().lower() for name in names}
     for name in names:
-        if name not in known:
-            there = nearest(name, known) if known else "; it has no verdict at all."
+        if name.strip().lower() not in known:
+            there = nearest(name.lower(), known) if known else "; it has no verdict at all."
             raise DataError(f"The model has no verdict about the interval {name!r}{there}")
-    return tuple(own for own in detector.verdicts_ if own.id not in names)
+    return tuple(verdict for verdict in detector.verdicts_ if verdict.id not in removed)
 
 
 def carried_over(verdicts: Sequence[Verdict], detector: Detector, result: Result) -> tuple[Verdict, ...]:
     """Return the verdicts about another detector's intervals for this one, which has made `result`: scored again where
     the result has the time of the interval, otherwise as they are."""
     weights, carried = detector._view_weights, []
-    for own in verdicts:
-        best = None
+    for verdict in verdicts:
+        scored = None
         for number, part in enumerate(result.parts):
-            rows = own.rows(part.series)
-            if best is None and rows is not None and own.score is not None:
-                best = _strongest(result, number, *rows)
-        if best is None:
-            carried.append(own)
+            rows = verdict.rows(part.series)
+            if scored is None and rows is not None and verdict.score is not None:
+                scored = _scored(result, number, *rows)
+        if scored is None:
+            carried.append(verdict)
             continue
-        views = {} if weights is None else _unweighted(detector.view_names, weights, best[1])
-        carried.append(replace(own, model=model_name(detector), score=best[0], views=views))
+        score, views, others = scored
+        if weights is None:
+            views, others = {}, ()
+        else:
+            views, *others = (_unweighted(detector.view_names, weights, added) for added in (views, *others))
+        carried.append(replace(verdict, model=model_name(detector), score=score, views=views, others=others))
     return tuple(carried)
 
 
@@ -427,7 +505,7 @@ def model_name(detector: Detector) -> str:
 
 def to_json(verdicts: Sequence[Verdict]) -> bytes:
     """Return the content of the file of verdicts."""
-    content = {"format": FORMAT, "verdicts": [asdict(own) for own in verdicts]}
+    content = {"format": FORMAT, "verdicts": [asdict(verdict) for verdict in verdicts]}
     return (json.dumps(content, indent=1) + "\n").encode()
 
 
@@ -457,12 +535,14 @@ def read(folder: Path) -> tuple[Verdict, ...]:
 
 def _is_verdict(row: Any) -> bool:
     """Return whether a row of the file has exactly the fields of a verdict, with values of their types."""
-    if not isinstance(row, dict) or row.keys() != Verdict.__dataclass_fields__.keys():
+    if not isinstance(row, dict) or row.keys() | {"others"} != Verdict.__dataclass_fields__.keys():
         return False
     texts = [row[name] for name in ("id", "entity", "note", "by", "when", "model")]
     whole = [row[name] for name in ("start", "end")]
     numbers: list[Any] = [] if row["score"] is None else [row["score"]]
-    numbers += row["views"].values() if isinstance(row["views"], dict) else [None]
+    others = row.get("others", [])  # not in files of earlier versions
+    for views in [row["views"], *(others if isinstance(others, list) and len(others) <= MOST_VERDICTS else [None])]:
+        numbers += views.values() if isinstance(views, dict) else [None]
     return (
         all(isinstance(text, str) and len(text) <= MOST_TEXT for text in texts)
         and all(type(number) is int and abs(number) < 2**63 for number in whole)
@@ -476,6 +556,6 @@ def _is_verdict(row: Any) -> bool:
 def as_answer(value: Any) -> Answer:
     """Return a verdict that a user gave, as a word or as True or False."""
     word = str(bool(value)).lower() if isinstance(value, bool | np.bool_) else value
-    if word not in ANSWERS:
+    if not isinstance(word, str) or word not in ANSWERS:
         raise DataError(f"A verdict is true, false or planned, but got {value!r}.")
-    return cast(Answer, word)
+    return word

@@ -1,6 +1,6 @@
 """Planned work: calendars and `planned` verdicts, whose rows are neither judged nor learnt from.
 
-They count as not measured. An observation of which more than `MOST_PARTIAL` is planned is hidden as a whole: gaps are
+They count as not measured. An observation is hidden as a whole if more than `MOST_PARTIAL` is planned: gaps are
 interpolated before scoring, and a short rest beside a long gap would look unusual."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from tsadc.detectors.feedback import Verdict
 from tsadc.detectors.result import Interval, Result, SeriesResult
+from tsadc.errors import TooShortError
 from tsadc.io.calendar import Calendar, Planned, Span, planned_cells, without
 from tsadc.series import Observations, Series
 from tsadc.windows import first_start
@@ -21,12 +22,12 @@ MOST_PARTIAL = 0.1  # of an observation
 
 def expected_events(calendar: Calendar | None, verdicts: Sequence[Verdict]) -> Calendar | None:
     """Return a calendar with the intervals that were judged to be planned work; None if there are neither."""
-    own = tuple(
+    judged = tuple(
         Planned(verdict.start, verdict.end, verdict.entity, (), verdict.note, ticks=verdict.dated)
         for verdict in verdicts
         if verdict.verdict == "planned"
     )
-    every = (*(calendar.entries if calendar is not None else ()), *own)
+    every = (*(calendar.entries if calendar is not None else ()), *judged)
     return Calendar(every) if every else None
 
 
@@ -34,10 +35,26 @@ def masked(series: Iterable[Series], calendar: Calendar, length: int) -> tuple[S
     """Return the series with planned work as not measured."""
     every = tuple(series)
     calendar.compare(every)
+    spans = [_hidden(item, calendar, length) for item in every]
+    if every and all(_covers(hidden, item) for hidden, item in zip(spans, every, strict=True)):
+        raise TooShortError(
+            "Planned work covers all of the data, so nothing is left to judge or to learn from; if that is wrong, "
+            "correct the times, the entities or the repetitions of the calendar."
+        )
     return tuple(
-        replace(item, values=without(item.values, hidden)) if (hidden := _hidden(item, calendar, length)) else item
-        for item in every
+        replace(item, values=without(item.values, hidden)) if hidden else item
+        for hidden, item in zip(spans, every, strict=True)
     )
+
+
+def _covers(spans: Sequence[Span], series: Series) -> bool:
+    """Return whether planned work leaves no cell."""
+    covered = dict.fromkeys(range(len(series.names)), 0)  # rows of each variable, from the first on
+    for span in sorted(spans, key=lambda span: span.start):
+        for column in span.columns:
+            if span.start <= covered[column]:
+                covered[column] = max(covered[column], span.stop)
+    return min(covered.values()) >= len(series)
 
 
 def _hidden(series: Series, calendar: Calendar, length: int) -> list[Span]:

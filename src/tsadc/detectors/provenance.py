@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import platform
 from typing import Any
 
 import numpy as np
 
+from tsadc.optional import versions
 from tsadc.series import Observations, Series
 
 
@@ -19,7 +19,7 @@ def provenance(detector: str, observations: Observations) -> dict[str, Any]:
         "data": describe(observations),
         "versions": {
             "python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in ("tsadc", "torch", "numpy")},
+            **versions(("tsadc", "torch", "numpy")),
         },
     }
 

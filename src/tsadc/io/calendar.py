@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import difflib
 import io
 import re
 from collections.abc import Iterator, Sequence
@@ -150,7 +151,7 @@ class Calendar:
                 columns = tuple(k for k in every if series.names[k] in entry.variables)
             if columns:
                 found.setdefault(columns, []).append(Span(*rows, columns, entry.note))
-        return sorted((span for own in found.values() for span in _merged(own)), key=lambda span: span.start)
+        return sorted((span for spans in found.values() for span in _merged(spans)), key=lambda span: span.start)
 
     def planned(self, series: Series) -> list[Span]:
         """Return the spans that hold rows of the series."""
@@ -159,9 +160,14 @@ class Calendar:
     def compare(self, series: Sequence[Series]) -> None:
         """Issue a notice if the calendar can hardly belong to the data."""
         known = {item.entity for item in series}
-        named = sorted({entry.entity for entry in self.entries} - {*ANY})
-        if named and not known & set(named) and not any(entry.entity in ANY for entry in self.entries):
-            notice(f"The calendar is about {listed(named)}, but the data only has {listed(sorted(known))}.")
+        named = {entry.entity for entry in self.entries if not entry.ticks} - {*ANY}  # verdicts have names of data
+        if unknown := sorted(named - known):
+            close = difflib.get_close_matches(unknown[0], sorted(known - named), n=1)
+            meant = f"; did you mean {close[0]}?" if close else "."
+            notice(
+                f"The calendar names {listed(unknown)}, but the data only has {listed(sorted(known))}, so those "
+                f"entries have no effect{meant}"
+            )
         names = {name for item in series for name in item.names}
         lacking = sorted({name for entry in self.entries for name in entry.variables} - names)
         if lacking:
@@ -174,7 +180,7 @@ class Calendar:
 
 
 class _Rows:
-    """Values of which planned rows are not measured, read from another array-like object when needed."""
+    """Values whose planned rows are not measured, read from another array-like object when needed."""
 
     ndim = 2
 
@@ -396,11 +402,13 @@ def _event(event: dict[str, list[_Property]], file: Path) -> Iterator[Planned]:
         raise DataError(f"{what} is endless; give it a DTEND or a DURATION.")
     if lasting <= datetime.timedelta(0):
         raise DataError(f"{what} ends before it starts or lasts no time; swap the two times.")
-    places = [own.text for own in event.get("LOCATION", [])] or [
-        part.strip() for own in event.get("CATEGORIES", []) for part in own.text.split(",")
+    places = [location.text for location in event.get("LOCATION", [])] or [
+        part.strip() for categories in event.get("CATEGORIES", []) for part in categories.text.split(",")
     ]
     skipped = {
-        _moment(replace(own, value=value), what)[0] for own in event.get("EXDATE", []) for value in own.value.split(",")
+        _moment(replace(dates, value=value), what)[0]
+        for dates in event.get("EXDATE", [])
+        for value in dates.value.split(",")
     }
     starts = _repeated(start, event["RRULE"][0].value, what) if "RRULE" in event else iter([start])
     for begin in starts:
@@ -409,9 +417,9 @@ def _event(event: dict[str, list[_Property]], file: Path) -> Iterator[Planned]:
                 yield Planned(begin, begin + lasting, entity, (), note)
 
 
-def _moment(own: _Property, what: str) -> tuple[Moment, bool]:
+def _moment(time: _Property, what: str) -> tuple[Moment, bool]:
     """Return a time, and whether it is a whole day."""
-    value, zone = own.value, own.parameters.get("TZID", "").strip('"')
+    value, zone = time.value, time.parameters.get("TZID", "").strip('"')
     try:
         if re.fullmatch(r"\d{8}", value):
             return Moment.strptime(value, "%Y%m%d"), True

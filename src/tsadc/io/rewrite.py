@@ -103,14 +103,14 @@ def _table(file: Path, name: str, entity: str | None, reading: Reading, changes:
     entities = columns.entities
     if entities is None or entity is not None:
         entities = np.full(len(columns.values), entity or name, dtype=object)
-    for each in pd.unique(entities):
-        mine = np.flatnonzero(entities == each)
+    for one_entity in pd.unique(entities):
+        mine = np.flatnonzero(entities == one_entity)
         times = None if columns.times is None else columns.times[mine]
         part = replace(columns, times=times, values=columns.values[mine], entities=None)
-        own = _changes_of(changes, str(each), file)
-        rows = rows_of_clock(part, own.series, reading)
-        cells[mine], values[mine] = source_cells(part, own, rows)
-        dropped[mine] = source_rows(own, rows)
+        change = _changes_of(changes, str(one_entity), file)
+        rows = rows_of_clock(part, change.series, reading)
+        cells[mine], values[mine] = source_cells(part, change, rows)
+        dropped[mine] = source_rows(change, rows)
     return Source(file, tuple(back.get(new, new) for new in columns.names), cells, values, dropped)
 
 
@@ -221,7 +221,7 @@ def _parts(field: str) -> tuple[str, str, str]:
 def _digits(texts: Sequence[str]) -> int | None:
     """Return the largest number of decimals; None if a number is not written plainly."""
     found = [PLAIN.fullmatch(_parts(text)[1]) for text in texts]
-    return max((len(each[1] or "") for each in found if each), default=0) if all(found) else None
+    return max((len(number[1] or "") for number in found if number), default=0) if all(found) else None
 
 
 def _number(value: float, digits: int | None, decimal: str) -> str:
