@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
 .PHONY: demo test check format fuzz audit notebook clean bench-general bench-choices bench-network bench-studies bench-speed \
-	bench-detectors bench-feedback results
+	bench-detectors bench-feedback bench-serve bench-serve-faults bench-stream results
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -19,9 +19,9 @@ check: $(READY)
 	$(VENV)/bin/mypy
 	$(MAKE) test
 
-# 10,000 damaged files and 1,000 damaged models; a minute or two on two idle cores. docs/guides/safety.md
+# 10,000 damaged files, 1,000 damaged models and 10,000 damaged requests; a minute or two on two idle cores. docs/guides/safety.md
 fuzz: $(READY)
-	OMP_NUM_THREADS=1 $(VENV)/bin/python tests/fuzz/fuzzer.py --files 10000 --models 1000 --processes 2
+	OMP_NUM_THREADS=1 $(VENV)/bin/python tests/fuzz/fuzzer.py --files 10000 --models 1000 --requests 10000 --processes 2
 
 # Known vulnerabilities of the installed packages; it ends after 5 minutes at the latest.
 audit: $(READY)
@@ -45,6 +45,19 @@ bench-choices: $(READY)
 # A quarter of an hour; resumes where it was interrupted.
 bench-feedback: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/feedback.py $(TSADC_DATA) --cache .bench-feedback
+
+# A few minutes; resumes where it was interrupted. Remove benchmarks/results/stream.json to measure again.
+bench-stream: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/stream.py $(TSADC_DATA)
+
+# A minute of load on the live service, on an otherwise idle machine. docs/reliability.md
+bench-serve: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/serve.py --seconds 60 --rate 20000
+
+# A quarter of an hour: kills under load, on SQLite and on PostgreSQL.
+bench-serve-faults: $(READY)
+	PYTHONPATH=tests/serve $(VENV)/bin/python benchmarks/serve_faults.py --kills 100
+	PYTHONPATH=tests/serve $(VENV)/bin/python benchmarks/serve_faults.py --kills 50 --postgresql
 
 # About an hour on two cores. This and the runs below resume after an interruption and re-run stale records.
 bench-general: $(READY)

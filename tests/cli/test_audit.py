@@ -1,6 +1,7 @@
 """`tsadc audit`, and `tsadc fit --review` with what it wrote."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,49 @@ def test_fit_refuses_a_review_with_edited_times_and_writes_nothing(
             "fit", folder / "left.csv", "--out", tmp_path / "model", *QUICK, "--review", tmp_path / "review.csv"
         ).refusal
     assert "was edited; restore them from the audit" in said
+
+
+def test_intervals_without_a_line_in_the_review_are_kept_with_a_notice(
+    folder: Path, answer: Answer, tmp_path: Path
+) -> None:
+    shutil.copytree(folder / "audit", tmp_path / "audit")
+    file = tmp_path / "audit" / "review.csv"
+    lines = file.read_text(encoding="utf-8-sig").splitlines()
+    data = folder / "left.csv", folder / "right.csv"
+    total = len(lines) - 1
+    intervals = f"{total} interval{'s' if total > 1 else ''}"
+    file.write_text(lines[0] + "\n")
+    fitted = tsadc("fit", *data, "--out", tmp_path / "model", *QUICK, "--review", file)
+    assert fitted.code == 0, fitted.err
+    assert f"{total} of {intervals} ha" in fitted.err
+    assert "as `keep`: everything in them is learnt from." in fitted.err
+    cleaned = tsadc("clean", *data, "--audit", tmp_path / "audit", "--out", tmp_path / "cleaned")
+    assert cleaned.code == 0, cleaned.err
+    assert f"no line in {file}" in cleaned.err
+    assert "as `keep`: nothing in them is changed." in cleaned.err
+    assert "0 cells changed" in cleaned.out
+    alone = tmp_path / "review.csv"  # without its audit
+    alone.write_text(lines[0] + "\n")
+    said = tsadc("fit", *data, "--out", tmp_path / "other", *QUICK, "--review", alone)
+    assert "has no line about an interval, so all count as `keep`" in said.err
+
+
+def test_planned_work_is_not_audited(folder: Path, answer: Answer, tmp_path: Path) -> None:
+    calendar = tmp_path / "plan.csv"
+    calendar.write_text("entity,start,end,note\nleft,2026-01-01 11:40,2026-01-01 12:10,overhaul\n")
+    said = audit(folder, "planned", *QUICK, "--calendar", calendar)
+    assert said.code == 0, said.err
+    review = pd.read_csv(folder / "planned" / "review.csv")
+    assert not review["start"].between("2026-01-01T11:20:00", "2026-01-01T12:20:00").any()
+    assert str(calendar) in (folder / "planned" / "index.html").read_text()
+    data = folder / "left.csv", folder / "right.csv"
+    other = tsadc("clean", *data, "--audit", folder / "planned", "--out", tmp_path / "cleaned")
+    assert "give the files, options and calendars of that audit" in other.refusal
+    words = ("--audit", folder / "planned", "--out", tmp_path / "cleaned", "--calendar", calendar)
+    cleaned = tsadc("clean", *data, *words)
+    assert cleaned.code == 0, cleaned.err
+    before, after = (pd.read_csv(place / "left.csv").iloc[700:730] for place in (folder, tmp_path / "cleaned"))
+    pd.testing.assert_frame_equal(before, after)
 
 
 def test_a_model_brings_its_settings_and_is_not_changed(folder: Path, answer: Answer, tmp_path: Path) -> None:

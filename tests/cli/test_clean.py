@@ -61,6 +61,28 @@ def test_cells_become_missing_or_rows_are_left_out(folder: Path) -> None:
     assert clean(folder, "--level", "0.9", "--fill", "drop", out="dropped").code == 0
     before, after = lines(folder / "history" / "pump.csv"), lines(folder / "dropped" / "pump.csv")
     assert after == before[: FAULT.start + 1] + before[FAULT.stop + 1 :]
+    assert (folder / "dropped" / "changes.csv").read_bytes().startswith(b"\xef\xbb\xbfid,")
+    table = pd.read_csv(folder / "dropped" / "changes.csv")
+    assert table[["variables", "cells", "change"]].values.tolist() == [["a; b; c; d", 160, "drop"]]
+
+
+def test_bands_and_draws_of_the_imputed_cells_are_written_on_request(folder: Path) -> None:
+    answer = clean(folder, "--level", "0.9", "--samples", 20)
+    assert answer.code == 0, answer.err
+    assert "bands.csv" in answer.out
+    bands = pd.read_csv(folder / "cleaned" / "bands.csv")
+    assert list(bands.columns[:7]) == ["entity", "time", "variable", "measured", "expected", "low", "high"]
+    assert [name for name in bands if name.startswith("draw_")] == [f"draw_{i}" for i in range(1, 21)]
+    assert (bands["variable"].unique().tolist(), len(bands)) == (["b"], 40)
+    written = pd.read_csv(folder / "cleaned" / "pump.csv")["b"].to_numpy()[FAULT]
+    assert abs(bands["expected"].to_numpy() - written).max() < 0.001
+    # What would have been measured: the fault was added to it.
+    truth = pd.read_csv(folder / "history" / "pump.csv")["b"].to_numpy()[FAULT] - 12
+    assert ((bands["low"] <= truth) & (truth <= bands["high"])).mean() >= 0.75
+    draws = bands.filter(like="draw_").to_numpy()
+    assert ((draws.min(axis=1) <= truth) & (truth <= draws.max(axis=1))).mean() >= 0.75
+    assert "leave one of them out" in clean(folder, "--samples", 5, "--fill", "nan", out="other").refusal
+    assert not (folder / "other").exists()
 
 
 @pytest.mark.parametrize("decision", ["keep", "drop", "fix"])
@@ -107,6 +129,18 @@ def test_parquet_stays_parquet(folder: Path) -> None:
     assert clean(folder, "--level", "0.9").code == 0
     new = pd.read_parquet(folder / "cleaned" / "pump.parquet")
     assert (new != table).sum().to_dict() == {"time": 0, "a": 0, "b": 40, "c": 0, "d": 0, "note": 0}
+
+
+def test_a_truncated_table_of_intervals_is_refused(folder: Path) -> None:
+    file = folder / "audit" / "intervals.csv"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:-1]))
+    intervals = len(lines) - 1
+    answer = clean(folder)
+    refusal = " ".join(answer.err.split())
+    assert answer.code == 2
+    assert f"each of the {intervals} intervals of the audit, but gives {intervals - 1}; restore it" in refusal
+    assert not (folder / "cleaned").exists()
 
 
 def test_bad_input_is_refused_and_nothing_is_written(folder: Path) -> None:

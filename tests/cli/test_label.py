@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ import pytest
 
 from terminal import ALONE, frame, tsadc, untouched
 from tsadc.cli.label import sparkline
+from tsadc.cli.nightly import identity
 from tsadc.detectors.store import load
 from tsadc.show.stored_results import read_results
 
@@ -68,7 +70,8 @@ def test_a_verdict_is_stored_listed_used_and_taken_back(home: Path, model: Path,
     (stored,) = json.loads((model / "verdicts.json").read_text())["verdicts"]
     assert (stored["id"], stored["verdict"], stored["note"], stored["by"]) == (name, "false", "test run", "Kim")
     assert stored["model"] == f"ensemble-{load(model).provenance_['data']['digest'][:8]}"
-    title, row = tsadc("label", model, "--list").out.splitlines()
+    title, row, zone = tsadc("label", model, "--list").out.splitlines()
+    assert zone == "Times are in UTC, as which times without a time zone are read."
     assert title.split() == ["interval", "verdict", "entity", "start", "end", "by", "given", "on", "note"]
     assert row.split()[:3] == [name, "false", "press"]
     again = tmp_path / "again"
@@ -125,7 +128,7 @@ def test_what_cannot_be_meant_is_refused(
 
 
 def answers(**changes: object) -> dict[str, object]:
-    return {"format": 1, "model": "m", "answers": [], **changes}
+    return {"format": 1, "answers": [], **changes}
 
 
 @pytest.mark.parametrize(
@@ -136,6 +139,7 @@ def answers(**changes: object) -> dict[str, object]:
         (json.dumps(answers(format=2)), "is no file of answers of this version"),
         (json.dumps(answers(format="1")), "is no file of answers of this version"),
         (json.dumps(answers(answers={})), "is no file of answers of this version"),
+        (json.dumps(answers(model=5)), "is no file of answers of this version"),
         (json.dumps(answers(answers=["abc"])), "An answer in"),
         (json.dumps(answers(answers=[{"id": 5, "verdict": "true"}])), "of texts was expected"),
         (json.dumps(answers(answers=[{"id": "a", "verdict": True}])), "of texts was expected"),
@@ -165,12 +169,48 @@ def test_answers_of_a_page_are_read(home: Path, model: Path, tmp_path: Path) -> 
     assert [(own.verdict, own.note) for own in load(model).verdicts_] == [("true", "seal"), ("false", "shift 2")]
 
 
-def test_results_of_another_model_are_refused(home: Path, tmp_path: Path) -> None:
-    assert tsadc("fit", home / "press.csv", "--out", tmp_path / "other", "--length", 40, "--set", "kernels=4").code == 0
+def test_the_name_of_an_interval_may_be_written_in_capitals(home: Path, model: Path) -> None:
     name = ids(home / "found")[100]
-    refusal = tsadc("label", tmp_path / "other", "--results", home / "found", "--interval", name, "true").refusal
+    said = tsadc("label", model, "--results", home / "found", "--interval", f" {name.upper()}", "true")
+    assert said.code == 0, said.err
+    assert [verdict.id for verdict in load(model).verdicts_] == [name]
+    assert tsadc("label", model, "--undo", name.upper()).out.startswith("1 verdict taken back")
+
+
+def test_a_file_without_answers_changes_nothing_and_says_so(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "answers.json"
+    file.write_text(json.dumps(answers()))
+    with untouched(home):
+        said = tsadc("label", home / "model", "--results", home / "found", "--answers", file)
+    assert (said.code, said.out) == (0, f"{file} has no answers, so the model stays as it is.\n")
+
+
+def test_answers_about_another_model_are_refused(home: Path, model: Path, tmp_path: Path) -> None:
+    file, name = tmp_path / "answers.json", ids(home / "found")[100]
+    row = {"id": name, "verdict": "true"}
+    file.write_text(json.dumps(answers(model="ensemble-0badc0de", answers=[row])))
+    with untouched(home):
+        refusal = tsadc("label", home / "model", "--results", home / "found", "--answers", file).refusal
+    assert "were found by ensemble-0badc0de, not by" in refusal
+    file.write_text(json.dumps(answers(model=f"{identity(model)}+0123", answers=[row])))  # with earlier verdicts
+    assert tsadc("label", model, "--results", home / "found", "--answers", file).code == 0
+
+
+def test_results_of_another_model_are_refused(home: Path, tmp_path: Path) -> None:
+    other = tmp_path / "the other"
+    assert tsadc("fit", home / "press.csv", "--out", other, "--length", 40, "--set", "kernels=4").code == 0
+    name = ids(home / "found")[100]
+    refusal = tsadc("label", other, "--results", home / "found", "--interval", name, "true").refusal
     assert "were found by ensemble-" in refusal
-    assert f"detect again with {tmp_path / 'other'}" in refusal
+    assert f"tsadc detect DATA --model '{other}' --out FOLDER" in refusal
+    # A folder with intervals of two models: one of them is meant.
+    both = tmp_path / "both"
+    shutil.copytree(home / "found", both)
+    table = pd.read_csv(both / "intervals.csv", dtype=str)
+    table.loc[table["id"] != name, "model"] = identity(other)
+    table.to_csv(both / "intervals.csv", index=False)
+    refusal = tsadc("label", other, "--results", both, "--interval", name, "true").refusal
+    assert f"The interval {name} in {both} was found by {identity(home / 'model')}, not by {other}" in refusal
 
 
 def test_damaged_tables_are_refused(home: Path, tmp_path: Path) -> None:
@@ -222,6 +262,24 @@ def test_review_asks_in_the_terminal_and_keeps_the_answers(
     assert later.out.endswith("No answers, so the model stays as it is.\n")
 
 
+def test_an_interrupted_review_keeps_the_answers_given_so_far(
+    home: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = iter(["y\n", "n\n"])
+
+    def readline() -> str:
+        try:
+            return next(lines)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(readline=readline))
+    said = tsadc("review", model, "--results", home / "found")
+    assert said.code == 0, said.err
+    assert "2 verdicts noted" in said.out
+    assert [verdict.verdict for verdict in load(model).verdicts_] == ["true", "false"]
+
+
 def test_a_sparkline_marks_the_interval() -> None:
     drawn = sparkline(np.array([0.0, 0, 0, 7, 7, np.nan]), 3, 5)
     assert drawn.startswith("score ▁▁▁")
@@ -230,9 +288,11 @@ def test_a_sparkline_marks_the_interval() -> None:
 
 
 def test_a_page_asks_and_refuses_to_replace_other_files(home: Path, model: Path, tmp_path: Path) -> None:
-    page = tmp_path / "review.html"
-    said = tsadc("review", model, "--results", home / "found", "--page", page, "--most", 2)
+    page, found = tmp_path / "review.html", tmp_path / "what it found"
+    shutil.copytree(home / "found", found)
+    said = tsadc("review", model, "--results", found, "--page", page, "--most", 2)
     assert said.out.startswith(f"{page} asks about 2 intervals.")
+    assert said.out.endswith(f"tsadc label {model} --results '{found}' --answers answers.json\n")
     text = page.read_text()
     assert text.count('<article class="card"') == 2
     assert not re.search(r"https?://|@import|url\(", text)

@@ -8,12 +8,12 @@ import pandas as pd
 import pytest
 
 from terminal import frame, tsadc, untouched
-from tsadc.cli.refit import replace_model
 from tsadc.detectors.base import Detector
 from tsadc.detectors.classical.robust_z import RobustZ
 from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.refit import duration, last_part, refit
 from tsadc.detectors.store import load
+from tsadc.detectors.versions import replace_model
 from tsadc.errors import DataError, RefitError, TsadcNotice
 from tsadc.io.memory import as_series
 from tsadc.series import Clock, Series

@@ -1,6 +1,6 @@
-"""Read thousands of damaged data files and models, and report every traceback, crash, hang and excess of memory.
+"""Read thousands of damaged files, models and requests, and report every traceback, crash, hang and excess of memory.
 
-    python tests/fuzz/fuzzer.py --files 10000 --models 1000 --processes 2
+    python tests/fuzz/fuzzer.py --files 10000 --models 1000 --requests 10000 --processes 2
 
 Case i is the same in every run: it is made from i alone. Each case runs in a process with a limit of 1 GB more memory
 than it has when it starts, and of `--seconds` of time. A case is fine if the file is read, or refused by a TsadcError
@@ -276,6 +276,55 @@ def load_damaged_model(number: int, folder: Path, models: Path) -> str:
     return "loaded"
 
 
+@cache
+def requests() -> dict[str, tuple[bytes, str]]:
+    """A small valid body of each kind of request, uncompressed, and its `Content-Encoding`."""
+    from serve.wire import NOW, metric, series
+
+    written = [
+        series(metric("load", host, cpu=str(cpu)), [(NOW + 1000 * i, i * 0.5) for i in range(3)])
+        for host in "ab"
+        for cpu in range(4)
+    ]
+    times = [(host, i) for host in "ab" for i in range(9)]
+    lines = [f"cpu,host={host},cpu=cpu{i % 2} user={i}.5,system={i}i,idle=t {10**18 + i}" for host, i in times]
+    text = 'my\\ disk,host=a,path=C:\\x free=1,label="a\\"b",used=2 17\n'
+    body = "\n".join([*lines, text, *lines]).encode()
+    return {
+        "remote write": (b"".join(written), "snappy"),
+        "lines": (body, ""),
+        "packed lines": (body, "gzip"),
+        "text": (text.encode() * 9, ""),
+    }
+
+
+def decode_damaged_request(number: int) -> str:
+    """Run case `number` of the requests and return what became of it."""
+    import cramjam
+
+    from tsadc.errors import TsadcError
+    from tsadc.serve.readers.line_protocol import LineProtocolDecoder
+    from tsadc.serve.readers.remote_write import RemoteWriteDecoder
+
+    pack = {"snappy": lambda data: bytes(cramjam.snappy.compress_raw(data)), "gzip": gzip.compress, "": bytes}
+    chance = random.Random(number)
+    kinds = sorted(requests())
+    kind = kinds[number % len(kinds)]
+    body, encoding = requests()[kind]
+    inside = chance.random() < 0.8
+    body = pack[encoding](mutate(body, chance)) if inside else mutate(pack[encoding](body), chance)
+    try:
+        if kind == "remote write":
+            decoded = RemoteWriteDecoder().decode(body, encoding)
+        else:
+            decoded = LineProtocolDecoder().decode(body, 0, encoding=encoding)
+    except TsadcError as error:
+        return _refused(error)
+    if not all(np.isfinite(batch.values).all() for batch in decoded.batches):
+        return "FAILED: a value is not finite"
+    return "decoded"
+
+
 def _damage_tree(tree: Any, chance: random.Random) -> None:
     while True:
         places = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
@@ -325,7 +374,7 @@ def _refused(error: Exception) -> str:
 
 
 def run_case(case: str, models: Path) -> str:
-    """Run a case such as `files:7`; return `read`, `loaded`, `refused` or what failed."""
+    """Run a case such as `files:7`; return `read`, `loaded`, `decoded`, `refused` or what failed."""
     part, number = case.split(":")
     with tempfile.TemporaryDirectory() as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -334,6 +383,8 @@ def run_case(case: str, models: Path) -> str:
                 FAULTS[part]()
             if part == "files":
                 return read_damaged_file(int(number), Path(temporary))
+            if part == "requests":
+                return decode_damaged_request(int(number))
             return load_damaged_model(int(number), Path(temporary), models)
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
@@ -448,6 +499,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--models", type=int, default=1000)
+    parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=20, help="time limit of a case")
@@ -465,10 +517,12 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 if part == "files":
                     print(read_damaged_file(int(number), Path(folder)))
+                elif part == "requests":
+                    print(decode_damaged_request(int(number)))
                 else:
                     print(load_damaged_model(int(number), Path(folder), Path(temporary)))
         return
-    numbers = {"files": options.files, "models": options.models}
+    numbers = {"files": options.files, "models": options.models, "requests": options.requests}
     last = options.first + max(numbers.values())
     cases = [f"{part}:{i}" for i in range(options.first, last) for part in numbers if i < options.first + numbers[part]]
     answers = run(cases, processes=options.processes, seconds=options.seconds, deadline=options.deadline)
@@ -483,4 +537,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[1]))  # for what the tests of the service share
     main()

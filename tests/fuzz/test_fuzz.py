@@ -29,6 +29,13 @@ def test_damaged_models_are_loaded_or_refused() -> None:
     assert set(answers.values()) == {"loaded", "refused"}
 
 
+def test_damaged_requests_are_decoded_or_refused() -> None:
+    pytest.importorskip("cramjam")
+    answers = run([f"requests:{i}" for i in range(1200)], deadline=60)
+    assert failures(answers) == {}
+    assert set(answers.values()) == {"decoded", "refused"}
+
+
 def test_a_crash_a_hang_and_a_traceback_are_seen() -> None:
     """The fuzzer must not report success because it sees nothing."""
     answers = run(["files:x", "files:-1", "crash:0", "hang:0", "memory:0"], seconds=3)

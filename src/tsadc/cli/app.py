@@ -17,6 +17,7 @@ from tsadc.cli.signals import TERMINATED, Terminated, stopped, stopping_on_sigte
 from tsadc.detectors import DEFAULT
 from tsadc.errors import ConfigError, DataError, OutputError, TooShortError, TsadcError, TsadcNotice
 from tsadc.nn.runtime.allocator import keep_freed_memory
+from tsadc.optional import lacks_torch
 
 if TYPE_CHECKING:
     from tsadc.io.calendar import Calendar
@@ -300,6 +301,7 @@ def audit(
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="One setting, as section.name=value.")] = None,
     folds: Annotated[int, typer.Option(help="Parts of the history; each is judged by a model of the others.")] = 5,
+    calendar: CalendarOption = None,
     *,
     options: Options,
 ) -> None:
@@ -317,6 +319,7 @@ def audit(
     if model is not None and (length is not None or set_):
         given = "--length" if length is not None else "--set"
         raise ConfigError(f"--model brings the settings of the model, so {given} cannot be given too; leave one out.")
+    planned = _calendar(calendar)
     title = f"Audit of {', '.join(stem(file) for file in data[:3]) or 'query'}"
     with progress_bar() as progress:
         if model is not None:
@@ -328,7 +331,8 @@ def audit(
             kept = requested_reading(vars(options)).columns or ()
             history = check_history(_read(data, options), data, judge, kept=kept)
         about = {} if model is None else {"model": str(model)}
-        said = audit_to(judge, history, out, folds=folds, title=title, about=about, progress=progress)
+        about |= {"calendar": ", ".join(map(str, calendar))} if calendar else {}
+        said = audit_to(judge, history, out, folds=folds, title=title, about=about, calendar=planned, progress=progress)
     echo(said)
 
 
@@ -344,6 +348,10 @@ def clean(
     level: Annotated[
         float | None, typer.Option(help="Least probability of a suspect, unless the review was edited. (default: 0.5)")
     ] = None,
+    samples: Annotated[
+        int, typer.Option(help="Also write bands.csv: 90 % bands of the expected values, and so many draws.", min=0)
+    ] = 0,
+    calendar: CalendarOption = None,
     model: Annotated[Path | None, typer.Option(help="Model of the audit, if it had one.", readable=False)] = None,
     detector: OwnDetector = None,
     *,
@@ -357,6 +365,7 @@ def clean(
     from tsadc.config import require
     from tsadc.detectors.cleaning import Fill
     from tsadc.detectors.ensemble.detector import Ensemble
+    from tsadc.detectors.planned import expected_events, masked
     from tsadc.detectors.store import load
     from tsadc.io.rewrite import check_rewritable
     from tsadc.variables import match
@@ -364,7 +373,7 @@ def clean(
     require(fill in get_args(Fill), "--fill", "'expected', 'nan' or 'drop'", fill)
     require(level is None or 0 < level <= 1, "--level", "above 0 and at most 1", level)
     audited = AuditFolder.open(audit)
-    check_request(audited, out, level)
+    check_request(audited, out, fill, level, samples)
     fitted = None if model is None else load(model, detector=detector)
     stored = None if fitted is None else fitted.provenance_.get("reading")
     with warnings.catch_warnings():
@@ -375,7 +384,11 @@ def clean(
         series = match(_read(data, options, fitted.provenance_), fitted.variables_)
     else:
         series = check_history(_read(data, options), data, Ensemble(length=audited.length), kept=reading.columns or ())
-    echo(clean_to(data, series, audited, out, fill=cast(Fill, fill), level=level, reading=reading))
+    planned = expected_events(_calendar(calendar), () if fitted is None else fitted.verdicts_)
+    if planned is not None:
+        series = masked(series, planned, audited.length)
+    chosen = cast(Fill, fill)
+    echo(clean_to(data, series, audited, out, fill=chosen, level=level, samples=samples, reading=reading))
 
 
 @app.command()
@@ -480,8 +493,9 @@ def refit(
 ) -> None:
     """Train a model again on recent data without what it flags, compare old and new, and replace the old one."""
     from tsadc.cli.console import echo, progress_bar
-    from tsadc.cli.refit import refit_model, roll_back
+    from tsadc.cli.refit import refit_model
     from tsadc.detectors.store import read_settings
+    from tsadc.detectors.versions import roll_back
 
     if rollback:
         if data or options.sql:
@@ -547,6 +561,9 @@ def label(
         raise ConfigError("--answers and --interval are two ways to give verdicts; use one of them at a time.")
     chosen = Given(dict.fromkeys(interval or [], as_answer(verdict)), {}) if interval else Given({}, {})
     given = read_answers(answers) if answers else chosen
+    if answers and not given.verdicts and not undo:
+        echo(f"{answers} has no answers, so the model stays as it is.")
+        return
     echo(label_model(model, results, given, undo or [], note, by, detector))
 
 
@@ -659,6 +676,93 @@ def info(
     about = about_data(series, found, cls(config=settings))  # may refuse, before anything is printed
     show_examination(found)
     show(about)
+
+
+@app.command()
+def serve(
+    config: Annotated[Path | None, typer.Argument(help="The configuration, a TOML file.", readable=False)] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", help="Without a configuration: the model folder.", readable=False)
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Explain the configuration and start nothing.")] = False,
+    rollback: Annotated[
+        str | None, typer.Option("--rollback", metavar="NAME", help="Bring the former model of this name back.")
+    ] = None,
+) -> None:
+    """Take rows over HTTP and from other sources, judge them as they come, and send alerts. (extra `serve`)"""
+    from tsadc.cli.console import echo
+    from tsadc.cli.serve import explain, roll_back, serve
+
+    if rollback is not None:
+        echo(roll_back(config, model, rollback))
+    elif check:
+        explain(config, model, echo)
+    else:
+        serve(config, model, echo)
+
+
+@app.command()
+def collect(
+    url: Annotated[str, typer.Argument(help="Address of a Prometheus server, such as http://localhost:9090.")],
+    query: Annotated[
+        list[str], typer.Option("--query", help="PromQL, as NAME=QUERY or, for the names of the series, as QUERY.")
+    ],
+    out: Annotated[Path, typer.Option(help="CSV file to write.")],
+    step: Annotated[str, typer.Option(help="Time from row to row, such as 15s.")] = "30s",
+    hours: Annotated[float, typer.Option(help="How far to go back.")] = 24.0,
+    entity: Annotated[str, typer.Option(help="Label whose value is the name of the entity.")] = "instance",
+    ignore: Annotated[list[str] | None, typer.Option(help="Label that is no part of a variable's name.")] = None,
+) -> None:
+    """Write the history of a Prometheus server into a CSV file, to fit a model on. (extra `serve`)"""
+    from tsadc.cli.console import echo
+    from tsadc.cli.serve import collect
+
+    echo(collect(url, query, out, step, hours, entity, ignore))
+
+
+@app.command()
+@reads
+def backtest(
+    model: Annotated[Path, typer.Argument(help="Model folder written by `tsadc fit`.", readable=False)],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder to write: a page, alarms.csv and backtest.json.")],
+    start: Annotated[
+        str | None, typer.Option("--from", help="Replay from this time on. (default: the first row)")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Replay up to this time. (default: the last row)")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Configuration of the service, as for `tsadc serve`.", readable=False)
+    ] = None,
+    detector: OwnDetector = None,
+    *,
+    options: Options,
+) -> None:
+    """Replay the service over history: what it would have alarmed, when, and how many times a week."""
+    from tsadc.cli.backtest import backtest_to, requested_rules
+    from tsadc.cli.console import echo, progress_bar
+    from tsadc.detectors.store import load
+    from tsadc.variables import match
+
+    rules = requested_rules(config, model)
+    fitted = load(model, detector=detector)
+    series = match(_read(data, options, fitted.provenance_), fitted.variables_, strict=options.strict)
+    with progress_bar() as progress:
+        said = backtest_to(fitted, series, out, rules, start=start, end=end, model=model, progress=progress)
+    echo(said)
+
+
+@app.command()
+def watch(
+    model: ModelArgument,
+    source: Annotated[str, typer.Argument(help="A folder of tables that grow, or - for lines of CSV or JSON.")] = "-",
+    every: Annotated[float, typer.Option(help="Seconds between looks into the folder.", min=0.1)] = 5.0,
+    json: Annotated[bool, typer.Option("--json", help="Print a line of JSON per change.")] = False,
+) -> None:
+    """Judge rows as they come, without a service, and print when an anomaly opens or ends. (extra `serve`)"""
+    from tsadc.cli.console import echo
+    from tsadc.cli.serve import watch
+
+    watch(model, source, every, json, echo)
 
 
 @data_app.command("list")
@@ -829,6 +933,10 @@ def main() -> None:
         _refuse("terminated before it was done; run the same command again.", TERMINATED)
     except TsadcError as error:
         _refuse(str(error))
+    except ModuleNotFoundError as error:
+        if not lacks_torch(error):
+            raise
+        _refuse("This command needs the package torch: pip install 'tsadc[network]'.")
     except MemoryError as error:
         _refuse(f"There is not enough memory: {error or 'the data does not fit at once'}.")
     except OSError as error:

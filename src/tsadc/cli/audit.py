@@ -7,13 +7,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from tsadc.atomic import replaced_folder
+from tsadc.atomic import locked_folder, replaced_folder
 from tsadc.cli.console import echo
-from tsadc.cli.nightly import locked_folder
 from tsadc.config import parse_json
 from tsadc.detectors.audit import Audit, AuditCallback, FoldProgress, Plan, audit
 from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.errors import OutputError, listed
+from tsadc.io.calendar import Calendar
 from tsadc.series import Series
 from tsadc.show.audit_files import FACTS, FILES, PAGE, REVIEW, digest_of, write_audit
 from tsadc.show.audit_page import compared, headline, summary
@@ -30,15 +30,17 @@ def audit_to(
     folds: int,
     title: str,
     about: Mapping[str, str],
+    calendar: Calendar | None = None,
     progress: ProgressCallback | None = None,
 ) -> str:
     """Audit the series, write the folder `out`, all of it or nothing, and return a summary.
 
     An earlier audit is replaced, unless its review file was edited."""
     _refuse_to_replace(out)  # before time is spent
-    found = audit(detector, series, folds=folds, progress=_reporting(progress))
+    found = audit(detector, series, folds=folds, calendar=calendar, progress=_reporting(progress))
     save_to(found, out, title=title, about=about)
-    return f"{_verdict(found)}\nThe page is {out / PAGE}; decide about each interval in {out / REVIEW}."
+    decide = f"; decide about each interval in {out / REVIEW}" if found.suspects else ""
+    return f"{_verdict(found)}\nThe page is {out / PAGE}{decide}."
 
 
 def save_to(found: Audit, out: Path, *, title: str, about: Mapping[str, str]) -> None:
@@ -78,7 +80,7 @@ def _reporting(progress: ProgressCallback | None) -> AuditCallback:
         if isinstance(now, Plan):
             echo(_cost(now))
         elif isinstance(now, FoldProgress):
-            took, left = (timedelta(seconds=max(1, round(own))) for own in (now.seconds, now.seconds_left))
+            took, left = (timedelta(seconds=max(1, round(seconds))) for seconds in (now.seconds, now.seconds_left))
             if now.done == 1:
                 echo(f"The first of {now.total} models took {took}; about {left} to go.")
         elif progress is not None:

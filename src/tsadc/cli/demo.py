@@ -16,6 +16,7 @@ from tsadc.cli.workflow import facts, verdict
 from tsadc.data.plant import Plant
 from tsadc.detectors.base import ProgressCallback
 from tsadc.errors import OutputError
+from tsadc.optional import NEEDS_TORCH
 from tsadc.series import Series
 from tsadc.show import story_page
 from tsadc.show import write as write_report
@@ -44,7 +45,8 @@ def run(
         _write_csv(folder / "history", demo.split.train)
         _write_csv(folder / "new", demo.split.test.series)
         demo.ensemble.save(folder / "model")
-        demo.tsadc.save(folder / "model-tsadc")
+        if demo.tsadc is not None:
+            demo.tsadc.save(folder / "model-tsadc")
         _write_reports(demo, folder)
         if story:
             made = make_story(plant or Plant.Config(), progress=progress)
@@ -55,11 +57,13 @@ def run(
 def _write_reports(demo: Demonstration, folder: Path) -> None:
     """Write the ensemble's report, whose plots show what TSAD-C expected, and that of TSAD-C alone."""
     shown: dict[str, Any] = {"comparison": demo.comparison, "truth": demo.split.test.truth}
-    about = facts(demo.ensemble) | {"expected values": "by TSAD-C, whose own report is report-tsadc.html"}
-    write_report(
-        demo.combined, folder / "report.html", title="The simulated plant", about=about, expected_by="TSAD-C", **shown
-    )
-    title = "The simulated plant, scored by TSAD-C"
+    title, about = "The simulated plant", facts(demo.ensemble)
+    if demo.tsadc is None or demo.tsadc_result is None:
+        write_report(demo.ensemble_result, folder / "report.html", title=title, about=about, **shown)
+        return
+    about |= {"expected values": "by TSAD-C, whose own report is report-tsadc.html"}
+    write_report(demo.combined, folder / "report.html", title=title, about=about, expected_by="TSAD-C", **shown)
+    title += ", scored by TSAD-C"
     write_report(demo.tsadc_result, folder / "report-tsadc.html", title=title, about=facts(demo.tsadc), **shown)
 
 
@@ -67,18 +71,22 @@ def _summary(demo: Demonstration, out: Path) -> str:
     verdicts = [
         f"{name}: {verdict(result.intervals, len(result.series), result.threshold, by_chance(result), result.drift)}"
         for name, result in (("The ensemble", demo.ensemble_result), ("TSAD-C", demo.tsadc_result))
+        if result is not None
     ]
     table = demo.comparison.to_string(index=False, float_format="{:.3f}".format)
     labels = f"{len(demo.ensemble_result.scores)} observations, {demo.comparison['AP'].iloc[-1]:.0%} anomalous"
-    return "\n\n".join(
-        [
-            *verdicts,
-            f"Compared with the simulator's labels ({labels}):\n{table}",
+    data = f"the data in {out / 'history'} and {out / 'new'}"
+    if demo.tsadc is None:
+        files = (
+            f"The ensemble's report is {out / 'report.html'}.\nThe model is in {out / 'model'}, {data}.\n"
+            f"TSAD-C {NEEDS_TORCH}"
+        )
+    else:
+        files = (
             f"The ensemble's report, with the values that TSAD-C expected, is {out / 'report.html'}; TSAD-C's own is "
-            f"{out / 'report-tsadc.html'}.\nThe models are in {out / 'model'} and {out / 'model-tsadc'}, the data in "
-            f"{out / 'history'} and {out / 'new'}.",
-        ]
-    )
+            f"{out / 'report-tsadc.html'}.\nThe models are in {out / 'model'} and {out / 'model-tsadc'}, {data}."
+        )
+    return "\n\n".join([*verdicts, f"Compared with the simulator's labels ({labels}):\n{table}", files])
 
 
 def _is_demo(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tsadc.atomic import write_file
-from tsadc.cli.nightly import identity, locked_folder
+from tsadc.atomic import locked_folder, write_file
+from tsadc.cli.nightly import identity
 from tsadc.cli.workflow import check_report, explain_threshold
 from tsadc.config import parse_json
 from tsadc.detectors import feedback
 from tsadc.detectors.base import Detector
-from tsadc.detectors.feedback import Answer, Verdict, as_answer, given, question_order, refuse_unknown, without
+from tsadc.detectors.feedback import Answer, Verdict, as_answer, as_named, given, question_order, without
 from tsadc.detectors.store import load
 from tsadc.errors import DataError
 from tsadc.series import Floats
@@ -35,10 +36,12 @@ ANSWERS_FORMAT, MOST_BYTES = 1, 2**24
 
 @dataclass(frozen=True)
 class Given:
-    """Verdicts by interval, with a note each."""
+    """Verdicts by interval, with a note each, and the identity of the model that found the intervals, if it is
+    known."""
 
     verdicts: Mapping[str, Answer]
     notes: Mapping[str, str]
+    model: str = ""
 
 
 def label_model(
@@ -56,19 +59,44 @@ def label_model(
         detector = load(model, detector=own)
         threshold = detector.threshold_
         verdicts = without(detector, withdrawn)
+        named: dict[str, Answer] = {}
         if answers.verdicts:
             if results is None:
                 raise DataError("A verdict needs the results that have the interval; name their folder with --results.")
-            found = {own.judged.id: own for own in judged_by(model, read_results(results))}
-            for name in answers.verdicts:
-                if name not in found:
-                    refuse_unknown(name, list(found), str(results))
-            for name in answers.verdicts:
-                said = answers.notes.get(name) or note
-                verdicts = given(detector, verdicts, [found[name].judged], answers.verdicts, said, by)
+            _refuse_answers_about_another(model, answers)
+            stored = read_results(results)
+            intervals = {interval.judged.id: interval.judged for interval in judged_by(model, stored)}
+            finders = {interval.judged.id: interval.model for interval in stored.intervals}
+            for written, answer in answers.verdicts.items():
+                name = as_named(written, list(finders), str(results))
+                if name not in intervals:
+                    raise _found_by_another(f"The interval {name} in {results} was", finders[name], model)
+                if named.setdefault(name, answer) != answer:
+                    raise DataError(f"The interval {name} has two verdicts, {named[name]} and {answer}; choose one.")
+                said = answers.notes.get(written) or note
+                verdicts = given(detector, verdicts, [intervals[name]], named, said, by)
         detector._judge_by(verdicts)
         _write(model, verdicts)
-    return _changes(detector, threshold, len(answers.verdicts), len(withdrawn))
+    return _changes(detector, threshold, len(named), len(withdrawn))
+
+
+def _refuse_answers_about_another(model: Path, answers: Given) -> None:
+    """Raise if a file of answers says that it is about what another model found."""
+    if answers.model and not _is_same(answers.model, identity(model)):
+        raise _found_by_another("The answers are about intervals that were", answers.model, model)
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Return whether two identities are of the same model, with or without verdicts."""
+    return one.partition("+")[0] == other.partition("+")[0]
+
+
+def _found_by_another(what: str, finder: str, model: Path) -> DataError:
+    who = finder or "a model of an earlier version, which is not named"
+    return DataError(
+        f"{what} found by {who}, not by {model}, which is {identity(model).partition('+')[0]}; name the model that "
+        f"did, or detect again: tsadc detect DATA --model {shlex.quote(str(model))} --out FOLDER."
+    )
 
 
 def _write(model: Path, verdicts: Sequence[Verdict]) -> None:
@@ -81,16 +109,11 @@ def _write(model: Path, verdicts: Sequence[Verdict]) -> None:
 
 def judged_by(model: Path, results: StoredResults) -> tuple[Stored, ...]:
     """Return the intervals that this model has found, with or without verdicts; raise if another one has found all."""
-    name = identity(model).partition("+")[0]
-    own = tuple(found for found in results.intervals if found.model.partition("+")[0] == name)
-    others = sorted({found.model for found in results.intervals} - {found.model for found in own})
-    if others and not own:
-        who = others[0] or "a model of an earlier version, which is not named"
-        raise DataError(
-            f"The intervals in {results.folder} were found by {who}, not by {model}, which is {name}; detect again "
-            f"with {model} before you judge them."
-        )
-    return own
+    name = identity(model)
+    intervals = tuple(interval for interval in results.intervals if _is_same(interval.model, name))
+    if results.intervals and not intervals:
+        raise _found_by_another(f"The intervals in {results.folder} were", results.intervals[0].model, model)
+    return intervals
 
 
 def _changes(detector: Detector, before: float, added: int, removed: int) -> str:
@@ -111,7 +134,8 @@ def _changes(detector: Detector, before: float, added: int, removed: int) -> str
 
 def listing(model: Path, own: str | None = None) -> str:
     """Return the verdicts of a model as a table."""
-    verdicts = load(model, detector=own).verdicts_
+    detector = load(model, detector=own)
+    verdicts, zone = detector.verdicts_, detector.clock_.timezone
     if not verdicts:
         return f"{model} has no verdicts."
     rows = [
@@ -119,8 +143,8 @@ def listing(model: Path, own: str | None = None) -> str:
             verdict.id,
             verdict.verdict,
             verdict.entity,
-            _moment(verdict.start, verdict.dated),
-            _moment(verdict.end, verdict.dated),
+            _moment(verdict.start, verdict.dated, zone),
+            _moment(verdict.end, verdict.dated, zone),
             verdict.by,
             verdict.when[:10],
             verdict.note,
@@ -128,11 +152,15 @@ def listing(model: Path, own: str | None = None) -> str:
         for verdict in verdicts
     ]
     titles = ["interval", "verdict", "entity", "start", "end", "by", "given on", "note"]
-    return pd.DataFrame(rows, columns=titles).to_string(index=False)
+    table = pd.DataFrame(rows, columns=titles).to_string(index=False)
+    if not any(verdict.dated for verdict in verdicts):
+        return table
+    times = f"those of {zone}" if zone else "in UTC, as which times without a time zone are read"
+    return f"{table}\nTimes are {times}."
 
 
-def _moment(tick: int, dated: bool) -> str:
-    return f"{pd.Timestamp(tick):%Y-%m-%d %H:%M:%S}" if dated else f"row {tick}"
+def _moment(tick: int, dated: bool, zone: str | None) -> str:
+    return f"{pd.Timestamp(tick, tz='UTC').tz_convert(zone or 'UTC'):%Y-%m-%d %H:%M:%S}" if dated else f"row {tick}"
 
 
 def read_answers(file: Path) -> Given:
@@ -149,7 +177,9 @@ def read_answers(file: Path) -> Given:
         raise DataError(f"{file} is no file of answers: it is not JSON; save it from the page again.") from None
     rows = content.get("answers") if isinstance(content, dict) else None
     version = content.get("format") if isinstance(content, dict) else None
-    if type(version) is not int or version != ANSWERS_FORMAT or not isinstance(rows, list):
+    finder = content.get("model", "") if isinstance(content, dict) else None
+    good = type(version) is int and version == ANSWERS_FORMAT
+    if not good or not isinstance(rows, list) or not isinstance(finder, str):
         raise DataError(f"{file} is no file of answers of this version; save it from the page of `tsadc review`.")
     verdicts: dict[str, Answer] = {}
     notes: dict[str, str] = {}
@@ -168,29 +198,30 @@ def read_answers(file: Path) -> Given:
             )
         verdicts[row["id"]] = answer
         notes[row["id"]] = row.get("note", "")
-    return Given(verdicts, notes)
+    return Given(verdicts, notes, finder)
 
 
 def questions(model: Path, results: StoredResults, verdicts: Sequence[Verdict]) -> list[Stored]:
     """Return the intervals that have no verdict yet, in the order that teaches most."""
     known = {verdict.id for verdict in verdicts}
-    left = [found for found in judged_by(model, results) if found.judged.id not in known]
-    scored = [found for found in left if found.judged.scored]
-    order = question_order([found.excess for found in scored], [found.judged.views for found in scored])
-    return [*(scored[i] for i in order), *(found for found in left if not found.judged.scored)]
+    left = [interval for interval in judged_by(model, results) if interval.judged.id not in known]
+    scored = [interval for interval in left if interval.judged.scored]
+    order = question_order([interval.excess for interval in scored], [interval.judged.views for interval in scored])
+    return [*(scored[i] for i in order), *(interval for interval in left if not interval.judged.scored)]
 
 
 def review_page(model: Path, results: Path, page: Path, most: int, own: str | None = None) -> str:
     """Write a page that asks about intervals, and return what to do with its answers."""
     check_report(page)
-    found = read_results(results)
-    asked = questions(model, found, load(model, detector=own).verdicts_)[:most]
+    stored = read_results(results)
+    asked = questions(model, stored, load(model, detector=own).verdicts_)[:most]
     if not asked:
         raise DataError(f"Every interval in {results} has a verdict already, so there is nothing to ask.")
-    write_page(render(found, asked, title=f"Review of {results.name}", model=identity(model)), page)
+    write_page(render(stored, asked, title=f"Review of {results.name}", model=identity(model)), page)
     return (
         f"{page} asks about {count(len(asked), 'interval', 'intervals')}. Open it in a browser, answer, save the "
-        f"answers, then run: tsadc label {model} --results {results} --answers answers.json"
+        f"answers, then run: tsadc label {shlex.quote(str(model))} --results {shlex.quote(str(results))} --answers "
+        "answers.json"
     )
 
 
@@ -203,14 +234,18 @@ def review_here(
     own: str | None = None,
 ) -> str:
     """Ask in the terminal, one interval after the other, and return what the answers change."""
-    found = read_results(results)
-    asked = questions(model, found, load(model, detector=own).verdicts_)[:most]
+    stored = read_results(results)
+    asked = questions(model, stored, load(model, detector=own).verdicts_)[:most]
     if not asked:
         return f"Every interval in {results} has a verdict already, so there is nothing to ask."
     verdicts: dict[str, Answer] = {}
     for i, interval in enumerate(asked, start=1):
-        say(f"\n{i} of {len(asked)}: {describe(interval)}\n{sparkline(*found.scores_around(interval))}")
-        key = _key(say)
+        say(f"\n{i} of {len(asked)}: {describe(interval)}\n{sparkline(*stored.scores_around(interval))}")
+        try:
+            key = _key(say)
+        except KeyboardInterrupt:
+            say("")  # the terminal shows ^C in the line of the question
+            key = "q"
         if key == "q":
             break
         if key in KEYS:
@@ -223,7 +258,7 @@ def review_here(
 def _key(say: Callable[[str], None]) -> str:
     """Return the answer to one question: y, n, p, s or q. The end of the input is q."""
     while True:
-        say("A true anomaly? y yes, n no, p planned work, s skip, q quit and keep the answers")
+        say("A true anomaly? y yes, n no, p planned work, s skip, q or Ctrl-C quit and keep the answers")
         line = sys.stdin.readline()
         key = line.strip().lower()[:1]
         if not line:
@@ -234,9 +269,9 @@ def _key(say: Callable[[str], None]) -> str:
 
 def describe(interval: Stored) -> str:
     """Return what is known about an interval, in a few lines."""
-    own = interval.judged
-    shares = ", ".join(f"{name} {percent(share)}" for name, share in interval.variables.items())
-    lines = [f"{own.entity}, {interval.when} ({interval.duration}), interval {own.id}", interval.reason]
+    entity, name = interval.judged.entity, interval.judged.id
+    shares = ", ".join(f"{variable} {percent(share)}" for variable, share in interval.variables.items())
+    lines = [f"{entity}, {interval.when} ({interval.duration}), interval {name}", interval.reason]
     lines.append(f"severity {severity(interval.severity)}" + (f"; {shares}" if shares else ""))
     return "\n".join(line for line in lines if line)
 

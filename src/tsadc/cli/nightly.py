@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from tsadc.atomic import locked, new_folder, replaced_folder
+from tsadc.atomic import locked_folder, new_folder, replaced_folder
 from tsadc.detectors import feedback
 from tsadc.detectors.base import Detector
 from tsadc.detectors.drift import Drift
@@ -95,12 +95,6 @@ def _check(out: Path, existing: Existing) -> None:
 def _is_ours(file: Path) -> bool:
     tables = {f"{table}.{ending}" for table in (*TABLES, PIECES) for ending in ("csv", "parquet")}
     return file.is_file() and (file.name in tables or is_page(file))
-
-
-def locked_folder(out: Path) -> contextlib.AbstractContextManager[None]:
-    """Let one process at a time change a folder: of two at once, one would undo what the other has done."""
-    busy = f"Another command is changing {out}; wait until it has finished."
-    return locked(out.with_name(f".{out.name}.lock"), busy)
 
 
 def _carry_over(folder: Path, merged: Path) -> None:

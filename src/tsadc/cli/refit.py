@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tsadc.atomic import exchange, replaced_folder
-from tsadc.cli.nightly import locked_folder
 from tsadc.cli.workflow import check_report, explain_threshold
-from tsadc.detectors.base import Detector, ProgressCallback
+from tsadc.detectors.base import ProgressCallback
 from tsadc.detectors.refit import Refit, duration, last_part, refit
-from tsadc.detectors.store import load, read_settings
-from tsadc.errors import ModelFileError, OutputError, RefitError, notice
+from tsadc.detectors.store import load
+from tsadc.detectors.versions import previous, replace_model
+from tsadc.errors import OutputError, RefitError, notice
 from tsadc.io.calendar import Calendar
 from tsadc.series import Series
 from tsadc.show.html import write_page
@@ -76,33 +74,3 @@ def _summary(done: Refit) -> str:
         f"observations (flagged: {old} before, {new} now; alarms per day and entity: {number(often)} before, "
         f"{number(now_often)} now; rank correlation {number(done.correlation)})."
     )
-
-
-def previous(model: Path) -> Path:
-    """Return where the model before the last refit is kept."""
-    return model.with_name(f"{model.name}.previous")
-
-
-def replace_model(model: Path, detector: Detector) -> None:
-    """Save the detector in place of `model`, which is kept as MODEL.previous. A kill leaves one of the two models."""
-    model = model.resolve()
-    with locked_folder(model):
-        with replaced_folder(previous(model)) as folder:
-            shutil.copytree(model, folder, dirs_exist_ok=True)
-        with replaced_folder(model) as folder:
-            detector.save(folder / "new")
-            for file in (folder / "new").iterdir():
-                file.rename(folder / file.name)
-            (folder / "new").rmdir()
-
-
-def roll_back(model: Path, own: str | None = None) -> str:
-    """Swap MODEL and MODEL.previous and return what was done; the same again undoes it."""
-    before = previous(model.resolve())
-    read_settings(model)
-    if not before.exists():
-        raise ModelFileError(f"There is no {before}; only a model that `tsadc refit` has replaced can be brought back.")
-    load(before, detector=own)
-    with locked_folder(model.resolve()):
-        exchange(before, model.resolve())
-    return f"{model} is the model before the last refit again; the refitted one is in {before}."

@@ -25,9 +25,11 @@ from tsadc.detectors.threshold import Contamination, explain, refuse_unused
 from tsadc.errors import ConfigError, OutputError, notice
 from tsadc.io.calendar import Calendar
 from tsadc.io.doctor import Examination
+from tsadc.optional import has_torch
 from tsadc.series import Series
 from tsadc.show import words
 from tsadc.show import write as write_report
+from tsadc.show.audit_files import notice_undecided
 from tsadc.show.chance import by_chance, count_scored, false_alarms, graded
 from tsadc.show.html import refuse_other_file
 from tsadc.show.result_files import write_ends, write_tables
@@ -59,7 +61,7 @@ def requested_settings(
 def _refuse_settings_of_networks(detector: str, base: Common, preset: str, changes: Mapping[str, Any]) -> None:
     """Raise if a preset or a setting is requested that `tsadc` has and a detector without a network has not."""
     unknown = [name for name in changes if not hasattr(base, name) and name != detector]
-    if not unknown and preset in ("default", *base.presets):
+    if not has_torch() or (not unknown and preset in ("default", *base.presets)):
         return
     network = find("tsadc").Config()  # imports torch, which nothing else here needs
     shown = [f"The preset {preset!r}"] if preset in network.presets and preset not in base.presets else []
@@ -98,6 +100,8 @@ def fit_model(
         )
     reviewed = None if review is None else read_review(review, series)
     learnt = series if reviewed is None else reviewed.apply(series)
+    if review is not None and reviewed is not None:
+        notice_undecided(review, reviewed.decisions, "everything in them is learnt from")
     partial = out.with_name(out.name + ".partial")
     checkpoint = partial / "training.safetensors"
     has_network = hasattr(detector.settings, "training")

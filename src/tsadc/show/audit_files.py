@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from tsadc.config import to_mapping
 from tsadc.detectors.audit import LEVEL, Audit, Model
-from tsadc.errors import DataError
+from tsadc.detectors.review import Decision
+from tsadc.errors import DataError, notice
 from tsadc.io.delimited import read_texts
 from tsadc.show.audit_page import render
 from tsadc.show.result_files import guarded, period_text, shares_json, with_iso_times
-from tsadc.show.words import precision
+from tsadc.show.words import Unit, count, precision
 
 DECIDED = ("id", "variables", "decision", "comment")
 PAGE, INTERVALS, REVIEW, FACTS = "index.html", "intervals.csv", "review.csv", "audit.json"
@@ -33,12 +36,34 @@ def write_audit(audit: Audit, folder: Path, *, title: str, about: Mapping[str, s
     )
     for file, frame in ((INTERVALS, table), (REVIEW, audit.review())):
         rounded = frame.assign(probability=frame["probability"].astype(float).round(DIGITS))
-        # Spreadsheets need the mark at the beginning of the file to recognise UTF-8.
-        texts = guarded(with_iso_times(rounded, unit))
-        texts.to_csv(folder / file, index=False, encoding="utf-8-sig", lineterminator="\r\n")
+        write_table(rounded, folder / file, unit)
     content = facts(audit) | {"review": digest_of(folder / REVIEW)}
     (folder / FACTS).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / PAGE).write_text(render(audit, title=title, about=about), encoding="utf-8", errors="replace")
+
+
+def write_table(table: pd.DataFrame, file: Path, unit: Unit) -> None:
+    """Write a table that people open in a spreadsheet."""
+    # Spreadsheets need the mark at the beginning of the file to recognise UTF-8.
+    texts = guarded(with_iso_times(table, unit))
+    texts.to_csv(file, index=False, encoding="utf-8-sig", lineterminator="\r\n")
+
+
+def notice_undecided(review: Path, decisions: Sequence[Decision], consequence: str) -> None:
+    """Issue a notice if a review file leaves out intervals of the audit beside it, or all of them."""
+    missing, total = 0, 0
+    try:
+        _, lines = read_texts(review.parent / INTERVALS)
+        missing, total = len({line["id"] for line in lines} - {decision.id for decision in decisions}), len(lines)
+    except (OSError, KeyError, DataError):  # the review file was moved away from its audit
+        if not decisions:
+            notice(f"{review} has no line about an interval, so all count as `keep`: {consequence}.")
+    if missing:
+        have = "has" if missing == 1 else "have"
+        notice(
+            f"{missing} of {count(total, 'interval', 'intervals')} {have} no line in {review} and "
+            f"{'counts' if missing == 1 else 'count'} as `keep`: {consequence}."
+        )
 
 
 def facts(audit: Audit) -> dict[str, Any]:

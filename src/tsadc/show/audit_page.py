@@ -17,7 +17,7 @@ from tsadc.show.report_variables import ranking
 from tsadc.show.words import DASH, Times, count, likely, number, percent
 
 LISTED = 1000
-FEW = 50  # observations; the distribution of normal scores is uncertain with fewer
+FEW = 200  # observations; the distribution of normal scores is uncertain with fewer
 OVERVIEW = (
     "The score of each entity over time, maximum per pixel column, in standard deviations of normal scores. Every part "
     "was scored by a model that was not trained on it. Above the dashed line, an interval is listed below; the scale "
@@ -136,7 +136,7 @@ def compared(audit: Audit) -> str:
 
 
 def _tiles(audit: Audit, findings: Findings) -> Html:
-    rows = sum(int(own.sum()) for own in audit.suspected_rows())
+    rows = sum(int(inside.sum()) for inside in audit.suspected_rows())
     total = sum(map(len, audit.series))
     variables = [
         element("li", name(variable), element("span", f"{times:,}\N{MULTIPLICATION SIGN}", class_="figure"))
@@ -238,7 +238,7 @@ def _about(audit: Audit) -> list[tuple[str, str]]:
         ("listed", f"intervals with a probability of at least {LEAST_PROBABILITY:.0%}"),
         (
             "models",
-            f"{cost.models}, of which {len(cost.observations)} for folds, trained on "
+            f"{cost.models}, {len(cost.observations)} of them for folds, trained on "
             f"{min(cost.observations):,} to {max(cost.observations):,} observations; {cost.seconds:,.0f} seconds",
         ),
         ("created with", f"tsadc {importlib.metadata.version('tsadc')}"),

@@ -214,6 +214,23 @@ def level_line(height: float, class_: str) -> Html:
     return element("path", d=f"M0,{round((1 - height) * HEIGHT)}h{WIDTH}", class_=class_)
 
 
+def excess_chart(excess: Floats, unit: float, columns: int) -> Html:
+    """Draw by how much each row's score exceeds the threshold, maximum per pixel column.
+
+    The threshold is drawn at half the height, a score that is lower by `unit`, such as the usual one, at a quarter;
+    everything above is compressed."""
+    top, unit = highest(excess, columns), max(unit, 1e-12)
+    above = np.maximum(top, 0.0) / unit
+    height = np.where(top > 0, 0.5 + 0.5 * above / (1 + above), np.clip(0.5 + 0.25 * top / unit, 0, 0.5))
+    borders = edges(len(excess), columns)
+    return drawing(
+        area(borders, np.where(np.isfinite(top), 1.0, np.nan), 0.0, "scored"),
+        area(borders, np.minimum(height, 0.5), 0.0, "below"),
+        area(borders, height, 0.5, "above"),
+        level_line(0.5, "threshold"),
+    )
+
+
 def time_axis(ticks: Sequence[Tick]) -> Html:
     """Return the labels below a drawing; narrow screens hide every second one."""
     return element("div", (_tick(tick, i) for i, tick in enumerate(ticks)), class_="axis", aria_hidden="true")

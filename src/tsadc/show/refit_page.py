@@ -7,7 +7,7 @@ import pandas as pd
 
 from tsadc.detectors.refit import DAY, Refit
 from tsadc.detectors.result import SeriesResult
-from tsadc.show.charts import area, drawing, edges, highest, level_line, place, time_axis, time_ticks
+from tsadc.show.charts import excess_chart, place, time_axis, time_ticks
 from tsadc.show.html import Html, Section, element, facts, join, name, outline, page, tiles
 from tsadc.show.words import Times, count, number, percent
 
@@ -61,20 +61,8 @@ def _strips(refit: Refit) -> Html:
 
 
 def _strip(part: SeriesResult, threshold: float, middle: float) -> Html:
-    top = highest(part.step_scores.astype(np.float64) - part.raised, COLUMNS)
-    # The median training score is drawn at a quarter, the threshold at half, everything above compressed.
-    unit = max(threshold - middle, 1e-12)
-    excess = np.maximum(top - threshold, 0.0) / unit
-    below = np.clip(0.5 + 0.25 * (top - threshold) / unit, 0, 0.5)
-    height = np.where(top > threshold, 0.5 + 0.5 * excess / (1 + excess), below)
-    borders = edges(len(part.series), COLUMNS)
-    drawn = drawing(
-        area(borders, np.where(np.isfinite(top), 1.0, np.nan), 0.0, "scored"),
-        area(borders, np.minimum(height, 0.5), 0.0, "below"),
-        area(borders, height, 0.5, "above"),
-        level_line(0.5, "threshold"),
-    )
-    plot = element("div", drawn, class_="score", style=place(0, 1))
+    excess = part.step_scores.astype(np.float64) - part.raised - threshold
+    plot = element("div", excess_chart(excess, threshold - middle, COLUMNS), class_="score", style=place(0, 1))
     return element("div", plot, class_="track")
 
 

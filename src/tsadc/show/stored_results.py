@@ -131,15 +131,20 @@ def _stored(row: Mapping[str, Any], start: int, end: int, dated: bool, observati
     name = id_of(entity, start, evidence, shares)
     inside = (observations["entity"] == entity) & (observations["first"] < end) & (observations["last"] > start)
     near = observations[inside]
-    score, views, excess = 0.0, {}, 0.0
+    score, excess, views = 0.0, 0.0, dict[str, float]()
+    others: list[dict[str, float]] = []
     scored = evidence != MISSING and len(near) > 0
     if scored:
         rows = [{str(key): value for key, value in own.items()} for own in near.to_dict("records")]
-        best = max(rows, key=lambda own: own["score"] - own["threshold"])
-        views = {key.removesuffix(SUFFIX): float(best[key]) for key in best if key.endswith(SUFFIX)}
+        best, *rest = sorted(rows, key=lambda own: own["threshold"] - own["score"])
+        views = _views(best)
         score, excess = float(best["score"]) - views.pop(COLUMN, 0.0), float(best["score"] - best["threshold"])
+        for own in rest:
+            added = _views(own)
+            if own["score"] - added.pop(COLUMN, 0.0) > own["threshold"]:
+                others.append(added)
     return Stored(
-        Judged(name, entity, start, end, dated, score, views, scored),
+        Judged(name, entity, start, end, dated, score, views, scored, others),
         _text(row.get("model", "")),
         str(row["start"]),
         str(row["end"]),
@@ -149,6 +154,11 @@ def _stored(row: Mapping[str, Any], start: int, end: int, dated: bool, observati
         _text(row["reason"]),
         shares,
     )
+
+
+def _views(observation: Mapping[str, Any]) -> dict[str, float]:
+    """Return what each view adds to the score of an observation."""
+    return {key.removesuffix(SUFFIX): float(observation[key]) for key in observation if key.endswith(SUFFIX)}
 
 
 def _table(file: Path) -> pd.DataFrame:

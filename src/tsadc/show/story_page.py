@@ -8,7 +8,7 @@ from tsadc.bench.story import Story
 from tsadc.detectors.audit import LEVEL, Suspect
 from tsadc.show.charts import drawing, line, padded_range, place, time_axis, time_ticks
 from tsadc.show.html import Html, Section, element, join, name, outline, page, sortable_table, tiles
-from tsadc.show.words import Times, count, percent
+from tsadc.show.words import Times, count, likely, percent
 
 PICTURES = 3
 MOST_ROWS = 12
@@ -32,7 +32,7 @@ VERDICTS = (
 
 def render(story: Story, *, title: str) -> str:
     """Return the page as text."""
-    sure = [found.probability >= LEVEL for found in story.audit.suspects]
+    sure = [suspect.probability >= LEVEL for suspect in story.audit.suspects]
     right = int(story.confirmed[sure].sum())
     before, after = (row for _, row in story.verdicts.iterrows())
     boxes = [
@@ -63,13 +63,13 @@ def render(story: Story, *, title: str) -> str:
 def _suspects(story: Story) -> Html:
     rows = [
         _row(
-            name(found.entity),
-            Times(found.clock).span(found.interval.start, found.interval.stop),
-            percent(found.probability),
-            found.interval.why(found.clock)[1],
-            "anomalous" if true else "normal",
+            (name(suspect.entity), "time"),
+            (Times(suspect.clock).span(suspect.interval.start, suspect.interval.stop), "time"),
+            (likely(suspect.probability).removeprefix("probability "), "num"),
+            (suspect.interval.why(suspect.clock)[1], "reason"),
+            ("anomalous" if true else "normal", None),
         )
-        for found, true in zip(story.audit.suspects[:MOST_ROWS], story.confirmed.tolist(), strict=False)
+        for suspect, true in zip(story.audit.suspects[:MOST_ROWS], story.confirmed.tolist(), strict=False)
     ]
     heads = [("entity", False), ("when", False), ("probability", True), ("why", False), ("the simulator says", False)]
     more = len(story.audit.suspects) - len(rows)
@@ -78,8 +78,8 @@ def _suspects(story: Story) -> Html:
 
 
 def _pictures(story: Story) -> Html:
-    chosen = [found for found in story.audit.suspects if found.probability >= LEVEL][:PICTURES]
-    return element("div", [_picture(story, found) for found in chosen], class_="plots")
+    chosen = [suspect for suspect in story.audit.suspects if suspect.probability >= LEVEL][:PICTURES]
+    return element("div", [_picture(story, suspect) for suspect in chosen], class_="plots")
 
 
 def _picture(story: Story, found: Suspect) -> Html:
@@ -93,7 +93,8 @@ def _picture(story: Story, found: Suspect) -> Html:
     low, high = padded_range([*measured[np.isfinite(measured)], *expected[np.isfinite(expected)]])
     x = (np.arange(stop - first) + 0.5) / (stop - first)
     shapes = [
-        line(x, (own - low) / (high - low), kind) for own, kind in ((measured, "measured"), (expected, "expected"))
+        line(x, (values - low) / (high - low), kind)
+        for values, kind in ((measured, "measured"), (expected, "expected"))
     ]
     inside = (found.interval.start - first) / (stop - first), (found.interval.stop - first) / (stop - first)
     shade = element("i", class_="shade", style=place(*inside))
@@ -103,36 +104,30 @@ def _picture(story: Story, found: Suspect) -> Html:
 
 
 def _answers(story: Story) -> Html:
-    asked = [
+    answers = [
         _row(
-            name(own.entity),
-            f"{own.start} to {own.end}",
-            own.reason,
-            "a true anomaly" if own.true else "a false alarm",
+            (name(asked.entity), "time"),
+            (Times(asked.clock).span(asked.start, asked.stop), "time"),
+            (asked.reason, "reason"),
+            ("a true anomaly" if asked.true else "a false alarm", "time"),
         )
-        for own in story.questions
+        for asked in story.questions
     ]
     heads = [("entity", False), ("when", False), ("why", False), ("answer", False)]
-    found = [
+    measured = [
         _row(
-            f"{row['answers']} the answers",
-            f"{row['AP']:.3f}",
-            str(row["alarms"]),
-            str(row["false alarms"]),
-            f"{row['anomalies found']} of {row['anomalies']}",
-            numeric_from=1,
+            (f"{row['answers']} the answers", None),
+            (f"{row['AP']:.3f}", "num"),
+            (str(row["alarms"]), "num"),
+            (str(row["false alarms"]), "num"),
+            (f"{row['anomalies found']} of {row['anomalies']}", "num"),
         )
         for _, row in story.verdicts.iterrows()
     ]
     columns = [("", False), ("AP", True), ("alarms", True), ("false alarms", True), ("anomalies found", True)]
-    return join(sortable_table(heads, asked), sortable_table(columns, found))
+    return join(sortable_table(heads, answers), sortable_table(columns, measured))
 
 
-def _row(*cells: Html | str, numeric_from: int | None = None) -> Html:
-    return element(
-        "tr",
-        [
-            element("td", cell, class_="num" if numeric_from is not None and i >= numeric_from else None)
-            for i, cell in enumerate(cells)
-        ],
-    )
+def _row(*cells: tuple[Html | str, str | None]) -> Html:
+    """Return a row of a table, of cells with their style."""
+    return element("tr", [element("td", cell, class_=style) for cell, style in cells])

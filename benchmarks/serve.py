@@ -1,0 +1,217 @@
+"""How many rows a second `tsadc serve` takes and scores, and how long a push takes, on loopback.
+
+    make bench-serve                                            one minute on SQLite
+    python benchmarks/serve.py --seconds 1800 --rate 20000       half an hour, with the growth of memory
+    python benchmarks/serve.py --store postgresql://user@host/db --json OUT
+
+A model of 38 variables is fitted on simulated waves. Rows of 1,000 entities are prepared beforehand as bodies of
+requests, each with `--batch` rows of as many entities, and are sent at `--rate` rows a second by `--clients`
+connections; 0 sends as fast as answers come. A push is timed from sending to the acknowledgement that its rows are on
+the disk. What is reported as scored was also judged by then: rows that wait at the end are subtracted."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+VARIABLES, LENGTH, CYCLE = 38, 600, 240
+SECOND = 10**9
+
+
+def waves(rows: np.ndarray, seed: int) -> np.ndarray:
+    """Return normal values (row, variable), which repeat after `CYCLE` rows but for noise."""
+    divisors = [period for period in range(8, CYCLE + 1) if CYCLE % period == 0]
+    periods = np.resize(divisors, VARIABLES)
+    noise = np.random.default_rng(seed).normal(scale=0.1, size=(len(rows), VARIABLES))
+    return np.sin(2 * np.pi * rows[:, None] / periods + np.arange(VARIABLES)) + noise
+
+
+def fit(folder: Path) -> None:
+    """Fit the default ensemble on two simulated entities."""
+    import tsadc
+    from tsadc.series import Clock
+
+    names = tuple(f"v{k}" for k in range(VARIABLES))
+    rows = np.arange(40 * LENGTH)
+    clock = Clock(0, SECOND, dated=True)
+    history = [tsadc.Series(waves(rows, seed), names, clock, f"e{seed}") for seed in range(2)]
+    tsadc.Ensemble(length=LENGTH).fit(history).save(folder)
+
+
+class Bodies:
+    """Requests with one row of each of `batch` entities. The times are filled in when they are sent, so that bodies
+    can be made once and sent for as long as needed."""
+
+    PLACE = b"1000000000000000000"
+
+    def __init__(self, entities: int, batch: int, steps: int = CYCLE) -> None:
+        names = [f"v{k}" for k in range(VARIABLES)]
+        self.groups = [range(first, min(first + batch, entities)) for first in range(0, entities, batch)]
+        values = np.stack([waves(np.arange(steps), seed) for seed in range(5, 13)])
+        self.made = []
+        for step in range(steps):
+            for group in self.groups:
+                table = {
+                    "entities": [f"e{e}" for e in group],
+                    "names": names,
+                    "times": [int(self.PLACE)] * len(group),
+                    "values": np.round(values[np.array(group) % len(values), step], 4).tolist(),
+                }
+                self.made.append(json.dumps({"tables": [table]}).encode())
+
+    def body(self, number: int, start: int) -> tuple[bytes, int]:
+        """Return a request and its number of rows."""
+        step, group = divmod(number, len(self.groups))
+        body = self.made[number % len(self.made)]
+        return body.replace(self.PLACE, str(start + step * SECOND).encode()), len(self.groups[group])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rate", type=int, default=20_000, help="Rows a second; 0: as many as it takes.")
+    parser.add_argument("--entities", type=int, default=1_000)
+    parser.add_argument("--batch", type=int, default=200, help="Rows of a request, each of another entity.")
+    parser.add_argument("--clients", type=int, default=2)
+    parser.add_argument("--store", default="store.sqlite")
+    parser.add_argument("--json", type=Path, default=None)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        record = measure(options, Path(folder))
+    print(json.dumps(record, indent=1))
+    if options.json:
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
+    """Run the service under load and return what was measured."""
+    fit(folder / "model")
+    config = folder / "config.toml"
+    config.write_text(
+        f'[server]\nport = 0\nstore = "{options.store}"\nfuture = 1e12\nkeep_days = 100000\n'
+        f'[model.plant]\nfolder = "{folder / "model"}"\n'
+    )
+    bodies = Bodies(options.entities, options.batch)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tsadc", "serve", str(config)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stdout is not None
+    address = process.stdout.readline().partition("http://")[2].partition(" ")[0]
+    while not health(address)["scoring"]["running"]:  # type: ignore[index]
+        time.sleep(0.2)
+    start = int(time.time() - 86_400) // LENGTH * LENGTH * SECOND
+    load = Load(options, address, bodies, start)
+    memory: list[tuple[float, int]] = []
+    begun, used = time.monotonic(), cpu(process.pid)
+    threads = [threading.Thread(target=load.send) for _ in range(options.clients)]
+    for thread in threads:
+        thread.start()
+    child = int(health(address)["scoring"]["pid"])  # type: ignore[index]
+    used_child = cpu(child)
+    while time.monotonic() - begun < options.seconds:
+        time.sleep(min(5.0, options.seconds / 10))
+        memory.append((round(time.monotonic() - begun, 1), (resident(process.pid) + resident(child)) >> 20))
+    load.stop = True
+    for thread in threads:
+        thread.join()
+    took = time.monotonic() - begun
+    used, used_child = cpu(process.pid) - used, cpu(child) - used_child
+    time.sleep(0.3)  # the backlog is looked at four times a second
+    left = int(health(address)["backlog"])  # type: ignore[call-overload]
+    while int(health(address)["backlog"]):  # type: ignore[call-overload]
+        time.sleep(0.2)
+    drained = time.monotonic() - begun - took
+    process.terminate()
+    process.wait()
+    times = np.sort(load.times)
+    return {
+        "seconds": round(took, 1),
+        "entities": options.entities,
+        "variables": VARIABLES,
+        "rows_per_request": options.batch,
+        "clients": options.clients,
+        "store": "postgresql" if "://" in options.store else "sqlite",
+        "offered_rows_per_second": options.rate,
+        "acknowledged_rows_per_second": round(load.rows / took),
+        "scored_rows_per_second": round((load.rows - left) / took),
+        "rows_that_waited_at_the_end": left,
+        "seconds_to_score_them": round(drained, 1),
+        "refused_requests": load.refused,
+        "push_ms": {f"p{p}": round(1e3 * float(np.percentile(times, p)), 1) for p in (50, 90, 99, 99.9)},
+        "cpu_share": {"ingest": round(used / took, 2), "scoring": round(used_child / took, 2)},
+        "memory_mb": {"first": memory[0][1], "last": memory[-1][1], "most": max(own for _, own in memory)},
+        "cores": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
+    }
+
+
+class Load:
+    """Sends requests at a rate."""
+
+    def __init__(self, options: argparse.Namespace, address: str, bodies: Bodies, start: int) -> None:
+        self.options, self.address, self.bodies, self.start = options, address, bodies, start
+        self.stop, self.number, self.rows, self.refused = False, 0, 0, 0
+        self.times: list[float] = []
+        self.lock, self.begun = threading.Lock(), time.monotonic()
+
+    def send(self) -> None:
+        """Send until `stop`. A refused request is sent again, so that no entity misses a row."""
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        while not self.stop:
+            with self.lock:
+                number, self.number = self.number, self.number + 1
+            body, rows = self.bodies.body(number, self.start)
+            if self.options.rate:
+                due = self.begun + number * self.options.batch / self.options.rate
+                time.sleep(max(0.0, due - time.monotonic()))
+            while True:
+                began = time.perf_counter()
+                connection.request("POST", "/v1/rows", body, {"content-type": "application/json"})
+                answer = connection.getresponse()
+                content = answer.read()
+                took = time.perf_counter() - began
+                if answer.status == 200:
+                    break
+                if answer.status not in (429, 503):
+                    raise RuntimeError(content)
+                self.refused += 1
+                time.sleep(float(answer.headers["Retry-After"]))
+            with self.lock:
+                self.rows += rows
+                self.times.append(took)
+
+
+def health(address: str) -> dict[str, object]:
+    connection = http.client.HTTPConnection(address, timeout=60)
+    connection.request("GET", "/v1/health")
+    content: dict[str, object] = json.loads(connection.getresponse().read())
+    connection.close()
+    return content
+
+
+def resident(pid: int) -> int:
+    """Return the memory of a process in bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu(pid: int) -> float:
+    """Return the processor time of a process in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()

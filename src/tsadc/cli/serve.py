@@ -1,0 +1,199 @@
+"""`tsadc serve` and `tsadc watch`: verdicts on live rows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tsadc.atomic import write_file
+from tsadc.cli.signals import Terminated
+from tsadc.config import parse_json
+from tsadc.errors import ConfigError
+from tsadc.io.reading import Reading
+
+NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?![~=])(.+)", re.DOTALL)  # NAME=QUERY, and not a comparison in PromQL
+GRACE = 3  # seconds for requests under way when the service stops
+
+
+def requested_config(config: Path | None, model: Path | None) -> Any:
+    """Return the configuration of a file, or that of one model without a file."""
+    try:
+        from tsadc.serve import config as configuration
+    except ImportError as error:
+        raise ConfigError(f"The service needs more packages ({error.name}): pip install 'tsadc[serve]'.") from None
+    if (config is None) == (model is None):
+        raise ConfigError("Give a configuration, as in tsadc serve config.toml, or a model: tsadc serve --model MODEL.")
+    if config is not None:
+        return configuration.read_config(config)
+    assert model is not None
+    return configuration.for_model(model)
+
+
+def explain(config: Path | None, model: Path | None, echo: Any) -> None:
+    """Explain a configuration; raise if it cannot be used."""
+    requested = requested_config(config, model)
+    from tsadc.serve.config import explained, tokens_of
+
+    for line in explained(requested):
+        echo(line)
+    tokens = tokens_of(requested.server)
+    echo(f"tokens: {', '.join(tokens) or 'none'}.")
+
+
+def roll_back(config: Path | None, model: Path | None, name: str) -> str:
+    """Bring the former model back: let the running service do it, or, if none runs, swap the folders."""
+    requested = requested_config(config, model)
+    from tsadc.serve.config import tokens_of
+
+    if name not in requested.models:
+        raise ConfigError(f"There is no model {name!r} in the configuration; it has {', '.join(requested.models)}.")
+    server = requested.server
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    token = tokens_of(server).get("admin", "")
+    request = urllib.request.Request(
+        f"http://{host}:{server.port}/v1/models/{name}/rollback",
+        data=b"",
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60):
+            return f"The service uses the former model of {name} again."
+    except urllib.error.HTTPError as error:
+        sentence = parse_json(error.read()).get("error", f"it answered {error.code}")
+        raise ConfigError(f"The service did not roll back: {sentence}") from None
+    except (OSError, ValueError):  # no service listens there
+        from tsadc.detectors.versions import roll_back
+
+        return roll_back(Path(requested.models[name].folder))
+
+
+def serve(config: Path | None, model: Path | None, echo: Any) -> None:
+    """Run the service until it is stopped."""
+    requested = requested_config(config, model)
+    try:
+        import uvicorn
+
+        from tsadc.serve.http import create_app
+        from tsadc.serve.service import Service
+    except ImportError as error:
+        raise ConfigError(f"The service needs more packages ({error.name}): pip install 'tsadc[serve]'.") from None
+    from tsadc.serve.config import tokens_of
+
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    server = requested.server
+    tokens = tokens_of(server)
+    listening = _listen(server.host, server.port)
+    for name in ("READ", "WRITE", "ADMIN"):  # so that no other process inherits them
+        os.environ.pop(f"TSADC_{name}_TOKEN", None)
+    service = Service(requested, config)
+    app = create_app(service, tokens)
+    runner = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=GRACE,
+            limit_concurrency=500,
+            h11_max_incomplete_event_size=65536,
+        )
+    )
+    port = listening.getsockname()[1]
+    with _reloading(service):
+        echo(f"tsadc serves http://{server.host}:{port} with the store {service.store.place}; stop with Ctrl-C.")
+        with contextlib.suppress(Terminated, KeyboardInterrupt):  # the way to stop it; all is stored by now
+            runner.run(sockets=[listening])
+
+
+def watch(model: Path, source: str, every: float, as_json: bool, echo: Any) -> None:
+    """Judge the rows of a folder or of the standard input, and print what changes."""
+    try:
+        from tsadc.serve.config import for_model
+        from tsadc.serve.watch import Watch, watch_folder, watch_lines
+    except ImportError as error:
+        raise ConfigError(f"Watching needs more packages ({error.name}): pip install 'tsadc[serve]'.") from None
+    [settings] = for_model(model).models.values()
+
+    def show(change: dict[str, Any]) -> None:
+        said = f"{change['end']} {change['entity']}: {change['transition']}, severity {change['severity']:.0f}. "
+        taken_back = "The final verdict did not confirm it." if change["withdrawn"] else change["reason"]
+        print(json.dumps(change) if as_json else said + taken_back, flush=True)
+
+    own = Watch(settings, show)
+    if source == "-":
+        watch_lines(own, sys.stdin)
+        return
+    echo(f"Watching {source}; stop with Ctrl-C.")
+    with contextlib.suppress(KeyboardInterrupt, Terminated):
+        watch_folder(own, Path(source), every, threading.Event())
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends answers at once (TCP_NODELAY) only if the socket names its protocol; otherwise they take 40 ms more.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(512)
+        return listening
+    except OSError as error:
+        listening.close()
+        raise ConfigError(
+            f"The service cannot listen on port {port} of {host}: {error.strerror}; choose another `server.port`."
+        ) from None
+
+
+@contextlib.contextmanager
+def _reloading(service: Any) -> Iterator[None]:
+    """Read the configuration again on SIGHUP."""
+
+    def reload(*_: Any) -> None:
+        threading.Thread(target=service.reload, name="reload", daemon=True).start()
+
+    before = signal.signal(signal.SIGHUP, reload)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def collect(
+    url: str, queries: list[str], out: Path, step: str, hours: float, entity: str, ignore: list[str] | None
+) -> str:
+    """Write what the Prometheus reader would have read into a CSV file, and return a sentence about it."""
+    try:
+        from tsadc.serve.readers.prometheus import Settings, history
+    except ImportError as error:
+        raise ConfigError(f"Collecting needs more packages ({error.name}): pip install 'tsadc[serve]'.") from None
+    if not 0 < hours < 10**6:
+        raise ConfigError(f"`--hours` must be above 0, but got {hours:g}.")
+    try:
+        interval = Reading(every=step).interval or 0
+    except ConfigError:
+        raise ConfigError(f"`--step` must be a length of time such as 15s or 1min, but got {step!r}.") from None
+    ignored = Settings.ignore if ignore is None else tuple(ignore)
+    pairs = tuple((named[1], named[2]) if (named := NAMED.fullmatch(query)) else ("", query) for query in queries)
+    settings = Settings(url=url, queries=pairs, step=interval / 1e9, entity=entity, ignore=ignored)
+    now = time.time_ns()
+    frame = history(settings, now - int(hours * 3600 * 10**9), now)
+    write_file(out, frame.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%S.%fZ").encode())
+    entities, variables = frame["entity"].nunique(), frame.shape[1] - 2
+    return (
+        f"{len(frame):,} rows of {entities} entities with {variables} variables are in {out}; fit with --entity entity."
+    )

@@ -1,0 +1,382 @@
+"""The settings of the service: one TOML file with `[server]`, `[model.*]`, `[reader.*]`, `[writer.*]`, `[schedule.*]`.
+
+Each kind of reader and writer is a module with a dataclass `Settings` and a function `create(name, settings)`; `type`
+names the module. Paths are relative to the folder of the file."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import importlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from tsadc.config import build, nearest, read_toml, require
+from tsadc.detectors.refit import duration
+from tsadc.detectors.store import SETTINGS
+from tsadc.errors import ConfigError, DataError
+from tsadc.series import Clock
+
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
+Scope = Literal["read", "write", "admin"]
+SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
+SECTIONS = ("server", "model", "reader", "writer", "schedule")
+NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
+LEAST_TOKEN = 16  # characters
+# Kinds by the name of their module. Those that are pushed to have no thread of their own.
+PUSHED = ("line_protocol", "remote_write")
+READERS = (*PUSHED, "folder", "mqtt", "prometheus", "sql")
+WRITERS = ("alertmanager", "grafana", "json_lines", "webhook")
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where the service listens, what it keeps, and its limits.
+
+    Parameters
+    ----------
+    host : str, default "127.0.0.1"
+        Anything but this machine requires tokens.
+    port : int, default 8731
+    store : str, default "tsadc.sqlite"
+        A SQLite file, or `postgresql://user@host/database`.
+    tokens : str, default ""
+        File with lines `read = ...`, `write = ...`, `admin = ...`. The environment variables TSADC_READ_TOKEN,
+        TSADC_WRITE_TOKEN and TSADC_ADMIN_TOKEN take precedence.
+    keep_days : float, default 30
+        How long rows and scores are kept, counted from now or from the latest row of their entity if that is earlier.
+    wait : float, default 5
+        Seconds until a row is scored although some of its variables have not arrived.
+    future : float, default 300
+        Seconds that the time of a row may lie ahead of this machine's clock.
+    expire_minutes : float, default 60
+        An open episode expires when its entity has sent nothing for this long.
+    calendars : tuple of str
+        Files of planned work, `.ics` or `.csv`; episodes within it are muted.
+    entities : int, default 10000
+        Most entities that are accepted.
+    megabytes : int, default 32
+        Largest body of a request.
+    rows : int, default 100000
+        Most rows of a request, and most rows that wait to be stored.
+    backlog : int, default 2000000
+        Most stored rows that wait to be scored.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8731
+    store: str = "tsadc.sqlite"
+    tokens: str = ""
+    keep_days: float = 30.0
+    wait: float = 5.0
+    future: float = 300.0
+    expire_minutes: float = 60.0
+    calendars: tuple[str, ...] = ()
+    entities: int = 10_000
+    megabytes: int = 32
+    rows: int = 100_000
+    backlog: int = 2_000_000
+
+    def __post_init__(self) -> None:
+        require(bool(self.host.strip()), "host", "a name or address", self.host)
+        require(0 <= self.port < 65536, "port", "from 0 to 65535", self.port)
+        for name in ("entities", "megabytes", "rows", "backlog"):
+            require(getattr(self, name) >= 1, name, "a whole number of at least 1", getattr(self, name))
+        for name in ("keep_days", "expire_minutes"):
+            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
+        for name in ("wait", "future"):
+            require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
+
+    @property
+    def is_local(self) -> bool:
+        return self.host in LOCAL_HOSTS
+
+    @property
+    def url(self) -> str:
+        """The store as a URL of SQLAlchemy."""
+        if self.store.startswith("postgresql://"):
+            return "postgresql+psycopg://" + self.store.removeprefix("postgresql://")
+        return f"sqlite:///{self.store}"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted model, and the entities that it judges.
+
+    Parameters
+    ----------
+    folder : str
+        The folder that `tsadc fit` wrote.
+    entities : tuple of str, default ("*",)
+        Patterns of names such as `pump-*`. Of several models, the first that matches is used.
+    reorder : int, default 0
+        Rows that are waited for if an earlier row may still come.
+    seconds : float, default 0
+        Time from row to row, needed only if the model was fitted on rows without times.
+    provisional : bool, default True
+        Whether to raise an alarm before an observation is complete, at every quarter of it. The final verdict may
+        withdraw it; `tsadc backtest` says how often that happens.
+    """
+
+    folder: str = ""
+    entities: tuple[str, ...] = ("*",)
+    reorder: int = 0
+    seconds: float = 0.0
+    provisional: bool = True
+
+    def __post_init__(self) -> None:
+        require(bool(self.entities), "entities", "a list of at least one pattern", self.entities)
+        require(self.reorder >= 0, "reorder", "0 or more", self.reorder)
+        require(self.seconds >= 0, "seconds", "0 or more", self.seconds)
+
+    def judges(self, entity: str) -> bool:
+        return any(fnmatch.fnmatchcase(entity, pattern) for pattern in self.entities)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When a model is trained again on the rows of the store, and what that may cost.
+
+    Parameters
+    ----------
+    model : str, default ""
+        Name of the model; may be left out if there is only one.
+    every : str, default "7d"
+        Time from one refit to the next, in min, h, d or w.
+    history : str, default "90d"
+        The last part of the rows that the new model learns from; rows are kept for `keep_days` of `[server]`.
+    swap : bool, default True
+        Whether a new model that passes all checks is used at once. Otherwise it waits until a person accepts it.
+    minutes : float, default 60
+        Most time that a refit may take.
+    megabytes : int, default 4096
+        Most memory that a refit may use.
+    """
+
+    model: str = ""
+    every: str = "7d"
+    history: str = "90d"
+    swap: bool = True
+    minutes: float = 60.0
+    megabytes: int = 4096
+
+    def __post_init__(self) -> None:
+        for text in (self.every, self.history):
+            duration(text)
+        require(self.minutes > 0, "minutes", "above 0", self.minutes)
+        require(self.megabytes >= 256, "megabytes", "a whole number of at least 256", self.megabytes)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A configured reader or writer: its kind, and the settings of its module."""
+
+    kind: str
+    settings: Any
+
+    def create(self, name: str, package: str) -> Any:
+        return _module(package, self.kind).create(name, self.settings)
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of the service."""
+
+    server: Server = Server()
+    models: Mapping[str, Model] = field(default_factory=dict)
+    readers: Mapping[str, Part] = field(default_factory=dict)
+    writers: Mapping[str, Part] = field(default_factory=dict)
+    schedules: Mapping[str, Schedule] = field(default_factory=dict)
+
+    def model_of(self, entity: str) -> str | None:
+        """Return the name of the model that judges an entity; None if there is none."""
+        return next((name for name, model in self.models.items() if model.judges(entity)), None)
+
+    def pushed(self, kind: str) -> Any:
+        """Return the settings of a reader that is pushed to, the default ones if it is not configured."""
+        own = [part.settings for part in self.readers.values() if part.kind == kind]
+        return own[0] if own else _module("readers", kind).Settings()
+
+
+def for_model(folder: Path) -> Config:
+    """Return the settings without a file: one model, and a SQLite file beside it."""
+    folder = folder.resolve()
+    _check_model(folder, str(folder))
+    name = folder.name if NAME.fullmatch(folder.name) else "model"
+    store = folder.with_name(f"{folder.name}.sqlite")
+    return Config(server=Server(store=str(store)), models={name: Model(folder=str(folder))})
+
+
+def read_config(file: Path) -> Config:
+    """Read and check a settings file. Model folders must exist; nothing is started or connected."""
+    content = read_toml(file, "configuration")
+    for name, section in content.items():
+        if name not in SECTIONS:
+            raise ConfigError(f"There is no section `{name}`{nearest(name, SECTIONS)}")
+        if not isinstance(section, Mapping):
+            raise ConfigError(f"`{name}` is a section: write [{name if name == 'server' else f'{name}.NAME'}].")
+    base = file.resolve().parent
+    server = build(Server, content.get("server", {}), "server")
+    if "://" in server.store and not server.store.startswith("postgresql://"):
+        raise ConfigError(
+            f"`server.store` must be a file or postgresql://..., but got {_without_password(server.store)}."
+        )
+    located: dict[str, Any] = {name: str(base / getattr(server, name)) for name in ("tokens",) if getattr(server, name)}
+    if "://" not in server.store:
+        located["store"] = str(base / server.store)
+    calendars = tuple(str(base / name) for name in server.calendars)
+    models = {name: _model(name, section, base) for name, section in _named(content, "model")}
+    if not models:
+        raise ConfigError(f'{file} has no model; add [model.NAME] with folder = "...", written by `tsadc fit`.')
+    return Config(
+        server=dataclasses.replace(server, calendars=calendars, **located),
+        models=models,
+        readers=_parts(content, "reader", READERS, base),
+        writers=_parts(content, "writer", WRITERS, base),
+        schedules={name: _schedule(name, section, models) for name, section in _named(content, "schedule")},
+    )
+
+
+def _named(content: Mapping[str, Any], kind: str) -> list[tuple[str, Mapping[str, Any]]]:
+    for name, section in content.get(kind, {}).items():
+        if not isinstance(section, Mapping):
+            raise ConfigError(f"`{kind}.{name}` must be a section; write [{kind}.NAME] above `{name}`.")
+        if not NAME.fullmatch(name):
+            raise ConfigError(f"The name in [{kind}.{name}] must have 1 to 60 letters, digits, hyphens or underscores.")
+    return list(content.get(kind, {}).items())
+
+
+def _schedule(name: str, section: Mapping[str, Any], models: Mapping[str, Model]) -> Schedule:
+    try:
+        schedule = build(Schedule, section, f"schedule.{name}")
+    except DataError as error:
+        raise ConfigError(f"[schedule.{name}]: {error}") from None
+    if not schedule.model and len(models) == 1:
+        return dataclasses.replace(schedule, model=next(iter(models)))
+    if schedule.model not in models:
+        given = f"is {schedule.model!r}{nearest(schedule.model, tuple(models))}" if schedule.model else "is missing."
+        raise ConfigError(f"`schedule.{name}.model` {given}")
+    return schedule
+
+
+def _model(name: str, section: Mapping[str, Any], base: Path) -> Model:
+    model = build(Model, section, f"model.{name}")
+    if not model.folder:
+        raise ConfigError(f"[model.{name}] needs `folder`, the folder that `tsadc fit` wrote.")
+    folder = base / model.folder
+    _check_model(folder, f"`model.{name}.folder`, {folder},")
+    return dataclasses.replace(model, folder=str(folder))
+
+
+def _check_model(folder: Path, what: str) -> None:
+    if not (folder / SETTINGS).is_file():
+        raise ConfigError(f"{what} is not a model folder; name one that `tsadc fit` wrote.")
+
+
+def _parts(content: Mapping[str, Any], kind: str, kinds: tuple[str, ...], base: Path) -> dict[str, Part]:
+    parts = {}
+    for name, section in _named(content, kind):
+        where = f"{kind}.{name}"
+        own = section.get("type")
+        if not isinstance(own, str) or own not in kinds:
+            if own is None:
+                raise ConfigError(f"[{where}] has no `type`; it is one of {', '.join(kinds)}.")
+            raise ConfigError(f"`{where}.type` is {own!r}{nearest(str(own), kinds)}")
+        settings = build(_module(f"{kind}s", own).Settings, {k: v for k, v in section.items() if k != "type"}, where)
+        if isinstance(path := getattr(settings, "path", None), str) and path:
+            settings = dataclasses.replace(settings, path=str(base / path))
+        parts[name] = Part(own, settings)
+        if own not in PUSHED:
+            parts[name].create(name, f"{kind}s")  # checks what it needs; it connects to nothing
+    return parts
+
+
+def _module(package: str, kind: str) -> Any:
+    return importlib.import_module(f"tsadc.serve.{package}.{kind}")
+
+
+def live_clock(name: str, clock: Clock, seconds: float) -> Clock:
+    """Return the clock of live rows. Live rows have dates, also if the history of the model had none."""
+    if clock.dated:
+        return Clock(0, clock.interval, dated=True, timezone=clock.timezone)
+    interval = round(seconds * 10**9) or clock.pace
+    if not interval:
+        raise ConfigError(
+            f"The model {name!r} was fitted on rows without times, so it does not know how often rows come; set "
+            f"`seconds` in [model.{name}]."
+        )
+    return Clock(0, interval, dated=True)
+
+
+def tokens_of(server: Server, environment: Mapping[str, str] = os.environ) -> dict[Scope, str]:
+    """Return the tokens from the file and the environment. Raise unless there is one where it is required."""
+    tokens: dict[Scope, str] = {}
+    if server.tokens:
+        given = read_toml_tokens(Path(server.tokens))
+        tokens.update({scope: given[scope] for scope in SCOPES if scope in given})
+    for scope in SCOPES:
+        if value := environment.get(f"TSADC_{scope.upper()}_TOKEN"):
+            tokens[scope] = value
+    for scope, value in tokens.items():
+        if len(value) < LEAST_TOKEN or not value.isascii() or not value.isprintable() or " " in value:
+            raise ConfigError(f"The {scope} token must have at least {LEAST_TOKEN} ASCII characters without spaces.")
+    if not server.is_local and "admin" not in tokens:
+        raise ConfigError(
+            f"The service listens on {server.host}, which other machines can reach, so it needs tokens: set "
+            "TSADC_ADMIN_TOKEN (and TSADC_WRITE_TOKEN, TSADC_READ_TOKEN), or `server.tokens`, a file with them."
+        )
+    return tokens
+
+
+def read_toml_tokens(file: Path) -> dict[str, str]:
+    """Return the tokens of a file with lines such as `read = "..."`; messages never contain one."""
+    content = read_toml(file, "file of tokens")
+    for name, value in content.items():
+        if name not in SCOPES:
+            raise ConfigError(f"The file of tokens {file} may have read, write and admin, but has `{name}`.")
+        if not isinstance(value, str):
+            raise ConfigError(f"The {name} token in {file} must be text in quotes.")
+    return content
+
+
+def explained(config: Config) -> list[str]:
+    """Return what the settings mean, one sentence per line."""
+    server = config.server
+    store = "PostgreSQL, " + _without_password(server.store) if "://" in server.store else f"SQLite, {server.store}"
+    access = "any program on this machine may use it" if server.is_local else "a token is required"
+    lines = [
+        f"server: listens on http://{server.host}:{server.port}; {access}.",
+        f"store: {store}; rows and scores are kept for {server.keep_days:g} days.",
+    ]
+    for name, model in config.models.items():
+        lines.append(f"model {name}: {model.folder} judges entities named {', '.join(model.entities)}.")
+    lines += [f"reader {name}: {part.kind}, {_shown(part.settings)}." for name, part in config.readers.items()]
+    lines += [f"writer {name}: {part.kind}, {_shown(part.settings)}." for name, part in config.writers.items()]
+    for name, schedule in config.schedules.items():
+        then = "used if it passes all checks" if schedule.swap else "a candidate until a person accepts it"
+        lines.append(
+            f"schedule {name}: every {schedule.every}, {schedule.model} is trained again on the last "
+            f"{schedule.history}, in at most {schedule.minutes:g} minutes and {schedule.megabytes} MB; the new model "
+            f"is {then}."
+        )
+    if not config.writers:
+        lines.append("There is no writer: episodes are kept in the store and shown on the page, and sent nowhere.")
+    return lines
+
+
+def _shown(settings: Any) -> str:
+    every = {item.name: getattr(settings, item.name) for item in dataclasses.fields(settings)}
+    secret = ("token", "password", "secret", "headers")
+    return ", ".join(
+        f"{name} = {'(hidden)' if any(word in name for word in secret) else _without_password(str(value))}"
+        for name, value in every.items()
+        if value not in ("", None, ())
+    )
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"(//[^:/@\s]*):[^@\s]*@", r"\1:(hidden)@", url)

@@ -1,0 +1,111 @@
+"""Who may ask what: host, origin and token of every request, and the security headers of every answer."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Request
+
+from tsadc.serve.config import LOCAL_HOSTS, Scope, Server
+from tsadc.serve.metrics import Problems
+
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"),
+    (b"cache-control", b"no-store"),
+)
+# Without a token: files that hold no data, and whether the service lives.
+OPEN = ("/", "/v1/health", "/v1/session", "/openapi.json")
+WRITING = ("/v1/rows", "/api/v1/write", "/api/v2/write", "/write")
+
+
+class Guard:
+    """Middleware in front of the application."""
+
+    def __init__(self, app: ASGIApp, server: Server, tokens: Mapping[Scope, str], problems: Problems) -> None:
+        self.app, self.server, self.tokens, self.problems = app, server, dict(tokens), problems
+
+    async def __call__(self, scope: Request, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", []), *HEADERS]}
+            await send(message)
+
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        held = self._scope(headers)
+        scope.setdefault("state", {})["scope"] = held
+        refused = self._refused(scope["method"], scope["path"], headers, held)
+        if refused is None:
+            await self.app(scope, receive, send_with_headers)
+            return
+        status, reason, sentence = refused
+        self.problems.add(reason, sentence)
+        challenge = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+        await JSONResponse({"error": sentence}, status, challenge)(scope, receive, send_with_headers)
+
+    def _refused(
+        self, method: str, path: str, headers: Mapping[bytes, str], held: Scope | None
+    ) -> tuple[int, str, str] | None:
+        """Return the status, the reason and the sentence with which a request is refused; None if it is not."""
+        host = headers.get(b"host", "")
+        if self.server.is_local and urlsplit(f"//{host}").hostname not in LOCAL_HOSTS:
+            # A page of another site can reach this machine under a name of its own.
+            return 403, "host", "The service listens on this machine only; ask for it as localhost."
+        origin = headers.get(b"origin")
+        if origin is not None and urlsplit(origin).netloc != host:
+            return 403, "origin", "Pages of other sites may not use the service."
+        if path in OPEN or path.startswith("/page/"):
+            return None
+        needed: Scope = "write" if path in WRITING else "read" if method in ("GET", "HEAD") else "admin"
+        if held is None:
+            return 401, "token", "The token is missing, unknown or has expired; send it as Authorization: Bearer TOKEN."
+        if held not in (needed, "admin"):
+            return 403, "scope", f"The {held} token may not do this; it needs the {needed} token."
+        return None
+
+    def _scope(self, headers: Mapping[bytes, str]) -> Scope | None:
+        """Return what the token of a request permits; without any token in the settings, everything."""
+        if not self.tokens:
+            return "admin"
+        return scope_of(_token(headers), self.tokens)
+
+
+def scope_of(token: str, tokens: Mapping[Scope, str]) -> Scope | None:
+    """Return what a token permits. All are compared, each in constant time."""
+    given = token.encode()
+    found: Scope | None = None
+    for scope, own in tokens.items():
+        if hmac.compare_digest(given, own.encode()) and found != "admin":
+            found = scope
+    return found
+
+
+def _token(headers: Mapping[bytes, str]) -> str:
+    """Return the token of a request: Bearer, Token (Influx), the password of Basic, or the cookie of the page."""
+    kind, _, value = headers.get(b"authorization", "").partition(" ")
+    if kind.lower() in ("bearer", "token"):
+        return value.strip()
+    if kind.lower() == "basic":
+        try:
+            return base64.b64decode(value, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return ""
+    try:
+        cookie = SimpleCookie(headers.get(b"cookie", "")).get("tsadc_token")
+    except CookieError:
+        return ""
+    return "" if cookie is None else cookie.value

@@ -1,0 +1,468 @@
+"""Rows -> the store. A row is acknowledged when it is on the disk, and stored once however often it is sent.
+
+All senders share one thread that writes: what has come while it wrote is written together next (a group commit). Rows
+that are complete get a sequence number, in which order they are scored. Rows of which more values may follow wait in
+the table `pending` for the rest."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy.engine import Connection
+
+from tsadc.errors import listed
+from tsadc.series import Floats
+from tsadc.serve import schema
+from tsadc.serve.config import Config
+from tsadc.serve.metrics import Problems
+from tsadc.serve.rows import Overloaded, RowBatch, RowTable
+from tsadc.serve.store import SCORED, Store, StoreError
+
+AT_ONCE = 20_000  # rows of a commit
+IDLE = 0.25  # seconds
+MOST_COLUMNS = 10_000  # combinations of variables that are remembered
+MOST_NOTES = 10
+CELL = np.dtype("<f8")
+EARLIEST = 0  # rows before 1970 have a wrong clock
+SECOND = 10**9
+
+
+@dataclass
+class Receipt:
+    """What became of the rows of a request.
+
+    Attributes
+    ----------
+    stored, repeated, filled : int
+        Rows that are new, that the store had already, and that the store had without some values, now added.
+    notes : list of str
+        What was left out, one sentence each.
+    """
+
+    stored: int = 0
+    repeated: int = 0
+    filled: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Rows in the columns of the model of their entities, in order of time."""
+
+    entities: Sequence[str]
+    model: str
+    times: NDArray[np.int64]
+    values: Floats
+    partial: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    source: str
+    parts: Sequence[_Part]
+    rows: int
+    receipt: Receipt
+    done: Future[Receipt]
+
+
+class Ingest:
+    """Takes rows from all readers.
+
+    Parameters
+    ----------
+    store : Store
+    config : Config
+    variables : mapping of str to tuple of str
+        The variables of each model.
+    problems : Problems
+        Where refused rows are counted.
+    committed : callable
+        Called after every commit of new rows.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: Config,
+        variables: Mapping[str, Sequence[str]],
+        problems: Problems,
+        committed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.store, self.config, self.variables = store, config, dict(variables)
+        self.problems, self.committed = problems, committed
+        self.backlog = 0
+        self.counts: Counter[tuple[str, str]] = Counter()  # rows by source and outcome
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._waiting, self._count = 0, threading.Lock()
+        self._stopped = False
+        self._columns: dict[tuple[str, tuple[str, ...]], tuple[Any, Any, str]] = {}
+        self._load()
+        self._thread = threading.Thread(target=self._run, name="ingest", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Store what was accepted, and stop."""
+        self._stopped = True
+        self._requests.put(None)
+        self._thread.join()
+
+    def use(self, config: Config, variables: Mapping[str, Sequence[str]]) -> None:
+        """Use another configuration from now on."""
+        self.config, self.variables, self._columns = config, dict(variables), {}
+
+    def submit(self, batch: RowBatch) -> Receipt:
+        """Store rows and return when they are on the disk.
+
+        Raises
+        ------
+        DataError
+            If the rows cannot be used.
+        Overloaded
+            If too many rows wait.
+        StoreError
+            If the store cannot be used now.
+        """
+        return self.offer([batch]).result()
+
+    def offer(self, batches: Iterable[RowBatch | RowTable]) -> Future[Receipt]:
+        """Like `submit` for several batches, but return at once; errors of the store come with the result."""
+        receipt = Receipt()
+        tables = [RowTable.of(own) if isinstance(own, RowBatch) else own for own in batches]
+        parts = [part for table in tables if len(table) for part in self._parts(table, receipt)]
+        rows = sum(len(part.times) for part in parts)
+        done: Future[Receipt] = Future()
+        if not rows:
+            done.set_result(receipt)
+            return done
+        if self._stopped:
+            raise Overloaded("The service is stopping; send the rows again in a moment.", 5.0)
+        if self.backlog > self.config.server.backlog:
+            self.problems.add("backlog", f"Scoring is {self.backlog:,} rows behind, so new rows are refused.")
+            raise Overloaded(f"{self.backlog:,} rows wait to be scored; send these again later.", 10.0)
+        with self._count:
+            if self._waiting and self._waiting + rows > self.config.server.rows:
+                self.problems.add("queue", "Rows came faster than the store takes them, so some requests were refused.")
+                raise Overloaded(f"{self._waiting:,} rows wait to be stored; send these again later.")
+            self._waiting += rows
+        self._requests.put(_Request(tables[0].source, parts, rows, receipt, done))
+        return done
+
+    def _parts(self, table: RowTable, receipt: Receipt) -> Iterator[_Part]:
+        """Yield the rows of a table for each model. What a sender cannot choose, because it sends all that it has, is
+        left out with a note."""
+        self._check_times(table)
+        if len(table) > 1 and not (table.times[1:] >= table.times[:-1]).all():
+            table = _chosen(table, np.argsort(table.times, kind="stable"))
+        models = {name: self._models.get(name) or self.config.model_of(name) for name in dict.fromkeys(table.entities)}
+        for model in dict.fromkeys(models.values()):
+            own = table
+            if len(set(models.values())) > 1:
+                own = _chosen(table, np.flatnonzero([models[name] == model for name in table.entities]))
+            if model is None:
+                sentence = f"No model judges the entity {own.entities[0]!r}; see `entities` of [model.*]."
+                self._leave_out(own, receipt, "entity", sentence)
+                continue
+            places, given, unknown = self._columns_of(model, own.names)
+            if not len(places):
+                has = f"the model {model!r}, which has {listed(self.variables[model])}"
+                sentence = f"None of the variables {listed(own.names)} is known to {has}."
+                self._leave_out(own, receipt, "variables", sentence)
+                continue
+            self._check_room(own.entities)
+            if unknown:
+                self.problems.add("variables", unknown)
+                _note(receipt, unknown)
+            values = np.full((len(own), len(self.variables[model])), np.nan)
+            values[:, places] = own.values[:, given]
+            yield _Part(own.entities, model, own.times, values, own.partial)
+
+    def _leave_out(self, table: RowTable, receipt: Receipt, reason: str, sentence: str) -> None:
+        if not table.partial:
+            raise self.problems.refusal(reason, sentence)
+        self.problems.add(reason, sentence)
+        _note(receipt, sentence)
+
+    def _check_room(self, entities: Sequence[str]) -> None:
+        """Refuse new entities if there are too many, as when a sender makes up names."""
+        most = self.config.server.entities
+        with self._count:
+            new = set(entities) - self._names
+            if not new:
+                return
+            if len(self._names) + len(new) <= most:
+                self._names |= new
+                return
+        known = f"{len(self._names):,} of at most {most:,} entities are known already"
+        raise self.problems.refusal("entities", f"{known}, so {min(new)!r} is refused; see `server.entities`.")
+
+    def _columns_of(self, model: str, names: tuple[str, ...]) -> tuple[Any, Any, str]:
+        """Return the places of variables among those of a model, their places in the table, and a note on others."""
+        key = model, names
+        if key not in self._columns:
+            if len(self._columns) > MOST_COLUMNS:
+                self._columns.clear()
+            self._columns[key] = self._matched(model, names)
+        return self._columns[key]
+
+    def _matched(self, model: str, names: tuple[str, ...]) -> tuple[Any, Any, str]:
+        known = {name: place for place, name in enumerate(self.variables[model])}
+        given = [i for i, name in enumerate(names) if name in known]
+        unknown = [name for name in names if name not in known]
+        verb = "is" if len(unknown) == 1 else "are"
+        note = f"{listed(unknown)} {verb} unknown to the model {model!r}, and left out." if unknown else ""
+        return np.array([known[names[i]] for i in given], dtype=np.intp), np.array(given, dtype=np.intp), note
+
+    def _check_times(self, table: RowTable) -> None:
+        first, last = int(table.times.argmin()), int(table.times.argmax())
+        ahead = int(table.times[last]) / SECOND - time.time()
+        if ahead > self.config.server.future:
+            raise self.problems.refusal(
+                "future",
+                f"A row of {table.entities[last]!r} lies {ahead:.0f} s in the future; correct the clock of the sender, "
+                "or its unit of time.",
+            )
+        if int(table.times[first]) < EARLIEST:
+            raise self.problems.refusal(
+                "time", f"A row of {table.entities[first]!r} lies before 1970; correct the clock of the sender."
+            )
+
+    def _load(self) -> None:
+        """Read from the store what is kept in memory: entities, their latest times, and the last sequence."""
+        entity, row = schema.entities.c, schema.rows.c
+        with self.store.reading() as connection:
+            known = connection.execute(sa.select(entity.id, entity.name, entity.model)).all()
+            self._ids = {own.name: own.id for own in known}
+            self._models = {own.name: own.model for own in known}  # an entity stays with its model
+            self._names = set(self._ids)
+            latest = connection.execute(sa.select(row.entity, sa.func.max(row.time)).group_by(row.entity))
+            self._latest: dict[int, int] = {own[0]: own[1] for own in latest}
+            self._scored = self.store.progress(connection, SCORED)
+            self._sequence = max(connection.scalar(sa.select(sa.func.max(row.sequence))) or 0, self._scored)
+            self._pending = connection.scalar(sa.select(sa.func.count()).select_from(schema.pending)) or 0
+
+    def _run(self) -> None:
+        looked = 0.0
+        while not (self._stopped and self._requests.empty()):
+            requests = self._take()
+            try:
+                if requests or (self._pending and time.monotonic() - looked > IDLE):
+                    self._write(requests)
+                if time.monotonic() - looked > IDLE:
+                    looked = time.monotonic()
+                    with self.store.reading() as connection:
+                        self.backlog = self._sequence - self.store.progress(connection, SCORED)
+            except StoreError as error:
+                self.problems.add("store", str(error))
+                time.sleep(IDLE)
+
+    def _take(self) -> list[_Request]:
+        """Return the requests that wait, up to the size of a commit."""
+        requests: list[_Request] = []
+        rows = 0
+        try:
+            while rows < AT_ONCE:
+                request = self._requests.get(timeout=IDLE) if not requests else self._requests.get_nowait()
+                if request is None:
+                    break
+                requests.append(request)
+                rows += request.rows
+        except queue.Empty:
+            pass
+        return requests
+
+    def _write(self, requests: Sequence[_Request]) -> None:
+        """Write requests in one transaction, then acknowledge them."""
+        try:
+            before = self._sequence
+            with self.store.writing() as connection:
+                group = _Group(self, connection)
+                for request in requests:
+                    for part in request.parts:
+                        group.add(part, request.receipt)
+                if self._pending:
+                    group.release()
+                group.flush()
+            if self._sequence > before:
+                self.committed()
+        except StoreError as error:
+            for request in requests:
+                request.done.set_exception(error)
+            self._reload()
+            raise
+        else:
+            for request in requests:
+                for outcome in ("stored", "repeated", "filled"):
+                    self.counts[request.source, outcome] += getattr(request.receipt, outcome)
+                request.done.set_result(request.receipt)
+        finally:
+            with self._count:
+                self._waiting -= sum(request.rows for request in requests)
+
+    def _reload(self) -> None:
+        """Forget what a failed transaction has changed in memory; wait for the store as long as it takes."""
+        while True:
+            try:
+                return self._load()
+            except StoreError as error:
+                self.problems.add("store", str(error))
+                if self._stopped:
+                    return None
+                time.sleep(1.0)
+
+
+class _Group:
+    """The rows of one transaction."""
+
+    def __init__(self, ingest: Ingest, connection: Connection) -> None:
+        self.ingest, self.connection = ingest, connection
+        self.inserts: list[tuple[int, int, int, bytes]] = []
+
+    def add(self, part: _Part, receipt: Receipt) -> None:
+        """Add rows. Those that are later than all others of their entity are new; others are compared."""
+        ingest, latest = self.ingest, self.ingest._latest
+        numbers = [ingest._ids.get(name) or self._entity(name, part.model) for name in part.entities]
+        compared: dict[int, list[int]] = {}
+        for place, (entity, tick, data) in enumerate(
+            zip(numbers, part.times.tolist(), _cells(part.values), strict=True)
+        ):
+            if not part.partial and tick > latest.get(entity, -1):
+                self._insert(entity, tick, data)
+            else:
+                compared.setdefault(entity, []).append(place)
+        receipt.stored += len(numbers) - sum(map(len, compared.values()))
+        for entity, places in compared.items():
+            self._merge(entity, part.times[places], part.values[places], part.partial, receipt)
+
+    def _entity(self, name: str, model: str) -> int:
+        number = self.ingest._ids.get(name)
+        if number is None:
+            insert = sa.insert(schema.entities).values(name=name, model=model)
+            number = int(self.connection.execute(insert.returning(schema.entities.c.id)).scalar_one())
+            self.ingest._ids[name], self.ingest._models[name] = number, model
+        return number
+
+    def _insert(self, entity: int, tick: int, data: bytes) -> None:
+        """Add a row that is not in the store."""
+        ingest = self.ingest
+        ingest._sequence += 1
+        self.inserts.append((ingest._sequence, entity, tick, data))
+        ingest._latest[entity] = max(tick, ingest._latest.get(entity, tick))
+
+    def _merge(self, entity: int, times: NDArray[np.int64], rows: Floats, may_wait: bool, receipt: Receipt) -> None:
+        """Add rows of an entity of which the store may have some, or some values."""
+        self.flush()
+        stored, waiting = (self._known(table, entity, times) for table in (schema.rows, schema.pending))
+        complete: dict[int, bytes] = {}
+        partial: dict[int, bytes] = {}
+        for time_, values in zip(times.tolist(), rows, strict=True):
+            old = stored.get(time_) or waiting.get(time_) or complete.get(time_)
+            merged, changed = (values, True) if old is None else _filled(np.frombuffer(old, CELL), values)
+            if not changed:
+                receipt.repeated += 1
+                continue
+            data = merged.astype(CELL).tobytes()
+            if old is None:
+                receipt.stored += 1
+            else:
+                receipt.filled += 1
+            if time_ in stored:
+                own = schema.rows.c
+                where = (own.entity == entity) & (own.time == time_)
+                self.connection.execute(sa.update(schema.rows).where(where).values(data=data))
+                stored[time_] = data
+            elif may_wait and np.isnan(merged).any():
+                partial[time_] = waiting[time_] = data
+            else:
+                partial.pop(time_, None)
+                complete[time_] = data
+        if partial:
+            statement = self.ingest.store.upsert(schema.pending, ["entity", "time"], ["data"])
+            now = time.time()
+            self.connection.execute(
+                statement, [{"entity": entity, "time": t, "since": now, "data": d} for t, d in partial.items()]
+            )
+            self.ingest._pending += len(partial)
+        if complete:
+            self._forget_pending(entity, [time_ for time_ in complete if time_ in waiting])
+            for time_ in sorted(complete):
+                self._insert(entity, time_, complete[time_])
+
+    def _known(self, table: sa.Table, entity: int, times: NDArray[np.int64]) -> dict[int, bytes]:
+        if table is schema.pending and not self.ingest._pending:
+            return {}
+        found: dict[int, bytes] = {}
+        for first in range(0, len(times), 500):
+            where = (table.c.entity == entity) & table.c.time.in_(times[first : first + 500].tolist())
+            found.update(
+                (own.time, bytes(own.data))
+                for own in self.connection.execute(sa.select(table.c.time, table.c.data).where(where))
+            )
+        return found
+
+    def _forget_pending(self, entity: int, times: Sequence[int]) -> None:
+        own = schema.pending.c
+        for first in range(0, len(times), 500):
+            where = (own.entity == entity) & own.time.in_(times[first : first + 500])
+            self.connection.execute(sa.delete(schema.pending).where(where))
+
+    def release(self) -> None:
+        """Hand over rows whose missing values have not come in time, in order of time."""
+        own = schema.pending.c
+        due = own.since <= time.time() - self.ingest.config.server.wait
+        waiting = self.connection.execute(
+            sa.select(own.entity, own.time, own.data).where(due).order_by(own.time).limit(AT_ONCE)
+        ).all()
+        for entity, time_, data in waiting:
+            self._insert(entity, time_, bytes(data))
+        if waiting:
+            self.connection.execute(
+                sa.delete(schema.pending).where((own.entity == sa.bindparam("e")) & (own.time == sa.bindparam("t"))),
+                [{"e": entity, "t": time_} for entity, time_, _ in waiting],
+            )
+        self.ingest._pending = self.connection.scalar(sa.select(sa.func.count()).select_from(schema.pending)) or 0
+
+    def flush(self) -> None:
+        """Send the rows to the database. The driver does it faster than SQLAlchemy, and PostgreSQL in one statement."""
+        if self.inserts and self.ingest.store.is_sqlite:
+            self.connection.exec_driver_sql(
+                "INSERT INTO rows (sequence, entity, time, data) VALUES (?, ?, ?, ?)", self.inserts
+            )
+        elif self.inserts:
+            self.connection.exec_driver_sql(
+                "INSERT INTO rows (sequence, entity, time, data) "
+                "SELECT * FROM unnest(%s::bigint[], %s::integer[], %s::bigint[], %s::bytea[])",
+                tuple(list(column) for column in zip(*self.inserts, strict=True)),
+            )
+        self.inserts = []
+
+
+def _chosen(table: RowTable, places: Any) -> RowTable:
+    entities = [table.entities[i] for i in places.tolist()]
+    return replace(table, entities=entities, times=table.times[places], values=table.values[places])
+
+
+def _note(receipt: Receipt, sentence: str) -> None:
+    if sentence not in receipt.notes and len(receipt.notes) < MOST_NOTES:
+        receipt.notes.append(sentence)
+
+
+def _cells(values: Floats) -> list[bytes]:
+    """Return each row as bytes."""
+    data, width = values.astype(CELL).tobytes(), values.shape[1] * CELL.itemsize
+    return [data[first : first + width] for first in range(0, len(data), width)]
+
+
+def _filled(old: Floats, new: Floats) -> tuple[Floats, bool]:
+    """Return a row with the values of `new` where `old` has none, and whether there are any."""
+    places = np.isnan(old) & ~np.isnan(new)
+    return np.where(places, new, old), bool(places.any())

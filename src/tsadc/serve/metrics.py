@@ -1,0 +1,134 @@
+"""What the service counts and complains about: `/metrics`, and the sentences of `/v1/health`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from tsadc.errors import DataError
+from tsadc.serve import schema
+
+if TYPE_CHECKING:
+    from tsadc.serve.service import Service
+
+RECENT = 600.0  # seconds that a problem is shown after it last occurred
+MOST_PROBLEMS = 50
+MOST_ENTITIES = 1_000  # with figures of their own in `/metrics`
+EVERY = 60.0  # seconds between two log lines about the same problem
+log = logging.getLogger("tsadc.serve")
+
+
+@dataclass
+class Problem:
+    """A problem that occurred `count` times, last at `when` (seconds since 1970)."""
+
+    reason: str
+    sentence: str
+    count: int
+    when: float
+
+
+class Problems:
+    """The problems of senders, readers, writers and the store, for those who can fix them.
+
+    Each has a reason, one word that is counted in `/metrics`, and a sentence. The latest sentences are kept."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self._recent: dict[tuple[str, str], Problem] = {}
+        self._logged: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def add(self, reason: str, sentence: str) -> None:
+        """Count a problem, and write it to the log unless the same reason was logged a moment ago."""
+        now = time.time()
+        with self._lock:
+            self.counts[reason] = self.counts.get(reason, 0) + 1
+            own = self._recent.pop((reason, sentence), Problem(reason, sentence, 0, now))
+            own.count, own.when = own.count + 1, now
+            self._recent[reason, sentence] = own  # the latest comes last
+            if len(self._recent) > MOST_PROBLEMS:
+                del self._recent[next(iter(self._recent))]
+            silent = now - self._logged.get(reason, 0.0) < EVERY
+            if not silent:
+                self._logged[reason] = now
+        if not silent:
+            log.warning("%s", sentence)
+
+    def refusal(self, reason: str, sentence: str) -> DataError:
+        """Count a problem and return it as an error to raise."""
+        self.add(reason, sentence)
+        return DataError(sentence)
+
+    def recent(self) -> list[Problem]:
+        """Return the problems of the last minutes, latest first."""
+        least = time.time() - RECENT
+        with self._lock:
+            return [own for own in reversed(self._recent.values()) if own.when >= least]
+
+
+def exposition(service: Service) -> bytes:
+    """Return the metrics in the text format of Prometheus."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Metrics(service))
+    return generate_latest(registry)
+
+
+class _Metrics(Collector):
+    """Reads what is measured when it is asked for. Entities with the most severe episodes come first, and only so many
+    of them have figures of their own."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    def collect(self) -> Iterator[Metric]:
+        service = self.service
+        rows = CounterMetricFamily("tsadc_rows", "Rows by what became of them.", labels=["source", "outcome"])
+        for (source, outcome), count in list(service.ingest.counts.items()):
+            rows.add_metric([source, outcome], count)
+        yield rows
+        problems = CounterMetricFamily("tsadc_problems", "Refused requests and failures.", labels=["reason"])
+        for reason, count in list(service.problems.counts.items()):
+            problems.add_metric([reason], count)
+        yield problems
+        yield GaugeMetricFamily("tsadc_backlog_rows", "Stored rows that wait to be scored.", service.ingest.backlog)
+        yield GaugeMetricFamily("tsadc_scoring_up", "Whether scoring runs.", int(service.scoring.is_running))
+        yield CounterMetricFamily("tsadc_scoring_restarts", "Restarts of scoring.", max(service.scoring.restarts, 0))
+        with service.store.reading() as connection:
+            entity, episode = schema.entities.c, schema.episodes.c
+            total = connection.scalar(sa.select(sa.func.count()).select_from(schema.entities))
+            states = connection.execute(
+                sa.select(episode.state, sa.func.count()).group_by(episode.state).select_from(schema.episodes)
+            ).all()
+            judged = connection.execute(
+                sa.select(entity.name, entity.score, entity.threshold, entity.anomalous, entity.variables)
+                .where(entity.score.is_not(None))
+                .order_by(entity.anomalous.desc(), entity.severity.desc(), entity.name)
+                .limit(MOST_ENTITIES)
+            ).all()
+        yield GaugeMetricFamily("tsadc_entities", "Known entities.", total)
+        episodes = GaugeMetricFamily("tsadc_episodes", "Episodes by state.", labels=["state"])
+        for state, count in states:
+            episodes.add_metric([state], count)
+        yield episodes
+        for name, about in (("score", "Latest score."), ("threshold", "Threshold."), ("anomalous", "Alarm state.")):
+            family = GaugeMetricFamily(f"tsadc_{name}", f"{about} By entity.", labels=["entity"])
+            for own in judged:
+                family.add_metric([own.name], float(getattr(own, name)))
+            yield family
+        blame = GaugeMetricFamily(
+            "tsadc_contribution", "Share of a variable in an alarm.", labels=["entity", "variable"]
+        )
+        for own in judged:
+            for variable, share in (own.variables or {}).items() if own.anomalous else ():
+                blame.add_metric([own.name, variable], share)
+        yield blame

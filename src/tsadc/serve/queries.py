@@ -1,0 +1,369 @@
+"""What the API shows, read from the store. Times of rows are ISO 8601 in objects, and milliseconds since 1970 in the
+long arrays of charts."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import sqlalchemy as sa
+
+from tsadc.detectors.usual import SeriesUsual
+from tsadc.errors import DataError
+from tsadc.series import Clock, Floats, Series
+from tsadc.serve import schema
+from tsadc.serve.episodes import as_shown
+from tsadc.serve.store import CHANGED, Store
+
+if TYPE_CHECKING:
+    from tsadc.detectors.base import Detector
+
+MOST_ROWS = 200_000  # that one chart reads
+MOST_CHANGED = 500  # names in one message about changes
+MILLISECOND = 10**6
+SECOND = 10**9
+STATES = ("open", "acknowledged", "muted", "ok")  # of an entity
+
+
+class NotFound(DataError):
+    """There is nothing of this name."""
+
+
+def iso(tick: int | None) -> str | None:
+    """Return the time of a row as text, in UTC."""
+    if tick is None:
+        return None
+    text = pd.Timestamp(tick, unit="ns", tz="UTC").isoformat().replace("+00:00", "")
+    return (text.rstrip("0").rstrip(".") if "." in text else text) + "Z"
+
+
+def moment(seconds: float | None) -> str | None:
+    """Return a time of the service as text, in UTC."""
+    return None if seconds is None else iso(round(seconds * 1000) * MILLISECOND)
+
+
+def tick_of(text: str, what: str) -> int:
+    """Return the nanoseconds of a time that a client gave: ISO 8601, or milliseconds since 1970."""
+    try:
+        stamp = pd.Timestamp(float(text), unit="ms") if _is_number(text) else pd.Timestamp(text)
+        stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
+        return int(stamp.as_unit("ns").value)
+    except (ValueError, OverflowError, TypeError):
+        shown = text[:40]
+        raise DataError(f"`{what}` must be a time such as 2026-03-01T12:30:00Z, but got {shown!r}.") from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Page:
+    """Which part of a list is asked for."""
+
+    limit: int = 100
+    offset: int = 0
+
+
+class Queries:
+    """Reads the store for the API, and writes what people say."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._detectors: dict[str, Detector] = {}
+        self._loading = threading.Lock()
+
+    def entities(self, search: str = "", state: str = "", page: Page = Page()) -> dict[str, Any]:
+        """Return entities, those with the most severe open episode first, and how many are in each state."""
+        entity = _entities()
+        query = sa.select(entity)
+        if search:
+            query = query.where(entity.c.name.icontains(search, autoescape=True))
+        if state:
+            if state not in STATES:
+                raise DataError(f"`state` must be one of {', '.join(STATES)}, but got {state[:40]!r}.")
+            query = query.where(entity.c.state == state)
+        order = sa.func.coalesce(entity.c.open_severity, -1.0).desc()
+        with self.store.reading() as connection:
+            total = connection.scalar(sa.select(sa.func.count()).select_from(query.subquery()))
+            states = connection.execute(sa.select(entity.c.state, sa.func.count()).group_by(entity.c.state)).all()
+            rows = connection.execute(query.order_by(order, entity.c.name).limit(page.limit).offset(page.offset))
+            found = [_entity(dict(row)) for row in rows.mappings()]
+        counts = dict.fromkeys(STATES, 0) | {row.state: row[1] for row in states}
+        return {"total": total, "counts": counts, "entities": found}
+
+    def entity(self, name: str, first: str | None, last: str | None, limit: int = 500) -> dict[str, Any]:
+        """Return one entity with its latest scores, oldest first; those that end in a period, if one is given."""
+        entity, score = _entities(), schema.scores.c
+        with self.store.reading() as connection:
+            row = connection.execute(sa.select(entity).where(entity.c.name == name)).mappings().one_or_none()
+            if row is None:
+                raise NotFound(f"There is no entity {name[:200]!r}.")
+            query = sa.select(schema.scores).where(score.entity == row["id"])
+            if first:
+                query = query.where(score.end > tick_of(first, "from"))
+            if last:
+                query = query.where(score.start < tick_of(last, "to"))
+            scores = connection.execute(query.order_by(score.end.desc()).limit(limit)).mappings().all()[::-1]
+        chart = {
+            "start": [own["start"] / MILLISECOND for own in scores],
+            "end": [own["end"] / MILLISECOND for own in scores],
+            **{
+                column: [own[column] for own in scores]
+                for column in ("score", "threshold", "anomalous", "severity", "final")
+            },
+        }
+        model = self.models(row["model"])
+        return {**_entity(dict(row)), "names": model[0]["variables"] if model else [], "scores": chart}
+
+    def rows(
+        self, name: str, first: str | None, last: str | None, most_points: int, chosen: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return the values of an entity with the usual band. If there are more rows than points, each point has the
+        lowest and the highest value of several rows."""
+        entity, row = schema.entities.c, schema.rows.c
+        with self.store.reading() as connection:
+            own = connection.execute(sa.select(schema.entities).where(entity.name == name)).mappings().one_or_none()
+            if own is None:
+                raise NotFound(f"There is no entity {name[:200]!r}.")
+            detector, clock = self._detector(own["model"])
+            mine = row.entity == own["id"]
+            latest = connection.scalar(sa.select(sa.func.max(row.time)).where(mine)) or 0
+            end = tick_of(last, "to") if last else latest + 1
+            start = tick_of(first, "from") if first else end - 4 * detector.settings.length * clock.interval
+            inside = mine & (row.time >= start) & (row.time < end)
+            found = connection.execute(
+                sa.select(row.time, row.data).where(inside).order_by(row.time).limit(MOST_ROWS + 1)
+            ).all()
+        if len(found) > MOST_ROWS:
+            raise DataError(
+                f"There are more than {MOST_ROWS:,} rows from {iso(start)} to {iso(end)}; ask for less time."
+            )
+        names = detector.variables_
+        unknown = [variable for variable in chosen if variable not in names]
+        if unknown:
+            raise DataError(f"The model has no variable {unknown[0][:200]!r}.")
+        shown = list(chosen) or list(names)
+        variables: dict[str, Any] = {}
+        times: list[float] = []
+        if found:
+            ticks = np.array([item.time for item in found], dtype=np.int64)
+            values = np.frombuffer(b"".join(bytes(item.data) for item in found), "<f8").reshape(-1, len(names))
+            series = on_clock(name, names, clock, ticks, values)
+            band = _band(detector, series)
+            edges = np.unique(np.linspace(0, len(series), min(len(series), max(most_points, 2)) + 1).astype(np.int64))
+            times = [series.clock.tick(int(i)) / MILLISECOND for i in edges[:-1]]
+            for variable in shown:
+                k = names.index(variable)
+                column = np.asarray(series.values)[:, k]
+                variables[variable] = {"min": _reduced(column, edges, np.fmin), "max": _reduced(column, edges, np.fmax)}
+                if band is not None:
+                    variables[variable] |= {
+                        "lower": _reduced(band[0][:, k], edges, np.fmin),
+                        "upper": _reduced(band[1][:, k], edges, np.fmax),
+                    }
+        return {
+            "entity": name,
+            "from": iso(start),
+            "to": iso(end),
+            "interval": clock.interval / MILLISECOND,
+            "rows": len(found),
+            "times": times,
+            "variables": variables,
+        }
+
+    def _detector(self, model: str) -> tuple[Detector, Clock]:
+        """Return the model in use, loaded when it is first needed."""
+        from tsadc.detectors.store import load
+
+        current = self.models(model)
+        if not current:
+            raise NotFound(f"There is no model {model!r}.")
+        key = str(current[0]["digest"])
+        with self._loading:
+            if key not in self._detectors:
+                self._detectors = {key: load(Path(current[0]["folder"])), **dict(list(self._detectors.items())[:3])}
+            detector = self._detectors[key]
+        clock = detector.clock_
+        return detector, Clock(0, clock.interval if clock.dated else clock.pace or SECOND, dated=True)
+
+    def episodes(
+        self,
+        entity: str = "",
+        state: str = "",
+        page: Page = Page(),
+        since: int | None = None,
+    ) -> dict[str, Any]:
+        """Return episodes, the latest first."""
+        episode, owner = schema.episodes.c, schema.entities.c
+        query = sa.select(schema.episodes, owner.name).join(schema.entities, owner.id == episode.entity)
+        if entity:
+            query = query.where(owner.name == entity)
+        if state == "acknowledged":
+            query = query.where((episode.state == "open") & episode.acknowledged.is_not(None))
+        elif state in ("open", "resolved", "expired"):
+            query = query.where(episode.state == state)
+        elif state:
+            raise DataError(f"`state` must be open, acknowledged, resolved or expired, but got {state[:40]!r}.")
+        with self.store.reading() as connection:
+            total = connection.scalar(sa.select(sa.func.count()).select_from(query.subquery()))
+            ordered = query.order_by(episode.start.desc(), episode.id).limit(page.limit).offset(page.offset)
+            return {"total": total, "episodes": [_episode(dict(row)) for row in connection.execute(ordered).mappings()]}
+
+    def episode(self, name: str) -> dict[str, Any]:
+        """Return one episode."""
+        episode, owner = schema.episodes.c, schema.entities.c
+        query = sa.select(schema.episodes, owner.name).join(schema.entities, owner.id == episode.entity)
+        with self.store.reading() as connection:
+            row = connection.execute(query.where(episode.id == name)).mappings().one_or_none()
+        if row is None:
+            raise NotFound(f"There is no episode {name[:200]!r}.")
+        return _episode(dict(row))
+
+    def acknowledge(self, name: str, by: str) -> dict[str, Any]:
+        """Say that somebody takes care of an episode."""
+        return self._say(name, acknowledged=time.time(), acknowledged_by=by)
+
+    def judge(self, name: str, verdict: str, note: str, by: str) -> dict[str, Any]:
+        """Keep the verdict of a person about an episode."""
+        return self._say(name, verdict=verdict, verdict_note=note, verdict_by=by, verdict_time=time.time())
+
+    def _say(self, name: str, **values: Any) -> dict[str, Any]:
+        with self.store.writing() as connection:
+            change = self.store.next_change(connection)
+            update = sa.update(schema.episodes).where(schema.episodes.c.id == name).values(**values, changed=change)
+            connection.execute(update)
+        return self.episode(name)
+
+    def mutes(self) -> list[dict[str, Any]]:
+        """Return the mutes, latest first."""
+        with self.store.reading() as connection:
+            rows = connection.execute(sa.select(schema.mutes).order_by(schema.mutes.c.id.desc())).mappings().all()
+        return [{**row, "until": moment(row["until"]), "created": moment(row["created"])} for row in rows]
+
+    def mute(self, entity: str, variable: str, until: float | None, note: str, by: str) -> dict[str, Any]:
+        """Add a mute."""
+        now = time.time()
+        values = {"entity": entity, "variable": variable, "until": until, "note": note, "by": by, "created": now}
+        with self.store.writing() as connection:
+            number = connection.execute(
+                sa.insert(schema.mutes).values(**values).returning(schema.mutes.c.id)
+            ).scalar_one()
+        return {"id": number, **values, "until": moment(until), "created": moment(now)}
+
+    def unmute(self, number: int) -> None:
+        """Remove a mute."""
+        with self.store.writing() as connection:
+            if not connection.execute(sa.delete(schema.mutes).where(schema.mutes.c.id == number)).rowcount:
+                raise NotFound(f"There is no mute {number}.")
+
+    def models(self, name: str = "") -> list[dict[str, Any]]:
+        """Return the history of models, those in use first."""
+        table = schema.models.c
+        query = sa.select(schema.models).order_by(sa.case((table.state == "current", 0), else_=1), table.id.desc())
+        with self.store.reading() as connection:
+            rows = connection.execute(query.where(table.name == name) if name else query).mappings().all()
+        return [{**row, "since": moment(row["since"]), "until": moment(row["until"])} for row in rows]
+
+    def changes(self, since: int | None) -> dict[str, Any] | None:
+        """Return the entities and episodes that have changed; None if nothing has. Without `since`, only the number of
+        the latest change."""
+        entity, episode = schema.entities.c, schema.episodes.c
+        with self.store.reading() as connection:
+            number = self.store.progress(connection, CHANGED)
+            if since is None:
+                return {"number": number, "entities": [], "episodes": [], "more": False}
+            if number == since:
+                return None
+            changed = sa.select(entity.name).where(entity.changed > since).limit(MOST_CHANGED + 1)
+            names = list(connection.scalars(changed))
+            ids = list(connection.scalars(sa.select(episode.id).where(episode.changed > since).limit(MOST_CHANGED + 1)))
+        more = max(len(names), len(ids)) > MOST_CHANGED
+        return {"number": number, "entities": names[:MOST_CHANGED], "episodes": ids[:MOST_CHANGED], "more": more}
+
+
+def _entities() -> sa.Subquery:
+    """Return all entities with their state and their worst open episode. Muted episodes count only if all are."""
+    entity, episode = schema.entities.c, schema.episodes.c
+    loud = episode.muted.is_(False)
+    open_ = (
+        sa.select(
+            episode.entity,
+            sa.func.sum(sa.case((loud, 1), else_=0)).label("open_episodes"),
+            sa.func.sum(sa.case((loud & episode.acknowledged.is_(None), 1), else_=0)).label("unseen"),
+            sa.func.max(sa.case((loud, episode.severity))).label("open_severity"),
+        )
+        .where(episode.state == "open")
+        .group_by(episode.entity)
+        .subquery()
+    )
+    state = sa.case(
+        (open_.c.entity.is_(None), "ok"),
+        (open_.c.unseen > 0, "open"),
+        (open_.c.open_episodes > 0, "acknowledged"),
+        else_="muted",
+    )
+    query = sa.select(schema.entities, open_.c.open_episodes, open_.c.open_severity, state.label("state"))
+    return query.outerjoin(open_, open_.c.entity == entity.id).subquery()
+
+
+def _entity(row: Mapping[str, Any]) -> dict[str, Any]:
+    kept = ("name", "model", "state", "open_severity", "score", "threshold", "severity", "anomalous")
+    return {
+        **{name: row[name] for name in kept},
+        "open_episodes": int(row["open_episodes"] or 0),
+        "last_time": iso(row["last_time"]),
+        "last_seen": moment(row["last_seen"]),
+        "variables": row["variables"] or {},
+    }
+
+
+def _episode(row: Mapping[str, Any]) -> dict[str, Any]:
+    kept = (
+        *("id", "interval", "model", "score", "severity", "alarm_score", "alarm_severity", "present_score", "kind"),
+        *("reason", "evidence", "variables", "return_period", "withdrawn", "muted", "acknowledged_by"),
+        *("verdict", "verdict_note", "verdict_by"),
+    )
+    return {
+        "entity": row["name"],
+        "state": as_shown(row),
+        **{name: iso(row[name]) for name in ("start", "end", "alarm_time")},
+        **{name: moment(row[name]) for name in ("opened", "resolved", "acknowledged", "verdict_time")},
+        **{name: row[name] for name in kept},
+    }
+
+
+def on_clock(name: str, names: tuple[str, ...], clock: Clock, ticks: Any, values: Floats) -> Series:
+    """Return rows as a series, NaN where none is stored; the first of two rows at the same place counts."""
+    places = (ticks - ticks[0] + clock.interval // 2) // clock.interval
+    count = int(places[-1]) + 1
+    if count > 4 * MOST_ROWS:  # a few rows far apart
+        places, count = np.arange(len(ticks)), len(ticks)
+    out = np.full((count, len(names)), np.nan)
+    out[places[::-1]] = values[::-1]
+    return Series(out, names, Clock(int(ticks[0]), clock.interval, dated=True), name)
+
+
+def _band(detector: Detector, series: Series) -> tuple[Floats, Floats] | None:
+    explainer = detector._explainer()
+    if explainer.usual is None:
+        return None
+    own = explainer.usual.of(series.entity)
+    usual = SeriesUsual(series, own, explainer.usual.window, explainer.scaler.alone(series.entity), explainer.predict)
+    return usual.band(0, len(series))
+
+
+def _reduced(column: Floats, edges: Any, how: Any) -> list[float | None]:
+    """Return the lowest or highest value between edges; None where there is none."""
+    reduced = how.reduceat(column, edges[:-1])
+    return [float(f"{value:.7g}") if math.isfinite(value) else None for value in reduced.tolist()]

@@ -1,0 +1,152 @@
+"""A folder of tables that grows -> rows: new files, and lines that are appended to text files.
+
+Of a text file, only what was appended is read, together with its first lines, which show its form. The position is
+stored after the rows, so a crash can only repeat rows, which the store ignores. A line counts once its line break has
+been written."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+
+from tsadc.config import require
+from tsadc.errors import ConfigError, DataError, TooShortError
+from tsadc.io.delimited import CHUNK
+from tsadc.io.files import ending, entity_names
+from tsadc.io.read import TABLES, own_reading, read_frame
+from tsadc.serve.readers import Positions, Submit, hand_over
+from tsadc.serve.readers.tables import TableSettings, pace, to_batches
+from tsadc.serve.rows import RowBatch
+
+TEXT = (".csv", ".tsv", ".txt", ".dat")  # files that may be appended to
+PART = 2**25  # bytes of a text file that are read at once
+
+
+@dataclass(frozen=True)
+class Settings(TableSettings):
+    """The folder; for the other parameters see `TableSettings`.
+
+    Parameters
+    ----------
+    path : str
+        The folder. Folders in it are read too.
+    pattern : str, default "*"
+        Names of the files, such as "pump-*.csv".
+    every : float, default 5
+        Seconds between looks into the folder.
+    entity_from : str, optional
+        Regular expression whose first group, in a file's name, is the entity. Default: the name without its ending.
+    """
+
+    path: str = ""
+    pattern: str = "*"
+    every: float = 5.0
+    entity_from: str | None = None
+
+    def __post_init__(self) -> None:
+        require(self.every > 0, "every", "above 0 seconds", self.every)
+        require(bool(self.pattern), "pattern", "a pattern such as *.csv", self.pattern)
+
+
+class Folder:
+    """Reads what is new in a folder."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        self.name, self.settings = name, settings
+        self.path = Path(settings.path)
+        reading = settings.reading()
+        self._reading = (
+            reading
+            if settings.entity_from is None
+            else type(reading)(**{**vars(reading), "entity_from": settings.entity_from})
+        )
+        self._seen: dict[Path, tuple[int, int]] = {}  # size and time of change of files that have nothing new
+
+    def run(self, submit: Submit, positions: Positions, stop: Event) -> None:
+        """Read until `stop` is set. A file that cannot be read is skipped until it changes."""
+        for _ in pace(stop, self.settings.every):
+            if not self.path.is_dir():
+                raise DataError(f"The folder {self.path} of the reader {self.name!r} does not exist; create it.")
+            failures = []
+            for file in sorted(self.path.rglob(self.settings.pattern)):
+                if stop.is_set():
+                    return
+                if file.name.startswith(".") or ending(file) not in TABLES or not file.is_file():
+                    continue
+                try:
+                    self._read(file, lambda batch: hand_over(batch, submit, stop, self.name), positions)
+                except FileNotFoundError:  # moved away meanwhile
+                    continue
+                except TooShortError:  # a header without rows: they may follow
+                    continue
+                except DataError as error:
+                    if stop.is_set():
+                        raise
+                    failures.append(error)
+            if failures:
+                raise failures[0]
+
+    def _read(self, file: Path, submit: Submit, positions: Positions) -> None:
+        stat = file.stat()
+        state = (stat.st_size, stat.st_mtime_ns)
+        if self._seen.get(file) == state:
+            return
+        self._seen[file] = state  # also of a damaged file, which is looked at again when it changes
+        key = file.relative_to(self.path).as_posix()
+        stored = json.loads(positions.get(key) or "{}")
+        if ending(file) in TEXT:
+            done = int(stored.get("bytes", 0))
+            done = done if done <= stat.st_size else 0  # it was replaced
+            while done < stat.st_size:
+                batches, end = self._appended(file, done)
+                for batch in batches:
+                    submit(batch)
+                if end == done:
+                    break
+                done = end
+                positions.set(key, json.dumps({"bytes": done}))
+        elif stored != {"size": state[0], "changed": state[1]}:
+            for batch in self._batches(file, file, 0):
+                submit(batch)
+            positions.set(key, json.dumps({"size": state[0], "changed": state[1]}))
+
+    def _appended(self, file: Path, done: int) -> tuple[Iterator[RowBatch], int]:
+        """Return the rows after the first `done` bytes, as far as their lines are complete, and where those end."""
+        with file.open("rb") as source:
+            head = source.read(min(done, CHUNK))
+            if done > CHUNK:
+                head = head[: head.rfind(b"\n") + 1]
+            source.seek(done)
+            new = source.read(PART)
+        new = new[: new.rfind(b"\n") + 1]
+        if not new:
+            return iter(()), done
+        with tempfile.TemporaryDirectory() as folder:
+            known = 0
+            copy = Path(folder) / file.name
+            if head:
+                copy.write_bytes(head)
+                try:
+                    known = len(read_frame(copy, self._reading))
+                except TooShortError:
+                    known = 0
+            copy.write_bytes(head + new)
+            return iter(list(self._batches(copy, file, known))), done + len(new)
+
+    def _batches(self, copy: Path, file: Path, known: int) -> Iterator[RowBatch]:
+        reading, entity = own_reading(file, self.path, self._reading)
+        [name] = entity_names([file])
+        frame = read_frame(copy, reading)
+        if len(frame) > known:
+            yield from to_batches(frame, known, self.name, entity or name, str(file), reading)
+
+
+def create(name: str, settings: Settings) -> Folder:
+    """Return the reader."""
+    if not settings.path:
+        raise ConfigError(f"The reader {name!r} needs `path`, the folder that it reads.")
+    return Folder(name, settings)

@@ -1,0 +1,444 @@
+"""Refresh models while the service runs: scheduled refits, candidates, roll back, and proposals of a new normal.
+
+    place              content
+    MODEL              the model in use
+    MODEL.previous     the model before it, for `roll_back`
+    MODEL.candidate    a new model that was not used yet
+
+A refit runs in a process of its own (`refresh_job.py`). If nothing speaks against the new model, it is used at once;
+otherwise it stays a candidate until a person accepts or refuses it. Folders are exchanged by a rename. Scoring then
+begins again with the new model: rows wait in the store meanwhile, so none is lost, and open episodes go on.
+
+    state of a refresh   running, used, candidate, refused, failed
+    state of a proposal  open, accepted, refused, ended
+
+An entity that is above the threshold for good (`detectors/drift.py`) because the levels of variables moved is proposed
+as the new normal. If a person accepts, its level and spread are learnt again from the rows since then. A refused
+proposal does not come back while the same period lasts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from tsadc.config import parse_json
+from tsadc.detectors.drift import LEAST_DRIFT, RECENT, Drift, drifting
+from tsadc.detectors.refit import duration
+from tsadc.detectors.store import load
+from tsadc.detectors.versions import previous, replace_model, roll_back
+from tsadc.errors import RefitError, TsadcError
+from tsadc.serve import schema
+from tsadc.serve.config import Schedule, live_clock
+from tsadc.serve.queries import NotFound, iso, moment
+from tsadc.serve.refresh_job import Job, as_line, rows_of
+from tsadc.serve.scoring import model_digest
+
+if TYPE_CHECKING:
+    from tsadc.detectors.base import Detector
+    from tsadc.serve.service import Service
+
+LOOK = 30.0  # seconds between looks at schedules and drift
+LOOKED_BACK = 3 * RECENT  # observations in which drift is looked for
+AT_ONCE = 5  # entities whose drift is examined in one look
+SECOND = 10**9
+BUSY = "A model is being trained or replaced now; try again when that is done."
+
+
+class Refresh:
+    """Replaces the models of a running service.
+
+    Parameters
+    ----------
+    service : Service
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service, self.store = service, service.store
+        self._busy = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._loaded: dict[str, tuple[str, Detector]] = {}  # by name of the model, with its digest
+        with self.store.writing() as connection:  # of a service that was killed
+            table = schema.refreshes.c
+            ended = {"state": "failed", "finished": time.time(), "note": "The service ended before the refit did."}
+            connection.execute(sa.update(schema.refreshes).where(table.state == "running").values(**ended))
+
+    def run(self, stop: threading.Event) -> None:
+        """Carry out schedules and look for new levels until `stop` is set."""
+        while not stop.wait(LOOK):
+            for schedule in self.service.config.schedules.values():
+                if self._is_due(schedule, time.time()):
+                    self.refresh(schedule.model, schedule)
+            self.look()
+
+    def stop(self) -> None:
+        """End a refit that runs."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def _detector(self, name: str) -> Detector:
+        digest = model_digest(self._folder(name))
+        if name not in self._loaded or self._loaded[name][0] != digest:
+            self._loaded[name] = digest, load(self._folder(name))
+        return self._loaded[name][1]
+
+    def _is_due(self, schedule: Schedule, now: float) -> bool:
+        refreshed, model = schema.refreshes.c, schema.models.c
+        with self.store.reading() as connection:
+            last = connection.scalar(
+                sa.select(sa.func.max(refreshed.started)).where(refreshed.model == schedule.model)
+            ) or connection.scalar(sa.select(sa.func.min(model.since)).where(model.name == schedule.model))
+        return bool(last is not None and now - last >= duration(schedule.every) / SECOND)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._busy.acquire(blocking=False):
+            raise RefitError(BUSY)
+        try:
+            yield
+        finally:
+            self._busy.release()
+
+    def _folder(self, name: str) -> Path:
+        if name not in self.service.config.models:
+            raise NotFound(f"There is no model {name[:60]!r}.")
+        return Path(self.service.config.models[name].folder).resolve()
+
+    # Refits
+
+    def refresh(self, name: str, schedule: Schedule | None = None) -> dict[str, Any]:
+        """Train a model again on stored rows; use the new one if nothing speaks against it.
+
+        Parameters
+        ----------
+        name : str
+        schedule : Schedule, optional
+            None: the one in the configuration, or the default one.
+
+        Returns
+        -------
+        dict
+            As `candidate` returns.
+
+        Raises
+        ------
+        NotFound
+            If there is no such model.
+        RefitError
+            If a model is being replaced already.
+        """
+        self._folder(name)
+        own = [one for one in self.service.config.schedules.values() if one.model == name]
+        schedule = schedule or (own[0] if own else Schedule(model=name))
+        with self._alone():
+            values = {"model": name, "state": "running", "started": time.time(), "comparison": {}, "note": ""}
+            with self.store.writing() as connection:
+                insert = sa.insert(schema.refreshes).values(**values).returning(schema.refreshes.c.id)
+                number = connection.execute(insert).scalar_one()
+            try:
+                comparison = self._run(self._job(name, schedule), schedule)
+            except RefitError as error:
+                self._finish(number, "failed", {}, str(error))
+                self.service.problems.add("refresh", f"The refit of the model {name!r} failed: {error}")
+                return self.candidate(name)
+            objections = comparison["objections"]
+            if objections:
+                note = f"Not used: {'; '.join(objections)}."
+            else:
+                note = "" if schedule.swap else "It waits until a person accepts it."
+            self._supersede(name)
+            self._finish(number, "candidate", comparison, note)
+            if not note:
+                self._use_candidate(name, number, "refreshed")
+        return self.candidate(name)
+
+    def begin(self, name: str) -> dict[str, Any]:
+        """Train a model again in the background."""
+        self._folder(name)
+        if self._busy.locked():
+            raise RefitError(BUSY)
+
+        def refresh() -> None:
+            try:
+                self.refresh(name)
+            except TsadcError as error:
+                self.service.problems.add("refresh", str(error))
+
+        threading.Thread(target=refresh, name="refresh", daemon=True).start()
+        return {"model": name, "state": "running"}
+
+    def _job(self, name: str, schedule: Schedule, **more: Any) -> Job:
+        model, server = self.service.config.models[name], self.service.config.server
+        return Job(
+            server.url,
+            name,
+            model.folder,
+            str(_candidate(self._folder(name))),
+            duration(schedule.history),
+            schedule.megabytes,
+            model.reorder,
+            model.seconds,
+            model.provisional,
+            list(server.calendars),
+            **more,
+        )
+
+    def _run(self, job: Job, schedule: Schedule) -> dict[str, Any]:
+        """Do a job in a process of its own; raise if it fails or takes too long."""
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "tsadc.serve.refresh_job"]
+        self._process = process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        try:
+            out, errors = process.communicate(as_line(job), 60 * schedule.minutes)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise RefitError(
+                f"The refit took more than {schedule.minutes:g} minutes and was ended; raise `minutes`, or shorten "
+                "`history`."
+            ) from None
+        finally:
+            self._process = None
+        lines = out.splitlines()
+        if process.returncode or not lines:
+            last = (errors.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+            raise RefitError(
+                f"The refit ended early ({last[:200]}), perhaps because it needs more than {job.megabytes} MB, "
+                "`megabytes` of its schedule."
+            )
+        answer = parse_json(lines[-1].encode())
+        if "error" in answer:
+            raise RefitError(str(answer["error"]))
+        return dict(answer["comparison"])
+
+    def _finish(self, number: int, state: str, comparison: Mapping[str, Any], note: str) -> None:
+        table = schema.refreshes.c
+        values = {"state": state, "finished": time.time(), "comparison": dict(comparison), "note": note}
+        with self.store.writing() as connection:
+            connection.execute(sa.update(schema.refreshes).where(table.id == number).values(**values))
+
+    def _supersede(self, name: str) -> None:
+        """An earlier candidate, whose folder has been replaced, is no longer one."""
+        table = schema.refreshes.c
+        earlier = (table.model == name) & (table.state == "candidate")
+        with self.store.writing() as connection:
+            values = {"state": "refused", "note": "A later refit replaced it."}
+            connection.execute(sa.update(schema.refreshes).where(earlier).values(**values))
+
+    def _use_candidate(self, name: str, number: int, note: str) -> None:
+        folder = self._folder(name)
+        candidate = _candidate(folder)
+        replace_model(folder, candidate)
+        with self.store.writing() as connection:
+            table, episode = schema.refreshes.c, schema.episodes.c
+            connection.execute(sa.update(schema.refreshes).where(table.id == number).values(state="used"))
+            started, comparison = connection.execute(
+                sa.select(table.started, table.comparison).where(table.id == number)
+            ).one()
+            scores = [{"own": own, "by": score} for own, score in comparison.get("episode_scores", {}).items()]
+            if scores:
+                update = sa.update(schema.episodes).where(episode.id == sa.bindparam("own"))
+                connection.execute(update.values(present_score=sa.bindparam("by")), scores)
+        self._use(name, note, started)
+        shutil.rmtree(candidate, ignore_errors=True)
+
+    def _use(self, name: str, note: str, since: float) -> None:
+        """Let the service use what is in the folder of a model now, and teach it the verdicts given after `since`."""
+        self.service.use_folder(name, self.service.config.models[name].folder)
+        table = schema.models.c
+        current = (table.name == name) & (table.state == "current")
+        with self.store.writing() as connection:
+            connection.execute(sa.update(schema.models).where(current).values(note=note))
+            episode = schema.episodes.c
+            later = (episode.model == name) & (episode.verdict_time >= since)
+            judged = list(connection.scalars(sa.select(episode.id).where(later)))
+        for own in judged:
+            self.service.teach(own)
+
+    def candidate(self, name: str) -> dict[str, Any]:
+        """Return the latest refit of a model: its state, and the comparison with the model that was in use then."""
+        self._folder(name)
+        table = schema.refreshes.c
+        query = sa.select(schema.refreshes).where(table.model == name).order_by(table.id.desc()).limit(1)
+        with self.store.reading() as connection:
+            row = connection.execute(query).mappings().one_or_none()
+        if row is None:
+            raise NotFound(f"The model {name!r} has not been trained again yet.")
+        comparison = {key: value for key, value in row["comparison"].items() if key != "episode_scores"}
+        times = {key: moment(row[key]) for key in ("started", "finished")}
+        return {**{key: row[key] for key in ("id", "model", "state", "note")}, **times, "comparison": comparison}
+
+    def accept(self, name: str, by: str) -> dict[str, Any]:
+        """Use a candidate."""
+        with self._alone():
+            number = self._waiting(name)
+            self._use_candidate(name, number, f"refreshed, accepted by {by}" if by else "refreshed, accepted")
+        return self.candidate(name)
+
+    def refuse(self, name: str, by: str) -> dict[str, Any]:
+        """Remove a candidate."""
+        with self._alone():
+            number, table = self._waiting(name), schema.refreshes.c
+            with self.store.writing() as connection:
+                values = {"state": "refused", "note": f"Refused by {by}." if by else "Refused."}
+                connection.execute(sa.update(schema.refreshes).where(table.id == number).values(**values))
+            shutil.rmtree(_candidate(self._folder(name)), ignore_errors=True)
+        return self.candidate(name)
+
+    def _waiting(self, name: str) -> int:
+        latest = self.candidate(name)
+        if latest["state"] != "candidate" or not _candidate(self._folder(name)).exists():
+            raise RefitError(f"The model {name!r} has no candidate that waits; its last refit is {latest['state']}.")
+        return int(latest["id"])
+
+    def roll_back(self, name: str) -> dict[str, Any]:
+        """Use the former model again; the same again undoes it."""
+        with self._alone():
+            folder = self._folder(name)
+            table = schema.models.c
+            with self.store.reading() as connection:
+                current = (table.name == name) & (table.state == "current")
+                since = connection.scalar(sa.select(table.since).where(current))
+            roll_back(folder)
+            self._use(name, "rolled back", since or 0.0)
+            return {"model": name, "state": "rolled back", "previous": str(previous(folder))}
+
+    # New levels
+
+    def look(self) -> None:
+        """Propose entities that have a new level, and end proposals whose period is over."""
+        lasting = self._lasting()
+        entity = schema.entities.c
+        with self.store.reading() as connection:
+            query = sa.select(entity.id, entity.name, entity.model, entity.score).where(entity.score.is_not(None))
+            known = connection.execute(query).all()
+        examined = 0
+        for number, name, model, score in known:
+            if model not in self.service.config.models:
+                continue
+            detector = self._detector(model)
+            if score <= detector.threshold_ and number not in lasting:
+                continue
+            ends, scores = self._recent(number)
+            if drifting(scores, detector.threshold_) is None:
+                self._end(lasting.get(number))
+            elif number not in lasting and examined < AT_ONCE:
+                examined += 1
+                self._propose(number, name, model, detector, ends[0])
+
+    def _lasting(self) -> dict[int, int]:
+        """Return the proposals whose period lasts, by entity."""
+        table = schema.proposals.c
+        with self.store.reading() as connection:
+            rows = connection.execute(sa.select(table.entity, table.id).where(table.lasting)).all()
+        return {entity: number for entity, number in rows}  # noqa: C416 -- rows are no plain tuples
+
+    def _recent(self, entity: int) -> tuple[list[int], list[float]]:
+        """Return the beginning and the score of the latest final verdicts, oldest first."""
+        table = schema.scores.c
+        query = sa.select(table.start, table.score).where((table.entity == entity) & table.final)
+        with self.store.reading() as connection:
+            rows = connection.execute(query.order_by(table.end.desc()).limit(LOOKED_BACK)).all()[::-1]
+        return [row.start for row in rows], [row.score for row in rows]
+
+    def _end(self, number: int | None) -> None:
+        if number is None:
+            return
+        table = schema.proposals.c
+        state = sa.case((table.state == "open", "ended"), else_=table.state)
+        with self.store.writing() as connection:
+            update = sa.update(schema.proposals).where(table.id == number)
+            connection.execute(update.values(lasting=False, state=state))
+
+    def _propose(self, number: int, name: str, model: str, detector: Detector, since: int) -> None:
+        clock = live_clock(model, detector.clock_, self.service.config.models[model].seconds)
+        series = rows_of(self.store, model, detector.variables_, clock, since, name)
+        found = [own for own in detector.detect(series).drift if own.entity == name] if series else []
+        if not found or not _is_level(found[0]):
+            return
+        drift: Drift = found[0]
+        values = {
+            "entity": number,
+            "state": "open",
+            "lasting": True,
+            "since": int(drift.since.value),  # type: ignore[union-attr]
+            "above": drift.above,
+            "observations": drift.observations,
+            "variables": [asdict(moved) for moved in drift.variables],
+            "created": time.time(),
+            "by": "",
+        }
+        with self.store.writing() as connection:
+            connection.execute(sa.insert(schema.proposals).values(**values))
+
+    def proposals(self, number: int | None = None) -> list[dict[str, Any]]:
+        """Return proposals, latest first."""
+        table, entity = schema.proposals.c, schema.entities.c
+        query = sa.select(schema.proposals, entity.name, entity.model).join(schema.entities, entity.id == table.entity)
+        if number is not None:
+            query = query.where(table.id == number)
+        with self.store.reading() as connection:
+            rows = connection.execute(query.order_by(table.id.desc()).limit(1000)).mappings().all()
+        kept = ("id", "model", "state", "lasting", "above", "observations", "variables", "by")
+        return [
+            {
+                "entity": row["name"],
+                "since": iso(row["since"]),
+                **{key: moment(row[key]) for key in ("created", "decided")},
+                **{key: row[key] for key in kept},
+            }
+            for row in rows
+        ]
+
+    def decide(self, number: int, accepted: bool, by: str) -> dict[str, Any]:
+        """Accept a proposal, which adapts the model to the entity, or refuse it."""
+        found = self.proposals(number)
+        if not found:
+            raise NotFound(f"There is no proposal {number}.")
+        if found[0]["state"] != "open":
+            raise RefitError(f"The proposal {number} is {found[0]['state']} already.")
+        table = schema.proposals.c
+        if accepted:
+            began = time.time()
+            with self._alone():
+                name, entity = found[0]["model"], found[0]["entity"]
+                schedule = Schedule(model=name)
+                with self.store.reading() as connection:
+                    since = connection.scalar(sa.select(table.since).where(table.id == number))
+                job = self._job(name, schedule, entity=entity, since=since)
+                self._supersede(name)
+                self._run(job, schedule)
+                replace_model(self._folder(name), _candidate(self._folder(name)))
+                self._use(name, f"adapted to {entity}", began)
+                shutil.rmtree(_candidate(self._folder(name)), ignore_errors=True)
+        values = {"state": "accepted" if accepted else "refused", "decided": time.time(), "by": by}
+        with self.store.writing() as connection:
+            connection.execute(sa.update(schema.proposals).where(table.id == number).values(**values))
+        return self.proposals(number)[0]
+
+
+def _candidate(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.candidate")
+
+
+def _is_level(drift: Drift) -> bool:
+    """Return whether levels have moved; a sensor that is missing or stuck is broken, and no new normal."""
+    return drift.observations >= LEAST_DRIFT and bool(drift.variables) and not drift.missing and not drift.stuck

@@ -1,0 +1,413 @@
+"""Stored rows -> verdicts and episodes, in a process of its own: `python -m tsadc.serve.scoring`.
+
+Rows are read in the order of their sequence, pushed into the stream of their model, and everything that follows from
+them is written together with the sequence reached, in one transaction. From time to time the state of a stream is
+written, too. After a crash, each entity continues from its state: the rows between the state and the sequence reached
+are pushed again, and what follows from them is dropped, because it is in the store already. A stream depends on its
+rows alone, so every verdict is made once, and is the same as without the crash.
+
+The parent writes the settings as a line of JSON to the standard input, then a line whenever rows have come. When the
+input ends, because the parent stops or dies, the process writes its states and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy.engine import Connection
+
+from tsadc.detectors.store import read_settings
+from tsadc.errors import DataError
+from tsadc.io.calendar import Calendar
+from tsadc.series import Floats
+from tsadc.serve import schema
+from tsadc.serve.config import Config, live_clock
+from tsadc.serve.episodes import Episodes, read_mutes
+from tsadc.serve.lifecycle import Quiet, silence
+from tsadc.serve.store import SCORED, Store, StoreError
+
+if TYPE_CHECKING:
+    from tsadc.detectors.base import Detector
+    from tsadc.detectors.streaming import LiveInterval, LiveVerdict, StreamUpdate
+
+AT_ONCE = 20_000  # rows of a transaction, at most
+PAUSE = 0.1  # seconds between transactions, so that each has some rows
+IDLE = 0.5
+SHOWN = 2.0  # seconds after which the list of entities shows new rows
+MOST_SAVING = 5.0  # seconds for the states at the end
+HOUSEKEEPING = 15.0
+AT_START = 3  # observations that are pushed again if an entity has no usable state
+DELETED = 5_000  # rows of a transaction of housekeeping
+SECOND = 10**9
+SCORE_COLUMNS = ("start", "score", "threshold", "anomalous", "severity", "coverage", "final")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the process needs to know, as plain data.
+
+    Attributes
+    ----------
+    url : str
+        The store.
+    models : dict of str to dict
+        Folder, `reorder`, `seconds` and `provisional` of each model.
+    writers : list of str
+        Names of the writers.
+    calendars : list of str
+    keep_days, expire_minutes : float
+    """
+
+    url: str
+    models: Mapping[str, Mapping[str, Any]]
+    writers: Sequence[str]
+    calendars: Sequence[str]
+    keep_days: float
+    expire_minutes: float
+
+    @classmethod
+    def of(cls, config: Config) -> Settings:
+        """Return the part of the configuration that scoring needs."""
+        models = {name: asdict(model) for name, model in config.models.items()}
+        server = config.server
+        return cls(
+            server.url, models, list(config.writers), list(server.calendars), server.keep_days, server.expire_minutes
+        )
+
+
+@dataclass
+class _Entity:
+    """An entity in memory. `pushed` counts the rows since its state was written, `shown` is when the list of entities
+    last showed it, and `verdict` is the one that the list does not show yet. `inherited` are the intervals that
+    a new model holds to be open, until the episodes of the former one are taken over; None otherwise."""
+
+    id: int
+    name: str
+    model: str
+    pushed: int = 0
+    sequence: int = 0
+    latest: int = 0
+    shown: float = 0.0
+    verdict: LiveVerdict | None = None
+    inherited: list[LiveInterval] | None = None
+
+
+@dataclass
+class _Changes:
+    """What a batch of rows has decided."""
+
+    scores: list[dict[str, Any]] = field(default_factory=list)
+    intervals: list[tuple[_Entity, Sequence[Any]]] = field(default_factory=list)
+    entities: dict[int, _Entity] = field(default_factory=dict)
+
+
+class Model:
+    """A model in use: its detector and its stream."""
+
+    def __init__(
+        self, name: str, folder: str, reorder: int = 0, seconds: float = 0.0, provisional: bool = True
+    ) -> None:
+        from tsadc.detectors.store import load
+
+        self.name, self.folder, self.reorder = name, folder, reorder
+        self.detector: Detector = load(Path(folder))
+        self.clock = live_clock(name, self.detector.clock_, seconds)
+        self.stream = self.detector.stream(every=None if provisional else 0, reorder=reorder, clock=self.clock)
+        self.variables = self.detector.variables_
+        self.length: int = self.detector.settings.length
+        self.digest = model_digest(Path(folder))
+
+    @property
+    def span(self) -> int:
+        """Nanoseconds of an observation."""
+        return self.length * self.clock.interval
+
+
+def model_digest(folder: Path) -> str:
+    """Return what tells this model from a refitted one."""
+    settings = read_settings(folder)
+    return f"{settings['detector']}-{str(settings['arrays'])[:16]}"
+
+
+class Scoring:
+    """Scores the rows of a store."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.store = Store(settings.url, migrate=False)
+        self.models = {
+            name: Model(name, own["folder"], own["reorder"], own["seconds"], own["provisional"])
+            for name, own in settings.models.items()
+        }
+        calendar = Calendar.read(*settings.calendars)
+        self.episodes = Episodes(self.store, settings.writers, Quiet((), calendar))
+        self._entities: dict[int, _Entity] = {}
+        self._unshown: dict[int, _Entity] = {}  # those that have changed since the list of entities shows them
+        with self.store.reading() as connection:
+            self.scored = self.store.progress(connection, SCORED)
+
+    def step(self) -> int:
+        """Score the next rows and write what follows from them; return their number."""
+        query = sa.text(
+            f"SELECT sequence, entity, time, data FROM rows WHERE sequence > :s ORDER BY sequence LIMIT {AT_ONCE}"
+        )
+        with self.store.reading() as connection:
+            found = connection.execute(query, {"s": self.scored}).all()
+            if found:
+                sequences, numbers, times, cells = zip(*found, strict=True)
+                self._know(connection, sorted(set(numbers)))
+        if not found:
+            if self._unshown:
+                with self.store.writing() as connection:
+                    self._summarise(connection, self.store.next_change(connection), time.time(), 0.0)
+            return 0
+        changes = _Changes()
+        for entity, places in _by_entity(np.array(numbers)):
+            self._push(self._entities[entity], sequences, times, cells, places, changes)
+        try:
+            self._write(changes, sequences[-1])
+        except StoreError:
+            self._entities.clear()  # what the streams have decided is lost, so they begin again at their states
+            self._unshown.clear()
+            raise
+        self.scored = sequences[-1]
+        return len(found)
+
+    def _know(self, connection: Connection, numbers: Sequence[int]) -> None:
+        """Load entities that are not in memory, and bring their streams to where the verdicts in the store end."""
+        new = [number for number in numbers if number not in self._entities]
+        table, state = schema.entities.c, schema.states.c
+        for first in range(0, len(new), 500):
+            chosen = new[first : first + 500]
+            query = (
+                sa.select(
+                    table.id,
+                    table.name,
+                    table.model,
+                    state.sequence,
+                    state.time,
+                    state.model.label("judge"),
+                    state.data,
+                )
+                .outerjoin(schema.states, state.entity == table.id)
+                .where(table.id.in_(chosen))
+            )
+            for row in connection.execute(query).all():
+                entity = _Entity(row.id, row.name, row.model)
+                self._continue(connection, entity, row.sequence, row.time, row.judge, row.data)
+                self._entities[row.id] = entity
+
+    def _continue(
+        self, connection: Connection, entity: _Entity, sequence: int | None, least: int, judge: str, data: Any
+    ) -> None:
+        """Restore the stream of an entity and push the rows that it has seen since."""
+        model = self.models[entity.model]
+        model.stream.forget(entity.name)
+        row = schema.rows.c
+        since = (row.entity == entity.id) & (row.sequence <= self.scored)
+        if sequence is not None:
+            try:
+                if judge != model.digest:
+                    raise DataError(f"The state of {entity.name!r} belongs to another model.")
+                model.stream.restore(entity.name, bytes(data))
+                entity.sequence, entity.latest = sequence, least
+                since = since & (row.sequence > sequence) & (row.time >= least)
+            except DataError:  # the state of another model, or of another version of tsadc
+                entity.inherited = []
+                newest = connection.scalar(sa.select(sa.func.max(row.time)).where(since))
+                since = since & (row.time >= (newest or 0) - AT_START * model.span)
+        seen = connection.execute(sa.select(row.sequence, row.time, row.data).where(since).order_by(row.sequence)).all()
+        if seen:
+            values = _values([own.data for own in seen], len(model.variables))
+            update = model.stream.push_many(entity.name, np.array([own.time for own in seen]), values)
+            if entity.inherited is not None:
+                latest = {own.id: own for own in update.intervals}
+                entity.inherited = [own for own in latest.values() if own.open and not own.withdrawn]
+            entity.sequence, entity.latest = seen[-1].sequence, max(own.time for own in seen)
+            entity.pushed = len(seen)
+
+    def _push(
+        self,
+        entity: _Entity,
+        sequences: Sequence[int],
+        times: Sequence[int],
+        cells: Sequence[bytes],
+        places: NDArray[np.intp],
+        changes: _Changes,
+    ) -> None:
+        model = self.models[entity.model]
+        chosen = places.tolist()
+        own_times = np.array([times[i] for i in chosen], dtype=np.int64)
+        values = _values([cells[i] for i in chosen], len(model.variables))
+        update: StreamUpdate = model.stream.push_many(entity.name, own_times, values)
+        entity.sequence = sequences[chosen[-1]]
+        entity.latest = max(entity.latest, int(own_times.max()))
+        entity.pushed += len(chosen)
+        changes.entities[entity.id] = self._unshown[entity.id] = entity
+        for verdict in update.verdicts:
+            entity.verdict = verdict
+            changes.scores.append(
+                {"entity": entity.id, "end": verdict.end, **{name: getattr(verdict, name) for name in SCORE_COLUMNS}}
+            )
+        if update.intervals:
+            changes.intervals.append((entity, update.intervals))
+
+    def _write(self, changes: _Changes, sequence: int) -> None:
+        now = time.time()
+        inheriting = [own for own in changes.entities.values() if own.inherited is not None]
+        saved = [
+            own
+            for own in changes.entities.values()
+            if own.pushed >= self.models[own.model].length or own.inherited is not None
+        ]
+        states = [self._state(entity) for entity in saved]
+        with self.store.writing() as connection:
+            change = self.store.next_change(connection)
+            if changes.scores:
+                unique = {(own["entity"], own["end"]): own for own in changes.scores}  # the final verdict comes last
+                connection.execute(
+                    self.store.upsert(schema.scores, ["entity", "end"], SCORE_COLUMNS), list(unique.values())
+                )
+            if changes.intervals:
+                self.episodes.quiet.mutes = read_mutes(connection)
+            for entity in inheriting:
+                self.episodes.take_over(connection, entity.id, entity.name, entity.inherited or (), change, now)
+            for entity, intervals in changes.intervals:
+                self.episodes.apply(connection, entity.id, entity.name, entity.model, intervals, change, now)
+            self._summarise(connection, change, now, SHOWN)
+            if states:
+                connection.execute(
+                    self.store.upsert(schema.states, ["entity"], ["sequence", "time", "model", "data"]), states
+                )
+            self.store.set_progress(connection, SCORED, sequence)
+        for entity in saved:
+            entity.pushed, entity.inherited = 0, None
+
+    def _summarise(self, connection: Connection, change: int, now: float, least: float) -> None:
+        """Bring the list of entities up to date: those with a new verdict, and those shown `least` seconds ago."""
+        due = [own for own in self._unshown.values() if own.verdict is not None or now - own.shown >= least]
+        for judged in (False, True):
+            chosen = [_summary(own, change, now) for own in due if (own.verdict is not None) is judged]
+            if chosen:
+                connection.execute(
+                    sa.update(schema.entities).where(schema.entities.c.id == sa.bindparam("own")), chosen
+                )
+        for entity in due:
+            entity.shown, entity.verdict = now, None
+            del self._unshown[entity.id]
+
+    def _state(self, entity: _Entity) -> dict[str, Any]:
+        model = self.models[entity.model]
+        # Rows that may still be accepted lie at most this far behind the latest.
+        least = entity.latest - (model.reorder + 2) * model.clock.interval
+        data = model.stream.state(entity.name)
+        return {"entity": entity.id, "sequence": entity.sequence, "time": least, "model": model.digest, "data": data}
+
+    def save(self) -> None:
+        """Write the states of all streams, so that the next start need not push rows again."""
+        changed = [entity for entity in self._entities.values() if entity.pushed]
+        last = time.monotonic() + MOST_SAVING
+        for first in range(0, len(changed), 100):
+            if time.monotonic() > last:
+                break
+            states = [self._state(entity) for entity in changed[first : first + 100]]
+            with self.store.writing() as connection:
+                connection.execute(
+                    self.store.upsert(schema.states, ["entity"], ["sequence", "time", "model", "data"]), states
+                )
+
+    def housekeeping(self) -> None:
+        """Expire episodes of silent entities, and delete what is older than `keep_days`, also counted from the latest
+        row of its entity: rows of long ago that are pushed now stay."""
+        now = time.time()
+        with self.store.writing() as connection:
+            self.episodes.quiet.mutes = read_mutes(connection)
+
+            def silent(model: str) -> float:
+                return silence(self.settings.expire_minutes, self.models[model].clock.interval)
+
+            self.episodes.expire(connection, silent, now, lambda: self.store.next_change(connection))
+        kept = 86_400 * self.settings.keep_days
+        oldest, span = now - kept, int(kept * SECOND)
+        with self.store.writing() as connection:
+            row, score, sent, state = schema.rows.c, schema.scores.c, schema.outbox.c, schema.states.c
+            entity = schema.entities.c
+            # A row is kept as long as the state of its entity does not reflect it.
+            old = (
+                sa.select(row.sequence)
+                .join(schema.states, state.entity == row.entity)
+                .where((row.time < int(oldest * SECOND)) & (row.sequence <= state.sequence))
+                .where(row.time < state.time - span)
+                .order_by(row.sequence)
+                .limit(DELETED)
+            )
+            connection.execute(sa.delete(schema.rows).where(row.sequence.in_(old.scalar_subquery())))
+            latest = sa.select(entity.last_time).where(entity.id == score.entity).scalar_subquery()
+            connection.execute(
+                sa.delete(schema.scores).where((score.end < int(oldest * SECOND)) & (score.end < latest - span))
+            )
+            connection.execute(sa.delete(schema.outbox).where(sent.delivered < oldest))
+
+
+def _summary(entity: _Entity, change: int, now: float) -> dict[str, Any]:
+    """Return what the list of entities shows."""
+    summary = {"own": entity.id, "last_time": entity.latest, "last_seen": now, "changed": change}
+    verdict = entity.verdict
+    if verdict is not None:
+        shown = ("score", "threshold", "severity", "anomalous", "variables")
+        summary |= {name: getattr(verdict, name) for name in shown}
+    return summary
+
+
+def _values(cells: Sequence[bytes], width: int) -> Floats:
+    return np.frombuffer(b"".join(cells), "<f8").reshape(-1, width)
+
+
+def _by_entity(numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Yield each entity with the places of its rows, in order."""
+    order = np.argsort(numbers, kind="stable")
+    borders = np.flatnonzero(np.diff(numbers[order])) + 1
+    for places in np.split(order, borders):
+        yield int(numbers[places[0]]), places
+
+
+def main() -> None:
+    """Score rows until the standard input ends."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group of processes; the parent decides
+        signal.signal(number, signal.SIG_IGN)
+    scoring = Scoring(Settings(**json.loads(sys.stdin.readline())))
+    print("ready", flush=True)
+    descriptor = sys.stdin.fileno()
+    cleaned = 0.0
+    while True:
+        try:
+            rows = scoring.step()
+            if time.monotonic() - cleaned > HOUSEKEEPING:
+                cleaned = time.monotonic()
+                scoring.housekeeping()
+            wait = PAUSE if rows else IDLE
+        except StoreError as error:
+            print(json.dumps({"error": str(error)}), flush=True)
+            wait = 1.0
+        began = time.monotonic()
+        readable, _, _ = select.select([descriptor], [], [], wait)
+        if readable:
+            if not os.read(descriptor, 65536):
+                break
+            time.sleep(max(0.0, PAUSE - (time.monotonic() - began)))
+    scoring.save()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Events of episodes -> lines of JSON at the end of a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tsadc.errors import ConfigError
+from tsadc.serve.writers import DeliveryError, EpisodeEvent
+from tsadc.serve.writers.event_text import as_json
+
+TAIL = 2**20  # bytes at the end of the file in which events are looked for that were written before
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The file.
+
+    Parameters
+    ----------
+    path : str
+        It is appended to, and created if it is absent. It may be moved away at any time, as logrotate does.
+    """
+
+    path: str = ""
+
+
+class JsonLines:
+    """Appends events, also those of muted episodes, and flushes them to the disk.
+
+    After a crash, a line that was cut off is removed, and an event that was written but not yet marked as delivered is
+    not written again."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        self.name, self.path = name, Path(settings.path)
+
+    def send(self, events: Sequence[EpisodeEvent]) -> None:
+        lines = [json.dumps(as_json(event), ensure_ascii=False).encode() + b"\n" for event in events]
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            with os.fdopen(descriptor, "r+b", buffering=0) as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - TAIL))
+                tail = file.read(TAIL)
+                whole = tail.rfind(b"\n") + 1
+                if whole < len(tail):
+                    file.truncate(size - len(tail) + whole)
+                written = set(tail[:whole].splitlines(keepends=True))
+                content = b"".join(line for line in lines if line not in written)
+                while content:  # a raw file may take a part of it
+                    content = content[file.write(content) :]
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise DeliveryError(f"{self.path} cannot be written: {error.strerror or error}") from None
+
+
+def create(name: str, settings: Settings) -> JsonLines:
+    """Return the writer."""
+    if not settings.path:
+        raise ConfigError(f"The writer {name!r} needs `path`, the file that it appends to.")
+    return JsonLines(name, settings)

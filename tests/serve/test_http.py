@@ -1,0 +1,231 @@
+"""The API: rows in, verdicts out, and who may ask what."""
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fastapi.testclient import TestClient
+from live import INTERVAL, LENGTH, NAMES, START, as_json, batch, wait_for
+
+import tsadc
+from tsadc.serve.config import Config, Model, Scope, Server
+from tsadc.serve.http import create_app
+from tsadc.serve.service import Service
+
+TOKENS: dict[Scope, str] = {"read": "r" * 20, "write": "w" * 20, "admin": "a" * 20}
+
+
+@pytest.fixture(scope="module")
+def running(live_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with a fault in its rows, scored."""
+    store = tmp_path_factory.mktemp("http") / "store.sqlite"
+    server = Server(store=str(store), megabytes=1, rows=1000, keep_days=10_000)
+    service = Service(Config(server, {"plant": Model(folder=str(live_model))}))
+    service.ingest.submit(batch("pump/0 é", 0, 8 * LENGTH + LENGTH // 2, fault=(8 * LENGTH, 9 * LENGTH)))
+    service.ingest.submit(batch("pump 1", 0, 3 * LENGTH, seed=1))
+    wait_for(lambda: scored(service))
+    yield service
+    if not service.stopping.is_set():
+        service.close()
+
+
+def scored(service: Service) -> bool:
+    with service.store.reading() as connection:
+        return service.store.progress(connection, "scored") == 11 * LENGTH + LENGTH // 2
+
+
+@pytest.fixture
+def client(running: Service) -> TestClient:
+    return TestClient(create_app(running, {}), base_url="http://localhost:8731")
+
+
+@pytest.fixture
+def guarded(running: Service) -> TestClient:
+    return TestClient(create_app(running, TOKENS), base_url="http://localhost:8731")
+
+
+def test_rows_are_stored_and_repeated_ones_counted(client: TestClient) -> None:
+    body = {"rows": [{"entity": "new", "time": "2026-03-01T12:30:00Z", "values": {"flow": 1.5, "speed": None}}]}
+    for stored in (1, 0):
+        answer = client.post("/v1/rows", json=body)
+        assert answer.status_code == 200
+        assert answer.json() == {"stored": stored, "repeated": 1 - stored, "filled": 0, "notes": []}
+    rows = client.get("/v1/entities/new/rows", params={"to": "2026-03-01T12:30:01Z"}).json()
+    assert rows["variables"]["flow"]["min"] == [1.5]
+    assert rows["variables"]["speed"]["max"] == [None]
+
+
+def test_arrow_and_gzip_are_understood(client: TestClient) -> None:
+    times = pa.array([START, START + INTERVAL, START], pa.timestamp("ns", "UTC"))
+    table = pa.table({"entity": ["x", "x", "y"], "time": times, "flow": [1.0, None, 3.0]})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    headers = {"content-type": "application/vnd.apache.arrow.stream"}
+    answer = client.post("/v1/rows", content=sink.getvalue(), headers=headers)
+    assert answer.json()["stored"] == 3
+    body = gzip.compress(json.dumps(as_json(batch("z", 0, 2))).encode())
+    assert client.post("/v1/rows", content=body, headers={"content-encoding": "gzip"}).json()["stored"] == 2
+
+
+def test_telegraf_and_prometheus_find_their_paths(client: TestClient) -> None:
+    line = f"plant,host=lines flow=1,pressure=2,speed=3 {START}".encode()
+    assert client.post("/api/v2/write?precision=ns", content=line).status_code == 204
+    assert client.post("/api/v1/write", content=b"\xff").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        ("{", 400, "The body must be JSON"),
+        ("[]", 400, "must have `rows`, `batches` or `tables`"),
+        ('{"rows": [1]}', 400, "`rows` must be a list of objects"),
+        ('{"rows": [{"entity": "a"}]}', 400, "A row must have entity, time and values"),
+        ('{"rows": [{"entity": "a", "time": 1780000000, "values": {"flow": 1}}]}', 400, "looks like seconds"),
+        ('{"rows": [{"entity": "a", "time": "noon", "values": {"flow": 1}}]}', 400, "not ISO 8601"),
+        (
+            '{"rows": [{"entity": "a", "time": "2026-03-01T12:30:00Z", "values": {"flow": "1"}}]}',
+            400,
+            "numbers or null",
+        ),
+        (
+            '{"rows": [{"entity": "", "time": "2026-03-01T12:30:00Z", "values": {"flow": 1}}]}',
+            400,
+            "1 to 200 printable",
+        ),
+        ('{"rows": [{"entity": "a", "time": "2199-03-01T12:30:00Z", "values": {"flow": 1}}]}', 400, "in the future"),
+        (
+            '{"rows": [{"entity": "a", "time": "2026-03-01T12:30:00Z", "values": {"x": 1}}]}',
+            400,
+            "None of the variables",
+        ),
+        (json.dumps(as_json(batch("a", 0, 1001))), 413, "A request may have 1,000 rows"),
+        (" " * (2**20 + 1), 413, "more than 1 MB"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_a_sentence(
+    client: TestClient, body: str, status: int, sentence: str
+) -> None:
+    answer = client.post("/v1/rows", content=body)
+    assert answer.status_code == status
+    assert sentence in answer.json()["error"]
+
+
+def test_entities_come_with_the_most_severe_first(client: TestClient) -> None:
+    found = client.get("/v1/entities").json()
+    first = found["entities"][0]
+    assert (first["name"], first["state"], first["open_episodes"]) == ("pump/0 é", "open", 1)
+    assert client.get("/v1/entities", params={"search": "UMP 1"}).json()["total"] == 1
+    assert [own["name"] for own in client.get("/v1/entities?state=open").json()["entities"]] == ["pump/0 é"]
+    assert client.get("/v1/entities?state=odd").status_code == 400
+
+
+def test_an_entity_has_scores_and_rows_with_the_usual_band(client: TestClient) -> None:
+    own = client.get("/v1/entities/pump/0 é").json()
+    assert own["names"] == list(NAMES)
+    assert own["scores"]["final"].count(True) == 8
+    assert own["scores"]["end"] == sorted(own["scores"]["end"])
+    rows = client.get("/v1/entities/pump/0 é/rows", params={"max_points": 50, "variable": "pressure"}).json()
+    pressure = rows["variables"]["pressure"]
+    assert len(rows["times"]) == len(pressure["min"]) == 50
+    assert max(pressure["max"]) > max(pressure["upper"])  # the fault
+    assert list(rows["variables"]) == ["pressure"]
+    assert client.get("/v1/entities/nothing").status_code == 404
+    assert client.get("/v1/entities/pump 1/rows?from=soon").status_code == 400
+
+
+def test_an_episode_is_acknowledged_and_judged_and_the_model_learns(client: TestClient, live_model: Path) -> None:
+    [episode] = client.get("/v1/episodes?state=open").json()["episodes"]
+    assert episode["entity"] == "pump/0 é"
+    assert episode["alarm_severity"] > 50
+    path = f"/v1/episodes/{episode['id']}"
+    assert client.post(f"{path}/acknowledge", json={"by": "Ada"}).json()["state"] == "acknowledged"
+    judged = client.post(f"{path}/verdict", json={"verdict": "true", "note": "valve", "by": "Ada"}).json()
+    assert (judged["verdict"], judged["verdict_note"], judged["verdict_by"]) == ("true", "valve", "Ada")
+    assert judged.pop("learnt") is True
+    assert client.get(path).json() == judged
+    [taught] = tsadc.load(live_model).verdicts_
+    assert (taught.id, taught.verdict, taught.by) == (episode["interval"], "true", "Ada")
+    assert set(taught.views) == set(tsadc.load(live_model).view_names)
+    (live_model / "verdicts.json").unlink()
+    assert client.post(f"{path}/verdict", json={"verdict": "maybe"}).status_code == 422
+    assert client.post("/v1/episodes/none/acknowledge", json={}).status_code == 404
+
+
+def test_mutes_are_listed_and_removed(client: TestClient) -> None:
+    made = client.post("/v1/mutes", json={"entity": "other*", "until": "2199-01-01T00:00:00Z", "by": "Ada"})
+    assert made.status_code == 201
+    assert made.json()["until"] == "2199-01-01T00:00:00Z"
+    assert client.get("/v1/mutes").json()["mutes"] == [made.json()]
+    assert client.delete(f"/v1/mutes/{made.json()['id']}").status_code == 204
+    assert client.delete(f"/v1/mutes/{made.json()['id']}").status_code == 404
+    assert client.post("/v1/mutes", json={"until": "2001-01-01"}).status_code == 400
+
+
+def test_health_says_what_is_wrong_and_metrics_count_it(client: TestClient, running: Service) -> None:
+    client.post("/v1/rows", json={"rows": [{"entity": "b", "time": "2199-03-01T12:30:00Z", "values": {"flow": 1}}]})
+    health = client.get("/v1/health").json()
+    assert health["status"] == "ok"
+    assert any("in the future" in own["problem"] for own in health["problems"])
+    metrics = client.get("/metrics").text
+    assert 'tsadc_problems_total{reason="future"}' in metrics
+    assert 'tsadc_anomalous{entity="pump/0 é"} 1.0' in metrics
+    assert 'tsadc_contribution{entity="pump/0 é",variable="pressure"}' in metrics
+
+
+def test_the_history_of_models_has_the_one_in_use(client: TestClient, live_model: Path) -> None:
+    [model] = client.get("/v1/models").json()["models"]
+    assert (model["name"], model["folder"], model["state"]) == ("plant", str(live_model), "current")
+
+
+def test_answers_have_security_headers(client: TestClient) -> None:
+    headers = client.get("/v1/health").headers
+    assert headers["content-security-policy"].startswith("default-src 'self'")
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "access-control-allow-origin" not in headers
+
+
+def test_a_page_of_another_site_is_refused(client: TestClient) -> None:
+    assert client.get("/v1/entities", headers={"origin": "http://evil.example"}).status_code == 403
+    assert client.get("/v1/entities", headers={"host": "evil.example"}).status_code == 403
+    assert client.get("/v1/entities", headers={"origin": "http://localhost:8731"}).status_code == 200
+
+
+def test_tokens_permit_their_scope_only(guarded: TestClient) -> None:
+    rows = as_json(batch("t", 0, 1))
+
+    def ask(method: str, path: str, scope: Scope | None, **more: Any) -> int:
+        headers = {} if scope is None else {"authorization": f"Bearer {TOKENS[scope]}"}
+        return guarded.request(method, path, headers=headers, **more).status_code
+
+    assert [ask("GET", "/v1/entities", scope) for scope in (None, "read", "write", "admin")] == [401, 200, 403, 200]
+    assert [ask("POST", "/v1/rows", own, json=rows) for own in (None, "read", "write", "admin")] == [401, 403, 200, 200]
+    assert [ask("POST", "/v1/mutes", scope, json={"entity": "q"}) for scope in ("read", "write", "admin")] == [
+        403,
+        403,
+        201,
+    ]
+    assert guarded.get("/v1/entities", headers={"authorization": "Bearer wrong"}).status_code == 401
+    assert guarded.get("/v1/entities", auth=("any", TOKENS["read"])).status_code == 200
+    assert guarded.get("/v1/health").json() == {"status": "ok"}
+
+
+def test_the_page_keeps_its_token_in_a_cookie(guarded: TestClient) -> None:
+    assert guarded.post("/v1/session", json={"token": "wrong"}).status_code == 401
+    answer = guarded.post("/v1/session", json={"token": TOKENS["read"]})
+    assert answer.status_code == 204
+    assert "HttpOnly" in answer.headers["set-cookie"]
+    assert guarded.get("/v1/entities").status_code == 200
+
+
+def test_no_token_is_in_any_message(guarded: TestClient, running: Service, caplog: pytest.LogCaptureFixture) -> None:
+    guarded.get("/v1/entities", headers={"authorization": f"Bearer {TOKENS['write']}"})
+    guarded.get("/v1/entities", headers={"authorization": "Bearer mistyped-token-123"})
+    said = caplog.text + json.dumps(running.health())
+    assert TOKENS["write"] not in said
+    assert "mistyped" not in said

@@ -1,0 +1,217 @@
+"""Rows are stored once, durably and completely, on SQLite and on PostgreSQL."""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from live import INTERVAL, NAMES, START, batch
+
+from tsadc.errors import DataError
+from tsadc.serve import schema
+from tsadc.serve.config import Config
+from tsadc.serve.ingest import Ingest
+from tsadc.serve.metrics import Problems
+from tsadc.serve.rows import Overloaded, RowBatch
+from tsadc.serve.store import Store, StoreError
+
+
+@pytest.fixture
+def ingest(store: Store, config: Config) -> Iterator[Ingest]:
+    ingest = Ingest(store, config, {"plant": NAMES}, Problems())
+    yield ingest
+    ingest.close()
+
+
+def stored(store: Store) -> dict[tuple[str, int], list[float]]:
+    """Return the rows that may be scored, by entity and row number, in order of their sequence."""
+    entity, row = schema.entities.c, schema.rows.c
+    query = sa.select(entity.name, row.time, row.data).join(schema.rows, row.entity == entity.id).order_by(row.sequence)
+    with store.reading() as connection:
+        return {
+            (name, (tick - START) // INTERVAL): np.frombuffer(bytes(data), "<f8").tolist()
+            for name, tick, data in connection.execute(query)
+        }
+
+
+def one(entity: str, number: int, partial: bool = False, **values: float) -> RowBatch:
+    cells = np.array([list(values.values())])
+    return RowBatch("test", entity, tuple(values), np.array([START + number * INTERVAL]), cells, partial)
+
+
+def test_rows_are_stored_as_they_were_sent(store: Store, ingest: Ingest) -> None:
+    rows = batch("a", 0, 5)
+    assert ingest.submit(rows).stored == 5
+    assert np.array_equal(list(stored(store).values()), rows.values)
+
+
+def test_a_repeated_row_is_counted_and_the_first_one_stays(store: Store, ingest: Ingest) -> None:
+    ingest.submit(batch("a", 0, 5))
+    receipt = ingest.submit(batch("a", 3, 5, seed=9))
+    assert (receipt.stored, receipt.repeated) == (3, 2)
+    assert stored(store)["a", 3] == batch("a", 0, 5).values[3].tolist()
+    assert len(stored(store)) == 8
+
+
+def test_a_row_that_is_twice_in_a_request_is_stored_once(store: Store, ingest: Ingest) -> None:
+    receipt = ingest.offer([batch("a", 0, 3), batch("a", 2, 2), batch("b", 0, 1)]).result()
+    assert (receipt.stored, receipt.repeated) == (5, 1)
+    assert len(stored(store)) == 5
+
+
+def test_rows_out_of_order_are_put_in_order(store: Store, ingest: Ingest) -> None:
+    rows = batch("a", 0, 4)
+    order = [2, 0, 3, 1]
+    ingest.submit(dataclasses.replace(rows, times=rows.times[order], values=rows.values[order]))
+    assert [number for _, number in stored(store)] == [0, 1, 2, 3]
+
+
+def test_columns_are_matched_by_name_and_unknown_ones_are_noted(store: Store, ingest: Ingest) -> None:
+    receipt = ingest.submit(one("a", 0, speed=3.0, colour=7.0, flow=1.0))
+    assert receipt.notes == ["colour is unknown to the model 'plant', and left out."]
+    flow, pressure, speed = stored(store)["a", 0]
+    assert (flow, speed) == (1.0, 3.0)
+    assert np.isnan(pressure)
+
+
+def test_values_that_come_later_fill_a_row(store: Store, ingest: Ingest) -> None:
+    ingest.submit(one("a", 0, flow=1.0))
+    receipt = ingest.submit(one("a", 0, flow=9.0, speed=3.0))
+    assert (receipt.stored, receipt.filled) == (0, 1)
+    assert stored(store)["a", 0][0] == 1.0
+    assert stored(store)["a", 0][2] == 3.0
+
+
+def test_a_partial_row_is_released_when_it_is_complete(store: Store, ingest: Ingest) -> None:
+    ingest.submit(one("a", 0, partial=True, flow=1.0))
+    ingest.submit(one("a", 0, partial=True, speed=3.0))
+    assert stored(store) == {}
+    ingest.submit(one("a", 0, partial=True, pressure=2.0))
+    assert stored(store) == {("a", 0): [1.0, 2.0, 3.0]}
+    assert ingest.submit(one("a", 0, partial=True, pressure=2.0)).repeated == 1
+
+
+def test_a_partial_row_is_released_after_a_while_also_by_the_next_service(store: Store, config: Config) -> None:
+    first = Ingest(store, config, {"plant": NAMES}, Problems())
+    first.submit(one("a", 0, partial=True, flow=1.0))
+    first.close()
+    soon = dataclasses.replace(config, server=dataclasses.replace(config.server, wait=0.1))
+    second = Ingest(store, soon, {"plant": NAMES}, Problems())
+    last = time.monotonic() + 20
+    while not stored(store):
+        assert time.monotonic() < last
+        time.sleep(0.05)
+    second.close()
+    assert stored(store)["a", 0][0] == 1.0
+
+
+def test_another_service_continues_the_sequence(store: Store, config: Config) -> None:
+    for first in (0, 3):
+        ingest = Ingest(store, config, {"plant": NAMES}, Problems())
+        ingest.submit(batch("a", first, 3))
+        ingest.close()
+    with store.reading() as connection:
+        sequences = list(connection.scalars(sa.select(schema.rows.c.sequence).order_by(schema.rows.c.sequence)))
+    assert sequences == [1, 2, 3, 4, 5, 6]
+
+
+def test_many_senders_at_once_lose_nothing(store: Store, ingest: Ingest) -> None:
+    def send(number: int) -> None:
+        for first in range(0, 40, 4):
+            ingest.submit(batch(f"e{number}", first, 4))
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(stored(store)) == {(f"e{number}", row) for number in range(8) for row in range(40)}
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (one("a", 0, colour=1.0), "None of the variables colour is known"),
+        (RowBatch("test", "a", ("flow",), np.array([2**62]), np.ones((1, 1))), "in the future; correct the clock"),
+        (RowBatch("test", "a", ("flow",), np.array([-1]), np.ones((1, 1))), "before 1970"),
+    ],
+)
+def test_unusable_rows_are_refused(ingest: Ingest, rows: RowBatch, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        ingest.submit(rows)
+    assert sum(ingest.problems.counts.values()) == 1
+
+
+def test_what_prometheus_sends_besides_is_left_out(store: Store, ingest: Ingest) -> None:
+    receipt = ingest.offer([one("a", 0, partial=True, up=1.0), batch("b", 0, 1)]).result()
+    assert receipt.stored == 1
+    assert "None of the variables up is known" in receipt.notes[0]
+    assert list(stored(store)) == [("b", 0)]
+
+
+def test_a_flood_of_entities_is_refused(store: Store, config: Config) -> None:
+    few = dataclasses.replace(config, server=dataclasses.replace(config.server, entities=2))
+    ingest = Ingest(store, few, {"plant": NAMES}, Problems())
+    for entity in ("a", "b"):
+        ingest.submit(batch(entity, 0, 1))
+    with pytest.raises(DataError, match="2 of at most 2 entities are known already, so 'c' is refused"):
+        ingest.submit(batch("c", 0, 1))
+    assert ingest.submit(batch("a", 1, 1)).stored == 1
+    ingest.close()
+
+
+def test_too_many_waiting_rows_are_refused_with_a_time_to_retry(store: Store, config: Config) -> None:
+    few = dataclasses.replace(config, server=dataclasses.replace(config.server, rows=10))
+    ingest = Ingest(store, few, {"plant": NAMES}, Problems())
+    with store.writing() as connection:  # nothing else can be written now
+        if not store.is_sqlite:
+            connection.execute(sa.text("LOCK TABLE rows IN ACCESS EXCLUSIVE MODE"))
+        waiting = ingest.offer([batch("a", 0, 10)])
+        with pytest.raises(Overloaded, match="rows wait to be stored") as refused:
+            ingest.offer([batch("a", 10, 5)])
+        assert refused.value.retry_after > 0
+    assert waiting.result(30).stored == 10
+    ingest.close()
+
+
+def test_rows_are_refused_while_scoring_is_far_behind(ingest: Ingest) -> None:
+    ingest.backlog = 10**9
+    with pytest.raises(Overloaded, match="rows wait to be scored"):
+        ingest.offer([batch("a", 0, 1)])
+
+
+def test_one_service_uses_a_store(store: Store, config: Config) -> None:
+    store.own()
+    other = Store(config.server.url)
+    with pytest.raises(StoreError, match="Another `tsadc serve` uses the store"):
+        other.own()
+    store.close()
+    other.own()
+    other.close()
+
+
+def test_migrations_make_the_tables_of_the_schema(store: Store) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with store.reading() as connection:
+        differences: list[Any] = compare_metadata(MigrationContext.configure(connection), schema.metadata)
+    assert differences == []
+
+
+def test_positions_of_readers_are_kept(store: Store) -> None:
+    assert store.position("folder", "file") is None
+    store.set_position("folder", "file", "10")
+    store.set_position("folder", "file", "20")
+    assert store.position("folder", "file") == "20"
+
+
+def test_a_store_of_a_later_version_is_refused(store: Store, config: Config) -> None:
+    with store.writing() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = 'later'"))
+    with pytest.raises(StoreError, match="later version of tsadc; upgrade"):
+        Store(config.server.url)

@@ -1,0 +1,74 @@
+"""What the API reads from the store, on each database: states of entities, and scores of a period."""
+
+from typing import Any
+
+import pytest
+
+from tsadc.errors import DataError
+from tsadc.serve import schema
+from tsadc.serve.queries import Page, Queries
+from tsadc.serve.store import Store
+
+SECOND = 10**9
+# entity: (severity, muted, acknowledged) of each open episode
+OPEN: dict[str, list[tuple[float, bool, bool]]] = {
+    "calm": [],
+    "acknowledged": [(99.0, False, True)],
+    "muted": [(100.0, True, False)],
+    "open": [(50.0, False, False), (98.0, False, True), (100.0, True, False)],
+}
+
+
+def add(store: Store) -> None:
+    """Store the entities, their episodes and ten scores of the first one."""
+    episode: dict[str, Any] = {"model": "m", "state": "open", "start": 0, "end": SECOND, "score": 1.0, "events": 1}
+    episode |= {"alarm_score": 1.0, "alarm_severity": 1.0, "alarm_time": 0, "opened": 0.0, "announced": 0.0}
+    episode |= {"kind": "", "reason": "", "evidence": "", "variables": {}, "withdrawn": False, "changed": 0}
+    score = {"threshold": 1.0, "anomalous": False, "severity": 0.0, "coverage": 1.0, "final": True}
+    with store.writing() as connection:
+        for number, (name, episodes) in enumerate(OPEN.items(), 1):
+            connection.execute(schema.entities.insert().values(id=number, name=name, model="m"))
+            for k, (severity, muted, seen) in enumerate(episodes):
+                own = {"id": f"{name} {k}", "interval": f"{name} {k}", "entity": number, "severity": severity}
+                own |= {"muted": muted, "acknowledged": 1.0 if seen else None}
+                connection.execute(schema.episodes.insert().values(**episode, **own))
+        for k in range(10):
+            times = {"entity": 1, "start": k * SECOND, "end": (k + 1) * SECOND, "score": float(k)}
+            connection.execute(schema.scores.insert().values(**times, **score))
+
+
+def test_entities_have_the_state_of_their_worst_open_episode(store: Store) -> None:
+    add(store)
+    queries = Queries(store)
+    found = queries.entities()
+    assert [(own["name"], own["state"]) for own in found["entities"]] == [
+        ("acknowledged", "acknowledged"),
+        ("open", "open"),
+        ("calm", "ok"),
+        ("muted", "muted"),
+    ]
+    assert [own["open_severity"] for own in found["entities"]] == [99.0, 98.0, None, None]
+    assert [own["open_episodes"] for own in found["entities"]] == [1, 2, 0, 0]
+    assert found["counts"] == {"open": 1, "acknowledged": 1, "muted": 1, "ok": 1}
+
+
+def test_search_and_state_choose_entities_but_all_are_counted(store: Store) -> None:
+    add(store)
+    queries = Queries(store)
+    for state in ("open", "acknowledged", "muted", "ok"):
+        found = queries.entities(state=state)
+        assert [own["state"] for own in found["entities"]] == [state]
+        assert sum(found["counts"].values()) == 4
+    assert queries.entities(search="M")["total"] == 2
+    assert [own["name"] for own in queries.entities(page=Page(2, 1))["entities"]] == ["open", "calm"]
+    with pytest.raises(DataError, match="must be one of open, acknowledged, muted, ok, but got 'odd'"):
+        queries.entities(state="odd")
+
+
+def test_the_scores_of_an_entity_are_those_that_meet_the_period(store: Store) -> None:
+    add(store)
+    queries = Queries(store)
+    assert queries.entity("calm", None, None)["scores"]["score"] == [float(k) for k in range(10)]
+    assert queries.entity("calm", None, None, limit=3)["scores"]["score"] == [7.0, 8.0, 9.0]
+    assert queries.entity("calm", "2500", "1970-01-01T00:00:05Z")["scores"]["score"] == [2.0, 3.0, 4.0]
+    assert queries.entity("open", None, None)["state"] == "open"
