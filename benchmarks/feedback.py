@@ -5,7 +5,8 @@ with the label, or with its opposite in a fifth of the cases. Each draw of a pro
 add is kept in `--cache`, so a run can be interrupted. Everything after that is `tsadc.detectors.feedback` itself.
 
     AP               of the observations that no question was about, before and after the answers
-    false alarms     normal observations above the threshold among them, per 1,000
+    false alarms     normal observations above the threshold among them, per 1,000, and per day of one entity that is
+                     measured without a break and is normal
 
 Before and after are measured on the same observations: those that were asked about are easy, and leaving them out
 lowers AP. An interval is a run of adjacent observations above the threshold. If they are used up, the observations
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 
 from tsadc.atomic import write_file
 from tsadc.bench.source import reference, source_hash
-from tsadc.data import catalogue
+from tsadc.data import catalogue, ecg
 from tsadc.detectors import Ensemble, feedback
 from tsadc.detectors.base import Detector
 from tsadc.detectors.drift import raised_by
@@ -50,6 +51,16 @@ from tsadc.show.markdown import table
 HERE = Path(__file__).parent
 RECORDS, PAGE = HERE / "results" / "feedback.jsonl", HERE.parent / "docs" / "tables" / "feedback.md"
 DATA = ("plant", "ludb", "cinc", "sleep", "smd-causal", "skab", "gecco")
+RATES = {  # rows per second
+    "plant": 1 / 60,
+    "ludb": ecg.RATE,
+    "cinc": ecg.RATE,
+    "sleep": 100.0,
+    "smd-causal": 1 / 60,
+    "skab": 1.0,
+    "gecco": 1 / 60,
+}
+DAY = 86_400  # seconds
 SEEDS = (0, 1, 2)  # of the draw, of random questions and of wrong answers
 ANSWERS = (0, 1, 5, 10, 20, 50)
 WRONG = 0.2
@@ -323,7 +334,8 @@ def page(records: Sequence[Mapping[str, Any]]) -> str:
         "of the average precision (AP) of the observations that no question was about, against the same observations "
         "without answers; empty where too few would be left to measure.\n\n"
         + table(["", *names, "mean", f"mean of AP < {BELOW}"], _changes(ours, names))
-        + "\n\n## Alarms\n\nBefore → after the answers, on the observations that no question was about.\n\n"
+        + "\n\n## Alarms\n\nBefore → after the answers, on the observations that no question was about. Per day: of "
+        "one entity that is measured without a break and is normal.\n\n"
         + table(["", *names], _alarms(ours, names))
         + "\n\n## The choice of the loss\n\nStrength of the pull to the label-free weights, and scale of the loss: "
         "`relative` is at least the distance of an interval from the threshold, `spread` the spread of the scores of "
@@ -366,12 +378,19 @@ def _changes(ours: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[li
 def _alarms(ours: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[list[str]]:
     """Return false alarms and recall before and after answers."""
     rows = []
-    for key, title, form in (("false_alarms", "false alarms per 1,000", ".1f"), ("recall", "recall", ".2f")):
+    per_day = {name: DAY * RATES[name] / catalogue.find(name, "benchmark").length / 1000 for name in names}
+    for key, title, form, factor in (
+        ("false_alarms", "false alarms per 1,000", ".1f", dict.fromkeys(names, 1.0)),
+        ("false_alarms", "false alarms per day", ".2f", per_day),
+        ("recall", "recall", ".2f", dict.fromkeys(names, 1.0)),
+    ):
         for answers in ANSWERS[1:]:
             own = [r for r in ours if (r["order"], r["wrong"], r["answers"]) == ("review", 0.0, answers)]
             cells = []
             for name in names:
-                before, after = ([r[k] for r in own if r["data"] == name] for k in (f"{key}_before", key))
+                before, after = (
+                    [factor[name] * r[k] for r in own if r["data"] == name] for k in (f"{key}_before", key)
+                )
                 cells.append(f"{np.mean(before):{form}} → {np.mean(after):{form}}" if before else "")
             rows.append([f"{title}, {answers} answer{'s' if answers > 1 else ''}", *cells])
     return rows

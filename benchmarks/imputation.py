@@ -1,8 +1,8 @@
 """Impute cells of the history that are hidden on purpose: how far off is each method, and do its bands hold?
 
-    python benchmarks/imputation.py                     # all data sets and methods; records that are there are kept
-    python benchmarks/imputation.py plant --only ours   # some of them
-    python benchmarks/imputation.py --table FILE        # write the table of the records
+    python benchmarks/imputation.py                     # runs what has no current record, then writes the table
+    python benchmarks/imputation.py plant --only ours   # some of it
+    python benchmarks/imputation.py --table FILE        # only write the records as a table
 
 Every observation of the training part, contaminated as benchmarks draw it with seed 0, gets one kind of gap, in turn:
 
@@ -21,17 +21,26 @@ after an observation, if the data is a series; the other methods see the observa
     last        the last value before, or the next one at its beginning; the median without any
     ridge       the ridge regression of the ensemble, of each variable on the others, its inputs interpolated
     network     the Decontaminator of TSAD-C, default settings, trained on at most 200 observations; 20 draws
+    saits       SAITS (Du et al. 2023) by PyPOTS, which is no part of tsadc; skipped if it is not installed. It has 2
+                layers of width 128 with 2 heads, sees pieces of at most 500 rows, and is trained on at most 200 of
+                them until it has seen 400,000 rows, which takes a minute
+
+A record has the seed, the versions and a hash of the code that decides it; a changed line makes it stale.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import importlib.util
+import inspect
 import json
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +48,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.atomic import write_file
+from tsadc.bench.machine import circumstances
+from tsadc.bench.source import module_hash, reference, source_hash
 from tsadc.data.catalogue import draw, find
 from tsadc.data.task import Task
 from tsadc.detectors.ensemble.detector import Ensemble
@@ -55,22 +66,26 @@ MACHINES = 4  # of SMD
 KINDS = ("points", "blocks", "variables", "rows")
 SHARE = 0.1
 TRAINED = 200  # observations, of a network
+SAITS_PIECE = 500  # rows that SAITS sees, at most; the cost of its attention grows with their square
+SAITS_ROWS = 400_000  # that it sees in training, repetitions included
+SEED = 0
 LARGEST_ERROR = 10.0
-RESULTS = Path(__file__).parent / "results" / "imputation.jsonl"
+HERE = Path(__file__).parent
+RESULTS, PAGE = HERE / "results" / "imputation.jsonl", HERE.parent / "docs" / "tables" / "imputation.md"
 Found = tuple[Sequence[Floats], Sequence[Floats] | None]  # imputed values, and deviations, of each series
 
 
 def history(name: str, raw: Path) -> tuple[tuple[Series, ...], int]:
     """Return the training part of a data set, and the length of its observations."""
-    task, length = draw(name, raw, 0), find(name, "benchmark").length
+    task, length = draw(name, raw, SEED), find(name, "benchmark").length
     assert isinstance(task, Task)
     series = as_series(task.train, length)
     return series[:MACHINES] if name.startswith("smd") else series, length
 
 
-def hide(series: Sequence[Series], length: int, seed: int = 0) -> list[tuple[Booleans, NDArray[np.int64]]]:
+def hide(series: Sequence[Series], length: int) -> list[tuple[Booleans, NDArray[np.int64]]]:
     """Return the cells to hide of each series, and the kind of gap of each of its rows (-1: none)."""
-    generator, hidden, count = np.random.default_rng(seed), [], 0
+    generator, hidden, count = np.random.default_rng(SEED), [], 0
     for own in series:
         cells = np.zeros(own.values.shape, dtype=bool)
         kinds = np.full(len(own), -1)
@@ -137,6 +152,32 @@ def network(known: Sequence[Series], hidden: Sequence[Booleans], scaler: Scaler,
     return [one.values for one in found], [one.deviation for one in found]
 
 
+def saits(known: Sequence[Series], hidden: Sequence[Booleans], scaler: Scaler, length: int) -> Found:
+    from pypots.imputation import SAITS
+    from pypots.utils.random import set_random_seed
+
+    size = length // -(-length // SAITS_PIECE)  # rows of a piece; observations have a multiple of it
+    assert length % size == 0
+    z = [
+        scaler(known[number].entity, np.asarray(known[number].values[rows], dtype=np.float64))
+        for number, rows in observations_of(known, length)
+    ]
+    pieces = np.clip(np.concatenate(z).reshape(-1, size, len(known[0].names)), -LARGEST_ERROR, LARGEST_ERROR)
+    trained = pieces[evenly_spaced(len(pieces), TRAINED)]
+    set_random_seed(SEED)
+    model = SAITS(
+        *(size, pieces.shape[2]),
+        **{"n_layers": 2, "d_model": 128, "n_heads": 2, "d_k": 64, "d_v": 64, "d_ffn": 128, "dropout": 0.1},
+        **{"epochs": -(-SAITS_ROWS // (len(trained) * size)), "batch_size": 4, "device": "cpu", "verbose": False},
+    )
+    model.fit({"X": trained.astype(np.float32)})
+    imputed = model.impute({"X": pieces.astype(np.float32)}).reshape(-1, length, pieces.shape[2])
+    values = [np.full(own.values.shape, np.nan) for own in known]
+    for (number, rows), own in zip(observations_of(known, length), imputed, strict=True):
+        values[number][rows] = scaler.undo(known[number].entity, own.astype(np.float64))
+    return values, None
+
+
 def _limited(series: Sequence[Series], length: int) -> tuple[Series, ...]:
     """Return at most `TRAINED` observations; the others are missing."""
     places = list(observations_of(series, length))
@@ -182,12 +223,12 @@ def _last(entity: str, z: Floats) -> Floats:
 
 
 METHODS: dict[str, Callable[..., Found]] = {
-    "ours": ours, "linear": linear, "last": last, "ridge": ridge, "network": network,
+    "ours": ours, "linear": linear, "last": last, "ridge": ridge, "network": network, "saits": saits,
 }  # fmt: skip
 
 
-def measure(name: str, method: str, raw: Path) -> dict[str, Any]:
-    """Return the record of one method on one data set."""
+def measure(name: str, method: Callable[..., Found], raw: Path) -> dict[str, Any]:
+    """Return the errors and coverages of a method on a data set, and the seconds it took."""
     series, length = history(name, raw)
     gaps = hide(series, length)
     hidden = [cells for cells, _ in gaps]
@@ -198,8 +239,8 @@ def measure(name: str, method: str, raw: Path) -> dict[str, Any]:
     begun = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        values, deviations = METHODS[method](known, hidden, scaler, length)
-    record: dict[str, Any] = {"data": name, "method": method, "seconds": round(time.process_time() - begun, 1)}
+        values, deviations = method(known, hidden, scaler, length)
+    record: dict[str, Any] = {"seconds": round(time.process_time() - begun, 1)}
     for kind, label in enumerate(KINDS):
         errors, covered = [], []
         for number, (own, (cells, kinds)) in enumerate(zip(series, gaps, strict=True)):
@@ -212,6 +253,16 @@ def measure(name: str, method: str, raw: Path) -> dict[str, Any]:
         if covered:
             record[f"{label}_coverage"] = round(float(np.concatenate(covered).mean()), 4)
     return record
+
+
+def current(name: str, method: str) -> str:
+    """Return a hash of the code that a record depends on."""
+    own = [inspect.getsource(part) for part in (METHODS[method], measure, history, hide, _gaps)]
+    own += [module_hash(Imputer.__module__)] if method == "ours" else []
+    own += [f"{SAITS_PIECE} {SAITS_ROWS}"] if method == "saits" else []
+    followed = {"ridge": [Ensemble], "network": [TSADC, impute]}.get(method, [])
+    roots = [reference(part) for part in (Scaler, find(name, "benchmark").build, *followed)]
+    return hashlib.sha256("".join([*own, source_hash(roots)]).encode()).hexdigest()[:16]
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:
@@ -245,7 +296,8 @@ def _about() -> str:
     return (
         "Mean absolute error in z units of cells of the history that were hidden on purpose; the best of a row, and "
         "what is within 2 % of it, is bold. `python benchmarks/imputation.py`, seed 0; its docstring explains gaps and "
-        "methods. A network is trained on at most 200 observations. `ours` also sees rows outside the observation."
+        "methods. Networks are trained on at most 200 observations, SAITS on pieces of at most 500 rows. `ours` also "
+        "sees rows outside the observation. An empty cell was not measured."
     )
 
 
@@ -264,21 +316,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("data", nargs="*", choices=[*DATA, []], default=[], help="data sets; default: all")
     parser.add_argument("--only", nargs="+", choices=list(METHODS), default=list(METHODS), help="methods")
     parser.add_argument("--raw", type=Path, default=Path(os.environ.get("TSADC_DATA") or "."), help="the data sets")
-    parser.add_argument("--again", action="store_true", help="also run what has a record")
     parser.add_argument("--table", type=Path, metavar="FILE", help="only write the records as a table to this file")
     options = parser.parse_args(arguments)
-    if options.table:
-        write_file(options.table, table(load()).encode())
-        return
-    for name in options.data or DATA:
-        for method in options.only:
-            done = {(record["data"], record["method"]) for record in load()}
-            if (name, method) in done and not options.again:
-                continue
-            record = measure(name, method, options.raw)
-            others = [one for one in load() if (one["data"], one["method"]) != (name, method)]
-            write_file(RESULTS, "".join(json.dumps(one) + "\n" for one in [*others, record]).encode())
-            print(json.dumps(record), flush=True)
+    for name, method in [] if options.table else product(options.data or DATA, options.only):
+        code, key = current(name, method), (name, method)
+        if any((each["data"], each["method"], each.get("code")) == (*key, code) for each in load()):
+            continue
+        if method == "saits" and importlib.util.find_spec("pypots") is None:
+            print(f"{name} saits: skipped, as PyPOTS is not installed (pip install pypots).")
+            continue
+        made = {"data": name, "method": method, "seed": SEED, "code": code}
+        record = made | measure(name, METHODS[method], options.raw) | circumstances()
+        others = [each for each in load() if (each["data"], each["method"]) != key]
+        write_file(RESULTS, "".join(json.dumps(each) + "\n" for each in [*others, record]).encode())
+        print(json.dumps(record), flush=True)
+    write_file(options.table or PAGE, table(load()).encode())
 
 
 if __name__ == "__main__":

@@ -121,5 +121,7 @@ def script(name: str) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
+    if str(file.parent) not in sys.path:  # benchmarks import each other by bare names
+        sys.path.append(str(file.parent))
     spec.loader.exec_module(module)
     return module

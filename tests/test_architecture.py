@@ -11,12 +11,13 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 # From the bottom up. A part of the package may import itself and any part in a lower layer.
 LAYERS = (
-    ("atomic", "config", "errors", "subsample"),
+    ("atomic", "config", "errors", "optional", "subsample"),
     ("series",),
     ("nn", "io", "windows", "wording", "scale", "variables"),
     ("detectors", "data", "evaluate"),
     ("bench",),
     ("show",),
+    ("serve",),
     ("cli",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
@@ -25,7 +26,7 @@ SHARED_BY_DETECTORS = {
     "__init__", "audit", "base", "cleaning", "display", "docstrings", "drift", "ensemble", "episodes", "events",
     "explanation", "feedback", "imputation", "interval_id", "missing", "own_file", "parameters", "per_row", "planned",
     "pooling", "provenance", "reasons", "refit", "residual", "result", "review", "settings", "store", "stored_limits",
-    "threshold", "usual", "verdicts",
+    "stream_state", "streaming", "threshold", "usual", "verdicts", "versions",
 }  # fmt: skip
 SHARED_BY_CLASSICAL = {"base", "neighbours"}
 

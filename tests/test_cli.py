@@ -25,8 +25,10 @@ demo    --out=demo --story=False
 fit     DATA... --out --length=None --contamination=None --alarms=None --detector=ensemble --preset=default
         --config=None --set=None... --epochs=None --seed=None --calendar=None... --resume=False --clean=False
         --review=None READING
-audit   DATA... --out --model=None --length=None --detector=None --set=None... --folds=5 READING
-clean   DATA... --audit --out --fill=expected --level=None --model=None --detector=None READING
+audit   DATA... --out --model=None --length=None --detector=None --set=None... --folds=5 --calendar=None...
+        READING
+clean   DATA... --audit --out --fill=expected --level=None --samples=0 --calendar=None... --model=None --detector=None
+        READING
 detect  DATA... --model --out=None --report=None --alarms=None --set=None... --calendar=None... --update=False
         --force=False --json=False --exit-code=False --detector=None READING
 refit   MODEL DATA... --window=90d --out=None --report=None --calendar=None... --rollback=False --force=False
@@ -37,6 +39,10 @@ review  MODEL --results --page=None --most=10 --by=None --detector=None
 explain MODEL DATA... --at --of-entity=None --detector=None READING
 adapt   DATA... --model --out --detector=None READING
 info    WHAT... --length=None --detector=ensemble --preset=default --json=False READING
+serve   CONFIG --model=None --check=False --rollback=None
+collect URL --query... --out --step=30s --hours=24.0 --entity=instance --ignore=None...
+backtest MODEL DATA... --out --from=None --to=None --config=None --detector=None READING
+watch   MODEL SOURCE --every=5.0 --json=False
 data list
 data prepare NAME --raw --out --set=None... --skip-bad=False
 bench run PLAN --out=None --processes=1 --only=None... --seeds=None --dry-run=False --again=False --retry=False

@@ -20,7 +20,7 @@ from tsadc.series import Clock
 
 METHODS = [
     method
-    for cls in (Detector, Parameters, tsadc.Result)
+    for cls in (Detector, Parameters, tsadc.Result, tsadc.Stream)
     for name, method in vars(cls).items()
     if inspect.isfunction(method) and not name.startswith("_")
 ]

@@ -11,8 +11,8 @@ from tsadc import errors
 def test_the_public_names() -> None:
     assert set(tsadc.__all__) == {
         "TSADC", "Audit", "Calendar", "ConfigError", "DataError", "Decontaminator", "Ensemble", "ModelFileError",
-        "NotFittedError", "OutputError", "Reading", "Result", "Series", "TsadcError", "TsadcNotice", "audit", "examine",
-        "load", "read",
+        "NotFittedError", "OutputError", "Reading", "Result", "Series", "Stream", "TsadcError", "TsadcNotice", "audit",
+        "examine", "load", "read",
     }  # fmt: skip
     for name in tsadc.__all__:
         assert name in dir(tsadc)

@@ -43,6 +43,8 @@ def run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     if words[1] == "fit" and "--detector" in words:
         words += ["--preset", "tiny", "--epochs", "1"]
+    if words[1] == "serve":  # which would serve until it is stopped
+        words += ["--check"]
     monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit) as stopped:
         cli.main()
@@ -110,6 +112,18 @@ def test_the_guide_to_notebooks_runs(tmp_path, monkeypatch):
     methods = re.findall(r"^\| `(\w+)\(", (ROOT / "docs/guides/notebook.md").read_text(), flags=re.MULTILINE)
     assert len(methods) == 6
     assert all(callable(getattr(scope["detector"], method)) for method in methods)
+
+
+@pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
+def test_the_guide_to_streams_runs():
+    scope = {}
+    for code in blocks("docs/guides/stream.md", "python"):
+        exec(code, scope)
+    result = scope["detector"].detect(scope["split"].test.series)
+    final = {interval.id for interval in scope["alarms"] if interval.final}
+    assert final == set(result.intervals["id"])
+    assert len(final) > 1
+    assert scope["later"].state("unit-1") == scope["data"]
 
 
 def test_the_guide_to_reading_runs(tmp_path, monkeypatch):

@@ -16,8 +16,9 @@ holds planned work.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from tsadc.optional import imported
 
 if TYPE_CHECKING:
     from tsadc.detectors.audit import Audit, audit
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tsadc.detectors.ensemble.detector import Ensemble
     from tsadc.detectors.result import Result
     from tsadc.detectors.store import load
+    from tsadc.detectors.streaming import Stream
     from tsadc.detectors.tsadc.detector import TSADC
     from tsadc.errors import (
         ConfigError,
@@ -52,6 +54,7 @@ _HOMES = {
     "Ensemble": "tsadc.detectors.ensemble.detector",
     "Result": "tsadc.detectors.result",
     "Series": "tsadc.series",
+    "Stream": "tsadc.detectors.streaming",
     "Reading": "tsadc.io.reading",
     "audit": "tsadc.detectors.audit",
     "examine": "tsadc.io.doctor",
@@ -80,6 +83,7 @@ __all__ = [
     "Reading",
     "Result",
     "Series",
+    "Stream",
     "TsadcError",
     "TsadcNotice",
     "audit",
@@ -92,7 +96,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tsadc' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return imported(_HOMES[name], name)
 
 
 def __dir__() -> list[str]:

@@ -30,6 +30,14 @@ class Model:
         return numbers.double(x) * FACTOR + half(x)  # a comment
 
 
+class Detector(Model):
+    def detect(self, x):
+        return self.fit(x)
+
+    def save(self, x):
+        return helpers.unused(x)
+
+
 class Other:
     def fit(self, x):
         return helpers.unused(x)
@@ -113,6 +121,33 @@ def test_a_change_of_what_it_depends_on_changes_the_hash(change: Change, module:
 )
 def test_words_and_other_code_do_not(change: Change, module: str, before: str, after: str) -> None:
     assert change(module, before, after) == change()
+
+
+@pytest.mark.parametrize(("before", "after", "same"), [("unused(x)", "unused(-x)", True), ("self.fit", "fit", False)])
+def test_methods_of_detectors_that_no_job_calls_do_not(change: Change, before: str, after: str, same: bool) -> None:
+    hashes = []
+    for text in (before, after):
+        change("model", before, text)
+        hashes.append(source_hash([("madeup.model", "Detector")]))
+    assert (hashes[0] == hashes[1]) is same
+
+
+@pytest.mark.parametrize(
+    ("module", "before", "after", "same"),
+    [
+        ("constants", "UNUSED = 7", "UNUSED = 8", False),
+        ("model", '"""Double it."""', '"""Return twice as much."""', True),
+        ("late", "x / 2", "x // 2", True),
+    ],
+)
+def test_the_hash_of_modules_has_all_that_they_define(
+    change: Change, module: str, before: str, after: str, same: bool
+) -> None:
+    hashes = []
+    for text in (before, after):
+        change(module, before, text)
+        hashes.append(source.module_hash("madeup.model", "madeup.constants"))
+    assert (hashes[0] == hashes[1]) is same
 
 
 def test_detectors_depend_on_shared_code_but_not_on_each_other() -> None:

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 import tsadc
-from tsadc.detectors.audit import Estimate, FoldProgress, audit, grenander, log_above, plan
+from tsadc.detectors.audit import Estimate, FoldProgress, audit, grenander, log_above, plan, share_above
 from tsadc.detectors.classical.robust_z import RobustZ
 from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.threshold import Normal
@@ -132,6 +133,29 @@ def test_clean_deviates_are_hardly_ever_suspected() -> None:
     assert suspected <= 20  # of 10,000
 
 
+@pytest.mark.parametrize(("observations", "recall"), [(50, 0.5), (100, 0.65), (500, 0.8)])
+def test_probabilities_are_honest_with_few_observations(observations: int, recall: float) -> None:
+    false, found, present = 0, 0, 0
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        normal = generator.normal(size=observations)
+        for anomalous in (np.zeros(observations, dtype=bool), np.arange(observations) < observations // 10):
+            deviates = normal + anomalous * generator.uniform(3, 7, observations)
+            estimate = Estimate.of(deviates, "auto", 0)
+            sure = estimate.probability(estimate.standardised(deviates)) > 0.9
+            false += 0 if anomalous.any() else int(sure.sum())
+            found, present = found + int((sure & anomalous).sum()), present + int(anomalous.sum())
+    assert false == 0  # in 20 clean histories; by a Gaussian about 4 of 50 observations, and 3 of 100
+    assert found / present > recall
+
+
+def test_many_observations_are_judged_by_a_gaussian() -> None:
+    z = np.linspace(-3, 5, 9)
+    np.testing.assert_allclose(share_above(z, 100_000), norm.sf(z), rtol=0.03)
+    assert share_above(np.array([-1.0, 0.0]), 50) == pytest.approx(norm.sf([-1.0, 0.0]), abs=1e-4)
+    assert share_above(np.array([4.0]), 50)[0] > 100 * norm.sf(4.0)
+
+
 def test_an_audit_finds_what_was_planted_and_whom_to_blame(found: tsadc.Audit) -> None:
     certain = sorted((s for s in found.suspects if s.probability >= 0.5), key=lambda s: s.interval.start)
     assert [(s.interval.start, s.interval.stop, s.blamed) for s in certain] == [
@@ -223,4 +247,4 @@ def test_the_ensemble_audits_several_entities() -> None:
     assert best.interval.stop >= 235
     assert best.probability > 0.5
     assert found.probabilities.shape == found.folds.shape == (80,)
-    assert found.share <= found.probabilities.mean() < found.share + 0.05
+    assert found.share - 1e-9 < found.probabilities.mean() < found.share + 0.05

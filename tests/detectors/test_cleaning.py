@@ -58,6 +58,41 @@ def test_cells_can_become_missing_or_rows_be_dropped() -> None:
     assert not {50, 51} & set(places)
 
 
+def test_rows_that_are_dropped_are_reported_with_all_their_cells() -> None:
+    fitted = cleaner(fill="drop").fit(history()[0])
+    assert fitted.report_[["variables", "cells"]].values.tolist() == [["variable_0; variable_1; variable_2", 135]]
+    assert len(fitted.bands_) == 0
+    assert fitted.bands_.columns.tolist() == ["entity", "time", "variable", "measured", "expected", "low", "high"]
+
+
+def test_bands_and_draws_cover_what_would_have_been_measured() -> None:
+    inside, drawn = [], []
+    for seed in range(6):
+        dirty, clean = history(seed)
+        fitted = cleaner(samples=20)
+        found = fitted.fit_transform(pd.DataFrame(dirty, columns=["a", "b", "c"]))
+        bands = fitted.bands_
+        chosen = bands[bands["variable"] == "b"]
+        truth = clean[chosen["time"], 1]
+        np.testing.assert_array_equal(chosen["measured"], dirty[chosen["time"], 1])
+        np.testing.assert_array_equal(chosen["expected"], found["b"].to_numpy()[chosen["time"]])
+        draws = chosen.filter(like="draw_").to_numpy()
+        assert draws.shape == (len(chosen), 20)
+        inside += ((chosen["low"] <= truth) & (truth <= chosen["high"])).tolist()
+        drawn += ((draws.min(axis=1) <= truth) & (truth <= draws.max(axis=1))).tolist()
+    assert len(inside) >= 6 * 40
+    assert 0.85 <= np.mean(inside) <= 0.96
+    assert 0.85 <= np.mean(drawn) <= 0.96  # 19 of 21 gaps between 20 draws
+
+
+def test_samples_must_be_a_number_and_need_expected_values() -> None:
+    for wrong in (-1, 1.5, True):
+        with pytest.raises(tsadc.ConfigError, match="`samples` must be a whole number of at least 0"):
+            cleaner(samples=wrong).fit(history()[0])
+    with pytest.raises(tsadc.ConfigError, match='`samples` must be 0 unless fill="expected", but got 20'):
+        cleaner(samples=20, fill="nan").fit(history()[0])
+
+
 def test_a_frame_keeps_its_index_columns_and_types() -> None:
     dirty, _ = history()
     frame = pd.DataFrame(dirty, columns=["a", "b", "c"], index=pd.date_range("2024", periods=3000, freq="1min"))
@@ -128,8 +163,10 @@ def test_errors_say_what_to_do() -> None:
         cleaner().transform(dirty)
     with pytest.raises(tsadc.ConfigError, match="`fill` must be 'expected' or 'nan' or 'drop', but got 'mean'"):
         cleaner(fill="mean").fit(dirty)
-    with pytest.raises(tsadc.ConfigError, match="`level` must be above 0 and at most 1, but got 0"):
+    with pytest.raises(tsadc.ConfigError, match="`level` must be a number above 0 and at most 1, but got 0"):
         cleaner(level=0).fit(dirty)
+    with pytest.raises(tsadc.ConfigError, match="`level` must be a number above 0 and at most 1, but got 'high'"):
+        cleaner(level="high").fit(dirty)
     with pytest.raises(tsadc.ConfigError, match="give one of `detector` and `length`"):
         cleaner(length=20).fit(dirty)
     with pytest.raises(tsadc.ConfigError, match="no detector to set 'detector__length' of"):

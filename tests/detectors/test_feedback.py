@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,6 +97,30 @@ def test_a_false_alarm_and_what_resembles_it_are_silent_and_a_true_anomaly_stays
     np.testing.assert_array_equal(parts, after.scores)
 
 
+def test_a_false_alarm_over_several_observations_is_silent_as_a_whole(detector: tsadc.Ensemble) -> None:
+    values = noise(1800, 1)
+    values[455:560, 1] += 7  # three observations
+    data = series(values, start=4020)
+    result = detector.detect([data])
+    worst = result.worst(1).iloc[0]
+    assert result.scores[[7, 8, 9]].min() > result.threshold
+    (verdict,) = detector.feedback(result, {worst["id"]: False}).verdicts_
+    assert len(verdict.others) == 2
+    after = detector.detect([data])
+    assert after.scores[[7, 8, 9]].max() <= after.threshold
+    (carried,) = feedback.carried_over([verdict], detector, after)
+    assert carried.score == pytest.approx(verdict.score)
+    assert len(carried.others) == 2
+
+
+def test_a_file_without_other_observations_is_read(detector: tsadc.Ensemble, tmp_path: Path) -> None:
+    earlier = stored()
+    assert "others" not in earlier or earlier.pop("others") is not None
+    (tmp_path / feedback.FILE).write_text(json.dumps({"format": 1, "verdicts": [earlier]}))
+    (verdict,) = feedback.read(tmp_path)
+    assert list(verdict.others) == []
+
+
 def test_the_share_of_false_alarms_is_stated_again(detector: tsadc.Ensemble) -> None:
     before = detector.detect(new())
     share = before.false_alarm_share
@@ -133,6 +158,49 @@ def test_wrong_names_and_words_are_refused_and_change_nothing(detector: tsadc.En
     with pytest.raises(DataError, match="at most 10,000 characters"):
         detector.feedback(result, {name: "true"}, note="x" * 10_001)
     assert detector.verdicts_ == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("RESULT", [("NAME", False)]), "`verdicts` must map the id of each interval to True, False or 'planned'"),
+        (("RESULT", None), "but got a NoneType."),
+        (("TABLE", {"NAME": False}), "`result` must be what `detect` has returned, or None"),
+        (("TABLE", {"NAME": False}), "but got a DataFrame; keep the result as a whole"),
+        (("RESULT", {0: False}), "is a text such as 'ksrsghqq', but got 0, an int; take it from the column `id`"),
+        (("RESULT", {"NAME": ["false"]}), "A verdict is true, false or planned, but got ['false']."),
+        (("RESULT", {"NAME": 1}), "A verdict is true, false or planned, but got 1."),
+        (("RESULT", {"NAME": False}, 5), "`note` must be a text, but got an int."),
+        (("RESULT", {"NAME": False}, None, b"Kim"), "`by` must be a text, but got a bytes."),
+        ((None, {"NAME": False}), "needs the result that has the interval"),
+    ],
+)
+def test_arguments_of_another_type_are_refused_in_one_sentence(
+    arguments: tuple[Any, ...], says: str, detector: tsadc.Ensemble
+) -> None:
+    result = detector.detect(new())
+    name = names(result)[300]
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name if key == "NAME" else key: verdict for key, verdict in value.items()}
+        return {"RESULT": result, "TABLE": result.intervals}.get(value, value) if isinstance(value, str) else value
+
+    first, verdicts, *rest = map(filled, arguments)
+    with pytest.raises(DataError) as error:
+        detector.feedback(first, verdicts, **dict(zip(("note", "by"), rest, strict=False)))
+    assert says in str(error.value)
+    assert detector.verdicts_ == ()
+
+
+def test_the_id_of_an_interval_may_be_written_in_capitals(detector: tsadc.Ensemble) -> None:
+    result = detector.detect(new())
+    name = names(result)[300]
+    detector.feedback(result, {name.upper(): False})
+    assert [verdict.id for verdict in detector.verdicts_] == [name]
+    with pytest.raises(DataError, match="has two verdicts about the interval"):
+        detector.feedback(result, {name: True, name.upper(): False})
+    assert detector.feedback(None, {name.upper(): None}).verdicts_ == ()
 
 
 def test_a_saved_model_keeps_verdicts_and_scores_to_the_bit(detector: tsadc.Ensemble, tmp_path: Path) -> None:

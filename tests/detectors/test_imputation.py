@@ -66,7 +66,7 @@ def test_the_blockwise_solution_is_the_conditional_gaussian(pattern: str) -> Non
         hidden[10:21] = True
     else:
         hidden[:4], hidden[-3:, 0] = True, True
-    mean, deviation = model.impute(np.where(hidden, np.nan, z), hidden)
+    mean, deviation, _ = model.impute(np.where(hidden, np.nan, z), hidden)
     # Far from hidden cells the definition knows more: that what lies beyond the ends is unknown. So near ends only.
     expected_mean, expected_deviation = dense(model, z, hidden)
     np.testing.assert_allclose(mean, expected_mean, atol=2e-3)
@@ -87,6 +87,36 @@ def test_a_hidden_variable_is_imputed_from_the_others_and_a_band_holds_90_percen
     assert np.isnan(found.deviation[~hidden]).all()
     assert error[1000:1400, 2].mean() < 0.15  # the noise is 0.1, the signal 1.2
     assert 0.85 < (error <= DEVIATIONS * found.deviation)[hidden].mean() < 0.95
+
+
+def test_draws_have_the_conditional_mean_and_covariance() -> None:
+    z = coupled(40, variables=3) - 10
+    model = Autoregression.fit(gram_matrix([coupled(2000, 1, 3).T - 10], range(4)), 3)
+    hidden = np.zeros(z.shape, dtype=bool)
+    hidden[10:21, :2] = True
+    mean, deviation, draws = model.impute(np.where(hidden, np.nan, z), hidden, 20_000, np.random.default_rng(0))
+    np.testing.assert_allclose(draws.mean(axis=0), mean[hidden], atol=0.03 * deviation[hidden].max())
+    np.testing.assert_allclose(draws.std(axis=0), deviation[hidden], rtol=0.03)
+    # Neighbours are drawn together: conditioned on one draw of the others, the last row has the same mean.
+    first = np.where(hidden, np.nan, z)
+    first[hidden] = draws[0]
+    last = np.zeros(z.shape, dtype=bool)
+    last[20, :2] = True
+    expected, narrow, _ = model.impute(np.where(last, np.nan, first), last)
+    assert np.abs(draws[0][-2:] - expected[last]).max() < 4 * narrow[last].max() < 4 * deviation[20, :2].max()
+
+
+def test_draws_of_hidden_cells_cover_what_was_measured() -> None:
+    series, imputer = fitted(coupled(4000))
+    hidden = np.random.default_rng(1).random((4000, series.values.shape[1])) < 0.03
+    hidden[1000:1400, 2] = True
+    new = replace(series, values=coupled(4000, seed=9))
+    found = imputer.impute(new, hidden, 20, np.random.default_rng(0))
+    assert found.draws.shape == (20, hidden.sum())
+    inside = (found.draws.min(axis=0) <= new.values[hidden]) & (new.values[hidden] <= found.draws.max(axis=0))
+    assert 0.85 < inside.mean() < 0.95  # 19 of 21 gaps between 20 draws
+    again = imputer.impute(new, hidden, 20, np.random.default_rng(0))
+    np.testing.assert_array_equal(again.draws, found.draws)
 
 
 def test_what_is_hidden_is_not_looked_at() -> None:

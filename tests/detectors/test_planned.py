@@ -8,6 +8,7 @@ import pytest
 import tsadc
 from tsadc.detectors.classical.robust_z import RobustZ
 from tsadc.detectors.planned import masked
+from tsadc.errors import TooShortError
 from tsadc.io.calendar import Calendar, Planned
 from tsadc.series import Clock, Series
 
@@ -43,6 +44,37 @@ def test_an_observation_that_is_planned_for_more_than_a_tenth_is_hidden(
     (one,) = masked([series()], Calendar((minutes(*planned, "b"),)), 20)
     assert np.flatnonzero(np.isnan(one.values[:, 1])).tolist() == list(range(*hidden))
     assert np.isfinite(one.values[:, 0]).all()
+
+
+def test_a_calendar_that_covers_everything_is_named_as_the_reason() -> None:
+    halves = Calendar((minutes(-5, 1000), minutes(995, 2005)))  # the second overlaps the first
+    both = Calendar((minutes(0, 2000, "a"), minutes(0, 2000, "b")))
+    for covering in (Calendar((minutes(-5, 2005),)), halves, both):
+        with pytest.raises(TooShortError, match=r"Planned work covers all of the data.*correct the times"):
+            RobustZ(length=20).fit([series(2000)], calendar=covering)
+    detector = RobustZ(length=20).fit([series(2000)])
+    with pytest.raises(TooShortError, match="Planned work covers all of the data"):
+        detector.detect([series(200)], calendar=halves)
+    (_, other) = masked([series(), replace(series(), entity="valve")], halves, 20)
+    assert np.isfinite(other.values).all()
+
+
+def test_an_audit_neither_judges_nor_learns_from_planned_work() -> None:
+    values = series(2000).values.copy()
+    values[400:440], values[1200:1240] = values[400:440] + 20, values[1200:1240] - 20
+    data = replace(series(), values=values)
+    assert {suspect.interval.start // 20 for suspect in tsadc.audit(RobustZ(length=20), [data]).suspects} >= {20, 60}
+    planned = tsadc.audit(RobustZ(length=20), [data], calendar=Calendar((minutes(400, 440),)))
+    assert [suspect.interval.start // 20 for suspect in planned.suspects][:1] == [60]
+    assert not planned.suspected_rows(0.0)[0][400:440].any()
+    assert planned.data["digest"] != tsadc.audit(RobustZ(length=20), [data]).data["digest"]
+    # The verdict `planned` of a fitted detector is such an entry.
+    detector = RobustZ(length=20).fit([series(2000)])
+    result = detector.detect([data])
+    name = next(interval.id(data) for interval in result.parts[0].intervals if 390 < interval.start < 440)
+    judged = tsadc.audit(detector.feedback(result, {name: "planned"}), [data])
+    assert not judged.suspected_rows(0.0)[0][400:440].any()
+    assert judged.suspected_rows(0.5)[0][1200:1240].all()
 
 
 def test_a_sensor_that_is_off_for_planned_work_is_not_reported_and_one_that_stays_off_is() -> None:

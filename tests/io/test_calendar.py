@@ -209,8 +209,19 @@ def test_values_that_are_read_from_a_file_are_hidden_when_they_are_read(tmp_path
     assert masked.values.shape == (10, 2)
 
 
+def test_a_misspelt_entity_is_named_even_if_others_are_right() -> None:
+    later = FIRST + timedelta(hours=1)
+    right, wrong, every = (Planned(FIRST, later, entity) for entity in ("pump", "valve-x", ""))
+    valve = replace(hours(), entity="valve-1")
+    with pytest.warns(TsadcNotice, match=r"names valve-x, but the data only has pump, valve-1.*did you mean valve-1\?"):
+        Calendar((right, wrong)).compare([hours(), valve])
+    with pytest.warns(TsadcNotice, match=r"names valve-x, .* entries have no effect\.$"):
+        Calendar((every, wrong)).compare([hours()])
+    Calendar((right, every)).compare([hours(), valve])
+
+
 def test_a_calendar_of_something_else_is_noticed() -> None:
-    with pytest.warns(TsadcNotice, match="is about press, but the data only has pump"):
+    with pytest.warns(TsadcNotice, match="names press, but the data only has pump"):
         Calendar((Planned(FIRST, FIRST + timedelta(hours=1), "press"),)).compare([hours()])
     with pytest.warns(TsadcNotice, match="variables that the data lacks: speed"):
         Calendar((Planned(FIRST, FIRST + timedelta(hours=1), "pump", ("speed",)),)).compare([hours()])

@@ -1,4 +1,6 @@
-"""The demonstration: the ensemble and TSAD-C on the simulated plant, beside three cheap detectors."""
+"""The demonstration: the ensemble and TSAD-C on the simulated plant, beside three cheap detectors.
+
+Without torch there is no TSAD-C."""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from tsadc.detectors import find
 from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.result import Result
-from tsadc.detectors.tsadc.detector import TSADC
 from tsadc.evaluate.ranking import all_positive_f1, auroc, average_precision, cut
+from tsadc.optional import has_torch
 from tsadc.series import Booleans, Floats, Split
 from tsadc.windows import cut as cut_series
 
@@ -23,18 +25,20 @@ EPOCHS = 8
 @dataclass(frozen=True)
 class Demonstration:
     """The data, both fitted detectors with their results, and a table of all detectors measured against the true
-    anomalies."""
+    anomalies. `tsadc` and its result are None without torch."""
 
     split: Split
     ensemble: Detector
     ensemble_result: Result
-    tsadc: Detector
-    tsadc_result: Result
+    tsadc: Detector | None
+    tsadc_result: Result | None
     comparison: pd.DataFrame
 
     @property
     def combined(self) -> Result:
-        """The result of the ensemble with the values that TSAD-C expected."""
+        """The result of the ensemble with the values that TSAD-C expected, if there are any."""
+        if self.tsadc_result is None:
+            return self.ensemble_result
         pairs = zip(self.ensemble_result.parts, self.tsadc_result.parts, strict=True)
         parts = tuple(replace(part, expected=other.expected) for part, other in pairs)
         return replace(self.ensemble_result, parts=parts)
@@ -47,9 +51,11 @@ def demonstrate(
     the training of TSAD-C's default configuration."""
     split = Plant(plant).split()
     labels = split.test.touched(cut_series(split.test.series, plant.length).observations)
-    shorter = {} if epochs is None else {"training": {"epochs": epochs}}
     settings: dict[str, Any] = {"length": plant.length, "seed": seed}
-    detectors = Ensemble(**settings), TSADC(**settings, config=TSADC.Config.with_settings(**shorter))
+    detectors: list[Detector] = [Ensemble(**settings)]
+    if has_torch():
+        shorter: dict[str, Any] = {} if epochs is None else {"training__epochs": epochs}
+        detectors.append(find("tsadc")(**settings, **shorter))
     lines, results = [], []
     for detector in detectors:
         detector.fit(split.train, progress=progress)
@@ -62,7 +68,8 @@ def demonstrate(
         lines.append(_line(name, labels, scores, flagged))
     everything = {"detector": "flag everything", "AUROC": 0.5, "AP": labels.mean(), "F1": all_positive_f1(labels)}
     comparison = pd.DataFrame([*lines, everything])
-    return Demonstration(split, detectors[0], results[0], detectors[1], results[1], comparison)
+    tsadc, tsadc_result = (detectors[1], results[1]) if len(results) > 1 else (None, None)
+    return Demonstration(split, detectors[0], results[0], tsadc, tsadc_result, comparison)
 
 
 def _line(name: str, labels: Booleans, scores: Floats, flagged: Booleans) -> dict[str, Any]:

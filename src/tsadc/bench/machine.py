@@ -10,17 +10,19 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 
+from tsadc.optional import versions
+
 PROCESSES = Path("/proc")  # on Linux
 PACKAGES = ("torch", "numpy", "scipy", "scikit-learn")
 
 
 def circumstances() -> dict[str, str | None]:
     """Return the versions, the commit, the machine and the time."""
-    versions = [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES]
+    packages = [f"{name} {version}" for name, version in versions(PACKAGES).items()]
     return {
         "version": importlib.metadata.version("tsadc"),
         "commit": commit(),
-        "packages": ", ".join([f"python {platform.python_version()}", *versions]),
+        "packages": ", ".join([f"python {platform.python_version()}", *packages]),
         "machine": machine(),
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -62,6 +62,10 @@ WITHOUT_EFFECT = (
     "tsadc.wording",
     "tsadc.bench.machine",
 )
+# Methods of `Detector` that no job calls.
+UNUSED_METHODS = (
+    *("detect_parts", "feedback", "fit_predict", "predict", "predict_proba", "save", "score_samples", "stream"),
+)
 IGNORED = ("ctx", "kind", "returns", "type_comment", "type_params")
 Reference = tuple[str, str]  # module and name of a definition
 
@@ -81,6 +85,13 @@ def source_hash(roots: Iterable[Reference]) -> str:
     reached = sorted(set().union(*(_closure(*root) for root in roots)))
     content = "\n".join(f"{module}.{name} {_definition_hash(module, name)}" for module, name in reached)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def module_hash(*modules: str) -> str:
+    """Return a hash of all that modules define, and of nothing that they import. It is for studies of code that has no
+    effect on a job and is therefore not followed by `source_hash`."""
+    names = [(module, name) for module in modules for name in ("", *sorted(_parse(module).definitions))]
+    return hashlib.sha256("".join(_definition_hash(*name) for name in names).encode()).hexdigest()[:16]
 
 
 def reference(thing: Any) -> Reference:
@@ -228,8 +239,18 @@ def _fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
         if value is None or value == [] or name in IGNORED or (name == "annotation" and isinstance(node, ast.arg)):
             continue
         if name == "body" and isinstance(value, list):
-            value = [statement for statement in value if not _is_text(statement)]
+            value = [statement for statement in value if not (_is_text(statement) or _is_unused(node, statement))]
         yield name, value
+
+
+def _is_unused(parent: ast.AST, statement: ast.AST) -> bool:
+    """Whether a statement is a method of `Detector` that no job calls."""
+    return (
+        isinstance(parent, ast.ClassDef)
+        and parent.name == "Detector"
+        and isinstance(statement, ast.FunctionDef)
+        and statement.name in UNUSED_METHODS
+    )
 
 
 def _is_text(statement: ast.AST) -> bool:

@@ -20,7 +20,7 @@ from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.feedback import judged, question_order
 from tsadc.detectors.result import Result
 from tsadc.evaluate.ranking import average_precision
-from tsadc.series import Booleans, Labelled, Series, without_rows
+from tsadc.series import Booleans, Clock, Labelled, Series, without_rows
 from tsadc.windows import cut
 
 QUESTIONS = 5
@@ -29,12 +29,14 @@ Span = tuple[str, int, int]  # entity and rows [start, stop)
 
 @dataclass(frozen=True)
 class Question:
-    """An interval of the new data that the simulator was asked about, and whether it is a true anomaly."""
+    """An interval of the new data that the simulator was asked about, rows [start, stop) of an entity, and whether it
+    is a true anomaly."""
 
     id: str
     entity: str
-    start: object
-    end: object
+    clock: Clock
+    start: int
+    stop: int
     reason: str
     true: bool
 
@@ -105,7 +107,7 @@ def make_story(plant: Plant.Config, *, seed: int = 0, progress: ProgressCallback
 
 def _confirmed(audit: Audit, history: Labelled) -> Booleans:
     return np.array(
-        [_meets(history, found.entity, found.interval.start, found.interval.stop) for found in audit.suspects],
+        [_meets(history, suspect.entity, suspect.interval.start, suspect.interval.stop) for suspect in audit.suspects],
         dtype=bool,
     )
 
@@ -117,12 +119,12 @@ def _meets(labelled: Labelled, entity: str, start: int, stop: int) -> bool:
 
 def _without_truth(history: Labelled) -> tuple[Series, ...]:
     series = []
-    for own in history.series:
-        rows = np.zeros(len(own), dtype=bool)
+    for item in history.series:
+        rows = np.zeros(len(item), dtype=bool)
         for true in history.truth:
-            if true.entity == own.entity:
+            if true.entity == item.entity:
                 rows[true.start : true.stop] = True
-        series.append(without_rows(own, rows))
+        series.append(without_rows(item, rows))
     return tuple(series)
 
 
@@ -136,13 +138,14 @@ def _answered(detector: Detector, new: Labelled) -> tuple[tuple[Question, ...], 
         if not interval.is_missing
     }
     known = judged(before, list(intervals))
-    order = question_order([own.score - detector.threshold_ for own in known], [own.views for own in known])
+    excess = [interval.score - detector.threshold_ for interval in known]
+    order = question_order(excess, [interval.views for interval in known])
     questions = []
     for i in order[:QUESTIONS]:
         series, interval = intervals[known[i].id]
         true = _meets(new, series.entity, interval.start, interval.stop)
-        start, end = series.clock.at([interval.start, interval.stop])
-        questions.append(Question(known[i].id, series.entity, start, end, interval.why(series.clock)[1], true))
+        rows = series.clock, interval.start, interval.stop
+        questions.append(Question(known[i].id, series.entity, *rows, interval.why(series.clock)[1], true))
     detector.feedback(before, {asked.id: asked.true for asked in questions}, by="the simulator")
     after = detector.detect(new.series)
     chosen = [intervals[asked.id] for asked in questions]

@@ -6,7 +6,8 @@
                   normal that may be (`Detector.normal_`), here one half of the share that is in doubt
     z             score of an observation as a standard normal deviate: the share of normal observations that score
                   higher, by the model of its fold, read on a Gaussian; standardised by middle and spread of all z
-    p             share of a standard Gaussian above z
+    p             share of a Student distribution above z, which has a degree of freedom for every ten observations and
+                  the middle and lower spread of a standard Gaussian
     f             density of all p by Grenander: the slope of the least concave majorant of their distribution function
     share         what lies above the fence of z in excess of what lies below its mirror image (`threshold`)
     excess        f - (1 - share) where that is positive, scaled to the mass `share`
@@ -15,11 +16,14 @@
 
 Every model has its own scores, so they are compared through p. Training scores of some detectors are too low, as they
 have learnt from what they score; standardising the z of all folds, which have not, removes that (Efron's empirical
-null). Normal p are uniform and anomalous ones are small, so f falls from the anomalous to the normal, and Grenander's
-estimate of a falling density needs no bandwidth. At the smallest p it is too high, by a factor that is uniformly
-distributed (Daniels), and would find anomalies in clean data; hence the scaling. It is a compromise: the share is a
-lower bound, as anomalies below the fence are not counted, and the mean probability lies between it and the mass of the
-unscaled excess, nearer to the truth than either (`tests/detectors/test_audit.py`).
+null). Middle and spread are estimates, and few observations leave the tail in doubt. Hence Student's distribution: by a
+Gaussian, every fifth history of 50 normal observations has one that is anomalous with more than 90 %; of 500, hardly
+any, and there both distributions are nearly the same. Normal p are uniform and anomalous ones are small, so f falls
+from the anomalous to the normal, and Grenander's estimate of a falling density needs no bandwidth. At the smallest p it
+is too high, by a factor that is uniformly distributed (Daniels), and would find anomalies in clean data; hence the
+scaling. It is a compromise: the share is a lower bound, as anomalies below the fence are not counted, and the mean
+probability lies between it and the mass of the unscaled excess, nearer to the truth than either
+(`tests/detectors/test_audit.py`).
 """
 
 from __future__ import annotations
@@ -36,16 +40,17 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 from scipy.special import ndtri_exp
-from scipy.stats import norm
+from scipy.stats import t as student
 
 from tsadc.detectors.base import MIN_OBSERVATIONS, Detector, ScoringProgress
 from tsadc.detectors.drift import raised_by
 from tsadc.detectors.episodes import Episodes
 from tsadc.detectors.events import Events
 from tsadc.detectors.interval_id import interval_id
+from tsadc.detectors.planned import expected_events, masked, with_planned
 from tsadc.detectors.provenance import describe
 from tsadc.detectors.result import Evidence, Interval, Result, as_period, assemble, join
-from tsadc.detectors.review import names_text
+from tsadc.detectors.review import Part, marked, names_text
 from tsadc.detectors.threshold import (
     BELOW,
     FENCE,
@@ -61,6 +66,9 @@ from tsadc.detectors.threshold import (
 from tsadc.detectors.threshold import LEVEL as CONFIDENCE
 from tsadc.detectors.threshold import _excess as excess_above_fence
 from tsadc.errors import ConfigError, DataError, TsadcNotice
+from tsadc.io.calendar import Calendar
+from tsadc.io.memory import as_series
+from tsadc.io.reading import Reading
 from tsadc.series import Booleans, Clock, Floats, Observations, Series, without_rows
 from tsadc.subsample import evenly_spaced
 from tsadc.windows import cut, section
@@ -74,6 +82,7 @@ LEVEL = 0.5  # from here on, anomalous is more likely than normal
 LEAST_SPREAD = 1e-9
 LEAST_BLOCK = 4  # observations; of smaller ones the neighbours are trained on
 NARROWEST = 1e-300  # smallest p
+PER_DEGREE = 10  # observations per degree of freedom
 BLAMED_SHARE = 0.2  # of the contributions; a variable with less is only mentioned
 COLUMNS = [
     *("id", "entity", "start", "end", "probability", "score", "return_period"),
@@ -131,6 +140,11 @@ class Suspect:
         return blamed(self.interval)
 
     @property
+    def rows(self) -> Part:
+        """The rows of the interval, as a part that has the first variable."""
+        return Part(self.number, self.interval.start, self.interval.stop, (0,))
+
+    @property
     def decision(self) -> str:
         """What a review is proposed to decide: "drop" if it is more likely anomalous than normal, otherwise "keep"."""
         return "drop" if self.probability >= LEVEL else "keep"
@@ -169,7 +183,8 @@ class Model:
 
 @dataclass(frozen=True)
 class Cost:
-    """What an audit has cost: the number of models, the observations that each was trained on, and the seconds."""
+    """What an audit has cost: the number of models that were trained, the observations that the model of each fold was
+    trained on, and the seconds."""
 
     models: int
     observations: tuple[int, ...]
@@ -262,11 +277,11 @@ class Audit:
         """
         rows = []
         for suspect in self.suspects:
-            found, clock = suspect.interval, suspect.clock
-            start, end = clock.at([found.start, found.stop])
-            period = as_period(found.return_period, clock)
-            graded = [suspect.probability, found.score, period]
-            explained = [*found.why(clock), found.evidence, found.variables]
+            interval, clock = suspect.interval, suspect.clock
+            start, end = clock.at([interval.start, interval.stop])
+            period = as_period(interval.return_period, clock)
+            graded = [suspect.probability, interval.score, period]
+            explained = [*interval.why(clock), interval.evidence, interval.variables]
             rows.append([suspect.id, suspect.entity, start, end, *graded, *explained])
         return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -300,7 +315,8 @@ class Audit:
         -------
         tuple of array of shape (time,), bool
         """
-        return tuple(np.asarray(cells.any(axis=1)) for cells in self._cells(level, blamed=False))
+        rows = [suspect.rows for suspect in self.suspects if suspect.probability >= level]
+        return tuple(np.asarray(cells.any(axis=1)) for cells in marked(self.series, rows))
 
     def suspected(self, level: float = LEVEL) -> tuple[Booleans, ...]:
         """Return for each series which cells are suspected: the variables to blame, in the rows of the intervals.
@@ -314,16 +330,12 @@ class Audit:
         -------
         tuple of array of shape (time, variable), bool
         """
-        return self._cells(level, blamed=True)
-
-    def _cells(self, level: float, *, blamed: bool) -> tuple[Booleans, ...]:
-        cells = tuple(np.zeros((len(series), len(series.names)), dtype=bool) for series in self.series)
-        for suspect in self.suspects:
-            if suspect.probability >= level:
-                names = self.series[suspect.number].names
-                chosen = [names.index(name) for name in suspect.blamed] if blamed else list(range(len(names)))
-                cells[suspect.number][suspect.interval.start : suspect.interval.stop, chosen] = True
-        return cells
+        parts = [
+            part_of(suspect.number, self.series[suspect.number], suspect.interval)
+            for suspect in self.suspects
+            if suspect.probability >= level
+        ]
+        return marked(self.series, parts)
 
 
 def blamed(interval: Interval) -> tuple[str, ...]:
@@ -332,7 +344,21 @@ def blamed(interval: Interval) -> tuple[str, ...]:
     return tuple(name for i, (name, share) in enumerate(shares) if share >= BLAMED_SHARE or i == 0)
 
 
-def audit(detector: Detector, X: Any, *, folds: int = FOLDS, progress: AuditCallback | None = None) -> Audit:
+def part_of(number: int, series: Series, interval: Interval) -> Part:
+    """Return the cells to blame for an interval of series `number`."""
+    names = blamed(interval)
+    columns = tuple(k for k, name in enumerate(series.names) if name in names)
+    return Part(number, interval.start, interval.stop, columns)
+
+
+def audit(
+    detector: Detector,
+    X: Any,
+    *,
+    folds: int = FOLDS,
+    calendar: Calendar | None = None,
+    progress: AuditCallback | None = None,
+) -> Audit:
     """Find which parts of an unlabelled history look anomalous, and how surely.
 
     The history is divided into folds of contiguous observations. For each fold a detector is trained on the rest of
@@ -348,6 +374,9 @@ def audit(detector: Detector, X: Any, *, folds: int = FOLDS, progress: AuditCall
         The history.
     folds : int, default 5
         Number of folds, at least 2. Each costs one training, and two more are for comparison.
+    calendar : Calendar, optional
+        Planned work, which is neither judged nor learnt from. The same holds for what the verdicts of a fitted detector
+        call planned.
     progress : callable, optional
         Called with the `Plan` before anything is trained, and with a `FoldProgress` after each training, besides what
         `Detector.fit` calls it with.
@@ -372,10 +401,14 @@ def audit(detector: Detector, X: Any, *, folds: int = FOLDS, progress: AuditCall
     >>> history = generator.normal(size=(6000, 3))
     >>> history[3000:3060, 1] += 6
     >>> found = tsadc.audit(tsadc.Ensemble(length=60), history)
-    >>> found.suspects[0].probability > 0.9, found.suspects[0].blamed
+    >>> found.suspects[0].probability > 0.5, found.suspects[0].blamed
     (True, ('variable_1',))
     """
     begun = time.monotonic()
+    expected = expected_events(calendar, detector.verdicts_)
+    if expected is not None:
+        length, coverage = detector.settings.length, detector.settings.coverage
+        X = masked(as_series(X, length, Reading(coverage=coverage)), expected, length)
     planned = plan(detector, X, folds)
     if progress is not None:
         progress(planned)
@@ -404,9 +437,12 @@ def audit(detector: Detector, X: Any, *, folds: int = FOLDS, progress: AuditCall
         cleaned = _without_suspects(history, parts, estimate)
         other = fitted if cleaned is None else _fitted_or_none(_clone(detector), cleaned, progress)
         _report(progress, models, models, begun)
+        trained = len(planned.folds) + (fitted is not detector) + (other is not None and other is not fitted)
         # The episodes of the history are what is being explained; each is compared with earlier ones of its entity.
         explainer = replace((other or fitted)._explainer(), episodes=Episodes.of([]))
         result = join(list(explainer.explain(iter(parts))), history.series)
+        if expected is not None:
+            result = with_planned(result, expected)
         suspected = probabilities >= LEVEL
         whole = _compared(fitted, history, history, suspected)
         without = None if other is None else whole
@@ -421,7 +457,7 @@ def audit(detector: Detector, X: Any, *, folds: int = FOLDS, progress: AuditCall
         folds=planned.fold_of,
         whole=whole,
         without=without,
-        cost=Cost(models, planned.trained_on, time.monotonic() - begun),
+        cost=Cost(trained, planned.trained_on, time.monotonic() - begun),
         data=planned.data,
         detector=detector.name,
         settings=settings,
@@ -463,7 +499,7 @@ class Plan:
         return tuple(len(self.history) - len(fold.left_out) for fold in self.folds)
 
     def training(self, fold: Fold) -> list[Series]:
-        """Return the series with the rows of the fold missing; without those of which nothing is left."""
+        """Return the series with the rows of the fold missing; a series that has no others is left out."""
         missing = [np.zeros(len(series), dtype=bool) for series in self.history.series]
         for i in fold.left_out:
             place = self.history.places[i]
@@ -482,17 +518,17 @@ def plan(detector: Detector, X: Any, folds: int = FOLDS) -> Plan:
     judged: list[list[int]] = [[] for _ in range(folds)]
     left_out: list[set[int]] = [set() for _ in range(folds)]
     undivided = 0
-    for series, own in zip(history.series, history.by_series(), strict=True):
-        if len(own) < folds:
-            judged[undivided % folds] += own
-            left_out[undivided % folds] |= set(own)
-            undivided += bool(own)
+    for series, places in zip(history.series, history.by_series(), strict=True):
+        if len(places) < folds:
+            judged[undivided % folds] += places
+            left_out[undivided % folds] |= set(places)
+            undivided += bool(places)
             continue
         # Separate observations have no neighbours; of a short history they would be most of what is left.
-        around = 0 if series.observation or len(own) < LEAST_BLOCK * folds else 1
-        for number, block in enumerate(np.array_split(np.arange(len(own)), folds)):
-            judged[number] += [own[i] for i in block]
-            left_out[number] |= set(own[max(block[0] - around, 0) : block[-1] + around + 1])
+        around = 0 if series.observation or len(places) < LEAST_BLOCK * folds else 1
+        for number, block in enumerate(np.array_split(np.arange(len(places)), folds)):
+            judged[number] += [places[i] for i in block]
+            left_out[number] |= set(places[max(block[0] - around, 0) : block[-1] + around + 1])
     if not all(judged):
         usable = sum(map(bool, judged))
         raise DataError(
@@ -500,7 +536,9 @@ def plan(detector: Detector, X: Any, folds: int = FOLDS) -> Plan:
             f"{history.length} rows each, and only {usable} {'folds have' if usable > 1 else 'fold has'} data; use "
             "fewer folds, a smaller length or more data."
         )
-    parts = (Fold(np.array(sorted(own)), np.array(sorted(out))) for own, out in zip(judged, left_out, strict=True))
+    parts = (
+        Fold(np.array(sorted(inside)), np.array(sorted(out))) for inside, out in zip(judged, left_out, strict=True)
+    )
     planned = Plan(history, clock, tuple(parts))
     fewest = min(planned.trained_on)
     if fewest < MIN_OBSERVATIONS:
@@ -529,6 +567,7 @@ class Estimate:
         The p at which the probability changes.
     levels : array of shape (segment,)
         The probability in between.
+    observations : int
     """
 
     contamination: Contamination
@@ -538,21 +577,23 @@ class Estimate:
     threshold: float
     edges: Floats
     levels: Floats
+    observations: int
 
     @classmethod
     def of(cls, deviates: Floats, stated: float | Literal["auto"], seed: int) -> Self:
         """Estimate from the deviates of all observations, each by a model that has not learnt from it."""
-        found = _Mixture.of(deviates, stated)
-        contamination = Contamination(found.share, found.share, found.share, True)
+        mixture = _Mixture.of(deviates, stated)
+        contamination = Contamination(mixture.share, mixture.share, mixture.share, True)
         if stated == "auto":
             sample, generator = deviates[evenly_spaced(len(deviates), LARGEST_SAMPLE)], np.random.default_rng(seed)
             draws = generator.integers(0, len(sample), (RESAMPLES, len(sample)))
             shares = [_Mixture.of(sample[draw], stated).mean for draw in draws]
             low, high = np.quantile(shares, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]).tolist()
-            contamination = Contamination(found.mean, min(low, found.mean), max(high, found.mean), False)
-        z = (deviates - found.middle) / found.spread
+            contamination = Contamination(mixture.mean, min(low, mixture.mean), max(high, mixture.mean), False)
+        z = (deviates - mixture.middle) / mixture.spread
         normal = Normal.of(z, contamination)
-        unfinished = cls(contamination, found.middle, found.spread, normal, np.inf, found.edges, found.levels)
+        null = mixture.middle, mixture.spread, normal
+        unfinished = cls(contamination, *null, np.inf, mixture.edges, mixture.levels, len(deviates))
         suspected = unfinished.probability(z) >= LEAST_PROBABILITY
         threshold = max(FENCE, float(z.max()))
         if suspected.any():
@@ -566,7 +607,7 @@ class Estimate:
 
     def probability(self, z: Floats) -> Floats:
         """Return the probability that an observation with the standardised deviate z is anomalous."""
-        segment = np.searchsorted(self.edges, norm.sf(z), side="left") - 1
+        segment = np.searchsorted(self.edges, share_above(z, self.observations), side="left") - 1
         return np.asarray(self.levels[np.clip(segment, 0, len(self.levels) - 1)])
 
 
@@ -588,12 +629,18 @@ class _Mixture:
         share = excess_above_fence(ordered) if stated == "auto" else stated
         middle, low = np.quantile(ordered, [(1 - share) * 0.5, (1 - share) * BELOW]).tolist()
         spread = middle - low if middle - low > LEAST_SPREAD else 1.0
-        edges, density = grenander(norm.sf((ordered - middle) / spread))
+        edges, density = grenander(share_above((ordered - middle) / spread, len(ordered)))
         excess = np.maximum(density - (1 - share), 0.0)
         mass = float((excess * np.diff(edges)).sum())
         excess *= min(1.0, share / mass) if mass > 0 else 0.0
         levels = excess / (1 - share + excess)
         return cls(share, middle, spread, edges, levels, float((levels * density * np.diff(edges)).sum()))
+
+
+def share_above(z: Floats, observations: int) -> Floats:
+    """Return p: how much of the deviates of normal observations lies above z, if z was standardised by that many."""
+    freedom = max(observations / PER_DEGREE, 1.0)
+    return np.asarray(student.sf(z * student.isf(BELOW, freedom), freedom))
 
 
 def grenander(p: Floats) -> tuple[Floats, Floats]:
@@ -641,11 +688,11 @@ def _deviates(model: Detector, fold: Observations, progress: AuditCallback | Non
     def deviate(scores: Floats) -> Floats:
         return np.asarray(-ndtri_exp(np.minimum(log_above(normal, scores), highest)))
 
-    for number, own in enumerate(fold.by_series()):
+    for number, places in enumerate(fold.by_series()):
         series = fold.series[number]
-        scores = np.array([evidence[i].score for i in own]) - lowered[number]
+        scores = np.array([evidence[i].score for i in places]) - lowered[number]
         raised = raised_by(scores, None if series.observation else model._usual(series.entity))
-        for i, by in zip(own, raised + lowered[number], strict=True):
+        for i, by in zip(places, raised + lowered[number], strict=True):
             score = float(deviate(np.array([evidence[i].score - by]))[0])
             yield replace(evidence[i], score=score, steps=deviate(evidence[i].steps.astype(np.float64) - by))
 
@@ -660,9 +707,9 @@ def _assembled(
 ) -> list[Result]:
     """Return the result of each series. Evidence of all folds is on one scale, so that no interval ends at a border."""
     results = []
-    for number, own in enumerate(history.by_series()):
-        piece = section(history, number, own, 0, len(history.series[number]))
-        results.append(assemble(piece, [evidence[i] for i in own], threshold, events, np.zeros(len(own)), views))
+    for number, places in enumerate(history.by_series()):
+        piece = section(history, number, places, 0, len(history.series[number]))
+        results.append(assemble(piece, [evidence[i] for i in places], threshold, events, np.zeros(len(places)), views))
     return results
 
 
@@ -688,14 +735,14 @@ def _fitted_or_none(detector: Detector, series: list[Series], progress: AuditCal
 
 
 def _suspects(result: Result, estimate: Estimate) -> tuple[Suspect, ...]:
-    found = []
+    suspects = []
     for number, part in enumerate(result.parts):
         entity, clock = part.series.entity, part.series.clock
         for interval in part.intervals:
             probability = float(estimate.probability(np.array([interval.score]))[0])
             key = interval_id(entity, clock.tick(interval.start), clock.tick(interval.stop))
-            found.append(Suspect(key, number, entity, clock, interval, probability))
-    return tuple(sorted(found, key=lambda suspect: (-suspect.probability, -suspect.interval.score)))
+            suspects.append(Suspect(key, number, entity, clock, interval, probability))
+    return tuple(sorted(suspects, key=lambda suspect: (-suspect.probability, -suspect.interval.score)))
 
 
 def _compared(model: Detector, history: Observations, learnt: Observations, suspected: Booleans) -> Model:

@@ -13,15 +13,14 @@ import numpy as np
 import pandas as pd
 
 from tsadc.config import require
-from tsadc.detectors.audit import FOLDS, LEVEL, Audit, AuditCallback, FoldProgress, Plan, audit, blamed
+from tsadc.detectors.audit import FOLDS, LEVEL, Audit, AuditCallback, FoldProgress, Plan, audit, part_of
 from tsadc.detectors.base import Detector, ProgressCallback, ScoringProgress
 from tsadc.detectors.ensemble.detector import Ensemble
-from tsadc.detectors.imputation import Imputer
+from tsadc.detectors.imputation import Imputed, Imputer
 from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import digest
-from tsadc.detectors.result import Interval
-from tsadc.detectors.review import names_text
+from tsadc.detectors.review import Part, cleared, marked, names_text
 from tsadc.errors import ConfigError, NotFittedError
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading
@@ -34,79 +33,97 @@ if TYPE_CHECKING:  # this module does without torch
 
 Fill = Literal["expected", "nan", "drop"]
 COLUMNS = ["id", "entity", "start", "end", "variables", "cells", "probability"]
+BANDS = ["entity", "time", "variable", "measured", "expected", "low", "high"]
 
 
 @dataclass(frozen=True)
 class Correction:
-    """An interval of a series whose cells are changed.
+    """Cells of a series that are changed.
 
     Attributes
     ----------
-    number
-        Position of the series.
-    start, stop
-        Its rows [start, stop).
-    variables
-        Positions of the variables that are changed.
+    part
+        Rows and variables of the series.
     probability
-        Probability that it is anomalous; NaN if it was found by the threshold of a detector.
+        Probability that they are anomalous; NaN if they were found by the threshold of a detector.
     """
 
-    number: int
-    start: int
-    stop: int
-    variables: tuple[int, ...]
+    part: Part
     probability: float
 
+    def of_whole_rows(self, series: Sequence[Series]) -> Correction:
+        """Return the correction with all variables of its rows."""
+        return replace(self, part=self.part._replace(columns=tuple(range(len(series[self.part.number].names)))))
 
-def cells_of(series: Sequence[Series], corrections: Sequence[Correction]) -> list[Booleans]:
+
+def cells_of(series: Sequence[Series], corrections: Sequence[Correction]) -> tuple[Booleans, ...]:
     """Return the cells (time, variable) of each series that are to be changed."""
-    cells = [np.zeros((len(own), len(own.names)), dtype=bool) for own in series]
-    for found in corrections:
-        cells[found.number][found.start : found.stop, list(found.variables)] = True
-    return cells
+    return marked(series, [correction.part for correction in corrections])
 
 
-def cleared(series: Sequence[Series], cells: Sequence[Booleans]) -> tuple[Series, ...]:
-    """Return the series with the cells missing."""
-    return tuple(
-        replace(own, values=np.where(suspect, np.nan, own.values)) if suspect.any() else own
-        for own, suspect in zip(series, cells, strict=True)
-    )
+def imputed(
+    series: Sequence[Series], cells: Sequence[Booleans], imputer: Imputer, samples: int = 0, seed: int = 0
+) -> list[Imputed]:
+    """Return imputations of the cells, with draws."""
+    generator = np.random.default_rng(seed)
+    return [imputer.impute(item, marks, samples, generator) for item, marks in zip(series, cells, strict=True)]
+
+
+def bands(series: Sequence[Series], cells: Sequence[Booleans], imputations: Sequence[Imputed]) -> pd.DataFrame:
+    """Return one row per measured cell that is imputed: `entity`, `time`, `variable`, what was `measured`, what was
+    `expected`, the ends `low` and `high` of its 90 % band, and the draws, `draw_1` and so on."""
+    tables = []
+    for item, marks, imputation in zip(series, cells, imputations, strict=bool(imputations)):
+        rows, columns = np.nonzero(marks)
+        measured = np.asarray(item.values)[rows, columns]
+        known = np.isfinite(measured)
+        parts = (imputation.values, imputation.low, imputation.high)
+        table = pd.DataFrame(
+            {
+                "entity": item.entity,
+                "time": item.clock.at(rows[known]),
+                "variable": np.array(item.names, dtype=object)[columns[known]],
+                "measured": measured[known],
+                **dict(zip(BANDS[4:], (part[rows, columns][known] for part in parts), strict=True)),
+                **{f"draw_{i}": draw[known] for i, draw in enumerate(imputation.draws, start=1)},
+            }
+        )
+        tables += [table] if len(table) else []
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=BANDS)
 
 
 def corrected(
-    series: Sequence[Series], cells: Sequence[Booleans], imputer: Imputer | None, fill: Fill
+    series: Sequence[Series], cells: Sequence[Booleans], imputations: Sequence[Imputed] | None, fill: Fill
 ) -> list[Changes]:
-    """Return what becomes of the cells. Only `fill="expected"` needs an imputer."""
-    found = []
-    for own, suspect in zip(series, cells, strict=True):
-        values = np.full(suspect.shape, np.nan)
-        if fill == "expected" and imputer is not None and suspect.any():
-            values = imputer.impute(own, suspect).values
+    """Return what becomes of the cells. Only `fill="expected"` needs imputations."""
+    changes = []
+    for i, (item, suspect) in enumerate(zip(series, cells, strict=True)):
+        values = np.full(suspect.shape, np.nan) if imputations is None else imputations[i].values
         dropped = np.asarray(suspect.any(axis=1)) & (fill == "drop")
-        found.append(Changes(own, suspect, values, dropped))
-    return found
+        # What was not measured stays as it is; so does planned work, which counts as not measured.
+        changes.append(Changes(item, suspect & np.isfinite(item.values), values, dropped))
+    return changes
 
 
 def report(series: Sequence[Series], corrections: Sequence[Correction]) -> pd.DataFrame:
     """Return one row per correction: `id`, `entity`, `start`, `end` (exclusive), `variables`, the number of measured
     `cells` that are changed, and `probability`."""
     rows = []
-    for found in corrections:
-        own = series[found.number]
-        start, end = own.clock.at([found.start, found.stop])
-        names = names_text([own.names[k] for k in found.variables])
-        measured = int(np.isfinite(own.values[found.start : found.stop, list(found.variables)]).sum())
-        known_as = interval_id(own.entity, own.clock.tick(found.start), own.clock.tick(found.stop))
-        rows.append([known_as, own.entity, start, end, names, measured, found.probability])
+    for correction in corrections:
+        number, first, stop, columns = correction.part
+        entity, clock, values = series[number].entity, series[number].clock, series[number].values
+        start, end = clock.at([first, stop])
+        names = names_text([series[number].names[k] for k in columns])
+        measured = int(np.isfinite(values[first:stop, list(columns)]).sum())
+        key = interval_id(entity, clock.tick(first), clock.tick(stop))
+        rows.append([key, entity, start, end, names, measured, correction.probability])
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def audited(found: Audit, level: float) -> list[Correction]:
     """Return the suspects of an audit with at least the probability `level`."""
     return [
-        _correction(suspect.number, found.series[suspect.number], suspect.interval, suspect.probability)
+        Correction(part_of(suspect.number, found.series[suspect.number], suspect.interval), suspect.probability)
         for suspect in found.suspects
         if suspect.probability >= level and not suspect.interval.is_missing
     ]
@@ -124,14 +141,11 @@ def without_suspects(
 
     found = audit(detector, X, progress=report_training)
     rows = found.suspected_rows(LEVEL)
-    cells = [np.broadcast_to(own[:, None], series.values.shape) for own, series in zip(rows, found.series, strict=True)]
+    cells = [
+        np.broadcast_to(inside[:, None], series.values.shape) for inside, series in zip(rows, found.series, strict=True)
+    ]
     intervals = sum(suspect.probability >= LEVEL for suspect in found.suspects)
-    return cleared(found.series, cells), {"intervals": intervals, "rows": sum(int(own.sum()) for own in rows)}
-
-
-def _correction(number: int, series: Series, interval: Interval, probability: float) -> Correction:
-    places = tuple(sorted(series.names.index(name) for name in blamed(interval)))
-    return Correction(number, interval.start, interval.stop, places, probability)
+    return cleared(found.series, cells), {"intervals": intervals, "rows": sum(int(inside.sum()) for inside in rows)}
 
 
 class Decontaminator(Parameters):
@@ -156,12 +170,20 @@ class Decontaminator(Parameters):
         it is certain.
     folds : int, default 5
         Number of folds of the audit, at least 2.
+    samples : int, default 0
+        Number of draws of what could have been measured in place of the suspect cells, for `bands_`; only with
+        `fill="expected"`.
 
     Attributes
     ----------
     report_ : DataFrame
         What the last call changed, one row per interval: `id`, `entity`, `start`, `end` (exclusive), `variables`
         (separated by "; "), number of `cells`, and `probability`, which is NaN for what the detector flags in new data.
+    bands_ : DataFrame
+        How sure the expected values of the last call are, one row per changed cell: `entity`, `time`, `variable`, what
+        was `measured`, what was `expected`, `low` and `high`, between which 90 % of such cells lie, and `draw_1` to
+        `draw_<samples>`. A draw is made for all cells of a series together, so that each is a plausible course. Empty
+        unless `fill="expected"`.
     audit_ : Audit
         The audit of the history.
     detector_ : Detector
@@ -181,7 +203,7 @@ class Decontaminator(Parameters):
     >>> level = generator.normal(size=6000)
     >>> history = level[:, None] + 0.1 * generator.normal(size=(6000, 3))
     >>> history[3000:3060, 1] += 6
-    >>> cleaner = tsadc.Decontaminator(length=60, level=0.9)
+    >>> cleaner = tsadc.Decontaminator(length=60)
     >>> clean = cleaner.fit_transform(history)
     >>> bool(np.abs(clean[3000:3060, 1] - level[3000:3060]).max() < 1), bool((clean[:2900] == history[:2900]).all())
     (True, True)
@@ -193,6 +215,7 @@ class Decontaminator(Parameters):
     detector_: Detector
     imputer_: Imputer
     report_: pd.DataFrame
+    bands_: pd.DataFrame
 
     def __init__(
         self,
@@ -201,12 +224,14 @@ class Decontaminator(Parameters):
         fill: Fill = "expected",
         level: float = LEVEL,
         folds: int = FOLDS,
+        samples: int = 0,
     ) -> None:
         self.detector = detector
         self.length = length
         self.fill = fill
         self.level = level
         self.folds = folds
+        self.samples = samples
 
     def fit(self, X: Any, y: None = None, *, progress: AuditCallback | None = None) -> Self:
         """Audit unlabelled history, and learn from what is not suspect.
@@ -232,14 +257,18 @@ class Decontaminator(Parameters):
             If an argument is out of range.
         """
         require(self.fill in get_args(Fill), "fill", " or ".join(map(repr, get_args(Fill))), self.fill)
-        require(0 < self.level <= 1, "level", "above 0 and at most 1", self.level)
+        numeric = isinstance(self.level, int | float | np.floating)
+        require(numeric and 0 < self.level <= 1, "level", "a number above 0 and at most 1", self.level)
+        whole = isinstance(self.samples, int | np.integer) and not isinstance(self.samples, bool)
+        require(whole and self.samples >= 0, "samples", "a whole number of at least 0", self.samples)
+        require(not self.samples or self.fill == "expected", "samples", '0 unless fill="expected"', self.samples)
         detector = self._unfitted()
         self.audit_ = audit(detector, X, folds=self.folds, progress=progress)
         series, corrections = self.audit_.series, audited(self.audit_, self.level)
         cleaned = cleared(series, cells_of(series, corrections))
         self.detector_ = detector.fit(cleaned, progress=progress)
         self.imputer_ = Imputer.fit(cleaned, self.detector_.scaler_, self.detector_.settings.seed)
-        self.report_ = report(series, corrections)
+        self._report(series, corrections)
         return self
 
     def fit_transform(self, X: Any, y: None = None, **options: Any) -> Any:
@@ -292,18 +321,28 @@ class Decontaminator(Parameters):
         series = match(as_series(X, settings.length, Reading(coverage=settings.coverage)), self.detector_.variables_)
         if digest(series) == self.audit_.data["digest"]:
             return self._changed(X, self.audit_.series, audited(self.audit_, self.level))
-        found = [
-            _correction(number, part.series, interval, float("nan"))
+        flagged = [
+            Correction(part_of(number, part.series, interval), float("nan"))
             for number, part in enumerate(self.detector_.detect(series).parts)
             for interval in part.intervals
             if not interval.is_missing
         ]
-        return self._changed(X, series, found)
+        return self._changed(X, series, flagged)
 
     def _changed(self, X: Any, series: Sequence[Series], corrections: Sequence[Correction]) -> Any:
-        cells = cells_of(series, corrections)
-        self.report_ = report(series, corrections)
-        return write_back(X, corrected(series, cells, self.imputer_, self.fill))
+        return write_back(X, self._report(series, corrections))
+
+    def _report(self, series: Sequence[Series], corrections: Sequence[Correction]) -> list[Changes]:
+        """Describe and return what becomes of the corrections."""
+        if self.fill == "drop":
+            corrections = [correction.of_whole_rows(series) for correction in corrections]
+        cells, imputations = cells_of(series, corrections), None
+        self.report_, self.bands_ = report(series, corrections), pd.DataFrame(columns=BANDS)
+        if self.fill == "expected":
+            seed = self.detector_.settings.seed
+            imputations = imputed(series, cells, self.imputer_, self.samples, seed)
+            self.bands_ = bands(series, cells, imputations)
+        return corrected(series, cells, imputations, self.fill)
 
     def _unfitted(self) -> Detector:
         if self.detector is None:

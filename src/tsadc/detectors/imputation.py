@@ -76,10 +76,33 @@ class Imputed:
         The imputations.
     deviation
         Their standard deviations: about 90 % of what would have been measured lies within 1.645 of them.
+    draws : (sample, cell)
+        What could have been measured, drawn for all imputed cells jointly, in the order of `np.nonzero`.
     """
 
     values: Floats
     deviation: Floats
+    draws: Floats
+
+    @property
+    def low(self) -> Floats:
+        """Lower ends of the 90 % bands."""
+        return self.values - DEVIATIONS * self.deviation
+
+    @property
+    def high(self) -> Floats:
+        """Upper ends of the 90 % bands."""
+        return self.values + DEVIATIONS * self.deviation
+
+
+class _Solved(NamedTuple):
+    """Unknown cells of consecutive rows: where they are, their means, variances and draws (cell, sample)."""
+
+    rows: Indices
+    columns: Indices
+    mean: Floats
+    variance: Floats
+    draws: Floats
 
 
 class _Block(NamedTuple):
@@ -127,8 +150,11 @@ class Autoregression:
             found[order - distance] = found[order + distance].T
         return found
 
-    def impute(self, z: Floats, wanted: Booleans) -> tuple[Floats, Floats]:
-        """Return mean and standard deviation (time, variable) of the `wanted` cells, NaN elsewhere.
+    def impute(
+        self, z: Floats, wanted: Booleans, samples: int = 0, generator: np.random.Generator | None = None
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return mean and standard deviation (time, variable) of the `wanted` cells, NaN elsewhere, and draws (sample,
+        cell) of them, each from their joint distribution, for which a generator is needed.
 
         Cells that are NaN in z are unknown, and so are rows before the first and after the last. Unknown cells that are
         far from wanted ones count as 0."""
@@ -145,9 +171,12 @@ class Autoregression:
         values = np.zeros(unknown.shape)
         values[inside] = np.nan_to_num(z)
         mean, variance = np.full((2, *values.shape), np.nan)
-        for rows_, columns, block_mean, block_variance in self._solve(unknown, self._gradient(values)):
-            mean[rows_, columns], variance[rows_, columns] = block_mean, block_variance
-        return np.where(wanted, mean[inside], np.nan), np.where(wanted, np.sqrt(variance[inside]), np.nan)
+        draws = np.full((*values.shape, samples), np.nan)
+        for block in self._solve(unknown, self._gradient(values), samples, generator):
+            mean[block.rows, block.columns], variance[block.rows, block.columns] = block.mean, block.variance
+            draws[block.rows, block.columns] = block.draws
+        deviation = np.where(wanted, np.sqrt(variance[inside]), np.nan)
+        return np.where(wanted, mean[inside], np.nan), deviation, draws[inside][wanted].T
 
     def _gradient(self, values: Floats) -> Floats:
         """Return g (time, variable); before the first and after the last row, values are 0."""
@@ -161,8 +190,10 @@ class Autoregression:
             gradient += errors[lag : lag + rows] @ matrix
         return gradient
 
-    def _solve(self, unknown: Booleans, gradient: Floats) -> Iterator[tuple[Indices, Indices, Floats, Floats]]:
-        """Yield rows, variables, means and variances of the unknown cells, in blocks of `order` rows.
+    def _solve(
+        self, unknown: Booleans, gradient: Floats, samples: int, generator: np.random.Generator | None
+    ) -> Iterator[_Solved]:
+        """Yield what is known of the unknown cells, in blocks of `order` rows.
 
         Forward: D_i = Q_ii - Q_{i,i-1} D_{i-1}^-1 Q_{i-1,i}, where a block without unknown cells ends the chain."""
         chain: list[_Block] = []
@@ -170,7 +201,7 @@ class Autoregression:
             rows, columns = np.nonzero(unknown[first : first + self.order])
             rows = rows + first
             if not len(rows):
-                yield from _back(chain)
+                yield from _back(chain, samples, generator)
                 chain = []
                 continue
             own = self._coupling(rows, columns, rows, columns)
@@ -187,22 +218,27 @@ class Autoregression:
             chain.append(_Block(rows, columns, inverse, right, np.empty((len(rows), 0))))
 
     def _coupling(self, rows: Indices, columns: Indices, other_rows: Indices, other_columns: Indices) -> Floats:
-        """Return Q between cells, most of which are less than 2 p rows apart."""
+        """Return Q between cells; most are less than 2 p rows apart."""
         distance = other_rows[None, :] - rows[:, None]
         places = np.clip(distance, -self.order, self.order) + self.order
         found = self.couplings[places, columns[:, None], other_columns[None, :]]
         return np.where(np.abs(distance) <= self.order, found, 0.0)
 
 
-def _back(chain: Sequence[_Block]) -> Iterator[tuple[Indices, Indices, Floats, Floats]]:
+def _back(chain: Sequence[_Block], samples: int, generator: np.random.Generator | None) -> Iterator[_Solved]:
     """Solve from the last block to the first: S_i = D_i^-1 + G_i S_{i+1} G_i^T with the gain G_i = D_i^-1 Q_{i,i+1} is
-    the covariance of block i given everything known."""
+    the covariance of block i given everything known. Given block i + 1, too, it is D_i^-1, by which draws are made."""
     mean: Floats = np.empty(0)
     covariance: Floats = np.empty((0, 0))
+    draws: Floats = np.empty((0, samples))
     for block in reversed(chain):
-        mean = block.inverse @ block.right - block.gain @ mean
+        start = block.inverse @ block.right
+        mean = start - block.gain @ mean
         covariance = block.inverse + block.gain @ covariance @ block.gain.T
-        yield block.rows, block.columns, mean, np.maximum(np.diag(covariance), 0.0)
+        draws = start[:, None] - block.gain @ draws
+        if generator is not None:
+            draws = draws + np.linalg.cholesky(block.inverse) @ generator.normal(size=draws.shape)
+        yield _Solved(block.rows, block.columns, mean, np.maximum(np.diag(covariance), 0.0), draws)
 
 
 class _Candidates(NamedTuple):
@@ -213,6 +249,7 @@ class _Candidates(NamedTuple):
     deviation: Floats
     column: Indices
     kind: Indices
+    draws: Floats  # (sample, cell) of the Gaussian imputation
 
 
 class Imputer:
@@ -253,37 +290,46 @@ class Imputer:
     def _fit(cls, series: Sequence[Series], scaler: Scaler, seed: int) -> Imputer:
         variables, steps = len(series[0].names), sum(map(len, series))
         lags, share = range(_order(variables, steps, len(series)) + 1), MAX_STEPS / steps
-        gaps = any(np.isnan(chunk).any() for own in series for chunk in own.chunks())
+        gaps = any(np.isnan(chunk).any() for item in series for chunk in item.chunks())
         models: _Models | None = None
         # In the first round, products are summed over what was measured. These sums do not fit together where variables
         # depend on each other exactly, so gaps are filled and the grams computed again.
         for _ in range(ROUNDS if gaps else 1):
-            grams = [_grams(own, scaler, lags, share, models) for own in series]
-            models = _Models.fit([own.entity for own in series], [_sum(own) for own in grams], variables)
+            grams = [_grams(item, scaler, lags, share, models) for item in series]
+            models = _Models.fit([item.entity for item in series], [_sum(folds) for folds in grams], variables)
         assert models is not None
         tests = _Tests(series, scaler, seed)
-        total = [_sum([own[fold] for own in grams]) for fold in range(FOLDS)]
-        for own, gram in zip(series, grams, strict=True):
-            for fold in tests.folds(own):
-                others = _sum(gram, fold) if len(series) > 1 else None
-                tests.run(_autoregression(_sum(total, fold), others, variables), own, fold)
+        total = [_sum([folds[fold] for folds in grams]) for fold in range(FOLDS)]
+        for item, folds in zip(series, grams, strict=True):
+            for fold in tests.folds(item):
+                others = _sum(folds, fold) if len(series) > 1 else None
+                tests.run(_autoregression(_sum(total, fold), others, variables), item, fold)
         return cls(scaler, models.pooled, models.entities, *tests.choose(variables))
 
-    def impute(self, series: Series, hidden: Booleans) -> Imputed:
-        """Impute the `hidden` cells (time, variable) of a series, without looking at them."""
+    def impute(
+        self, series: Series, hidden: Booleans, samples: int = 0, generator: np.random.Generator | None = None
+    ) -> Imputed:
+        """Impute the `hidden` cells (time, variable) of a series, without looking at them. Draws need a generator."""
         values, deviation = np.full((2, *hidden.shape), np.nan)
+        draws: list[Floats] = []
         model = self.entities.get(series.entity, self.pooled)
+        zero, one = self.scaler.undo(series.entity, np.repeat([[0.0], [1.0]], hidden.shape[1], axis=1))
+        unit = one - zero
         with single_threaded_blas():
             for first, stop in _segments(series):
                 wanted = hidden[first:stop]
                 if wanted.any():
                     z = np.where(wanted, np.nan, _scaled(self.scaler, series, first, stop))
-                    found = _candidates(model, z, wanted)
+                    found = _candidates(model, z, wanted, samples, generator)
                     weights = self.weights[found.kind, found.column]
                     values[first:stop][wanted] = (weights * np.stack([found.gaussian, found.interpolated], 1)).sum(1)
-                    deviation[first:stop][wanted] = found.deviation * self.widening[found.kind, found.column]
-        zero, one = self.scaler.undo(series.entity, np.repeat([[0.0], [1.0]], hidden.shape[1], axis=1))
-        return Imputed(self.scaler.undo(series.entity, values), deviation * (one - zero))
+                    widening = self.widening[found.kind, found.column]
+                    deviation[first:stop][wanted] = found.deviation * widening
+                    # As far from the imputation as a draw is from the Gaussian mean, widened like the deviation.
+                    draws.append((found.draws - found.gaussian) * widening * unit[found.column])
+        values = self.scaler.undo(series.entity, values)
+        apart = np.concatenate(draws, axis=1) if draws else np.empty((samples, 0))
+        return Imputed(values, deviation * unit, values[hidden] + apart)
 
 
 class _Models(NamedTuple):
@@ -312,7 +358,7 @@ class _Tests:
 
     def __init__(self, series: Sequence[Series], scaler: Scaler, seed: int) -> None:
         self.scaler, self.generator = scaler, np.random.default_rng(seed)
-        chunks = [(own.entity, fold, span) for own in series for span, fold in _chunks(own)]
+        chunks = [(item.entity, fold, span) for item in series for span, fold in _chunks(item)]
         self.chosen: dict[tuple[str, int], list[tuple[int, int]]] = {}
         for i in evenly_spaced(len(chunks), max(2 * FOLDS, MAX_CELLS // (CHUNK * len(series[0].names)))):
             entity, fold, span = chunks[i]
@@ -338,31 +384,40 @@ class _Tests:
         weights, widening = np.tile(MIXTURES[0], (KINDS, variables, 1)), np.ones((KINDS, variables))
         if not self.found:
             return weights, widening
-        gaussian, interpolated, deviation, column, kind = map(np.concatenate, zip(*self.found, strict=True))
+        fields = zip(*(candidates[:-1] for candidates in self.found), strict=True)
+        gaussian, interpolated, deviation, column, kind = map(np.concatenate, fields)
         both = np.stack([gaussian, interpolated], axis=1)
         errors = np.abs(both @ MIXTURES.T - np.concatenate(self.truth)[:, None])
         ratio = errors / np.maximum(deviation, SMALLEST_DEVIATION)[:, None]
-        chunk = np.repeat(np.arange(len(self.truth)), [len(own) for own in self.truth])
-        for each in range(KINDS):
-            cells = kind == each if (kind == each).any() else np.ones(len(kind), dtype=bool)
+        chunk = np.repeat(np.arange(len(self.truth)), [len(cells) for cells in self.truth])
+        for number in range(KINDS):
+            cells = kind == number if (kind == number).any() else np.ones(len(kind), dtype=bool)
             shared = errors[cells].mean(axis=0)
             for k in range(variables):
-                own = cells & (column == k)
-                best = int(np.argmin(errors[own].sum(axis=0) + PRIOR_CELLS * shared))
-                weights[each, k] = MIXTURES[best]
-                enough = own.sum() >= MIN_CELLS and len(np.unique(chunk[own])) >= MIN_CHUNKS
-                widening[each, k] = np.quantile(ratio[own if enough else cells, best], NOMINAL) / DEVIATIONS
+                of_variable = cells & (column == k)
+                best = int(np.argmin(errors[of_variable].sum(axis=0) + PRIOR_CELLS * shared))
+                weights[number, k] = MIXTURES[best]
+                enough = of_variable.sum() >= MIN_CELLS and len(np.unique(chunk[of_variable])) >= MIN_CHUNKS
+                chosen = of_variable if enough else cells
+                widening[number, k] = np.quantile(ratio[chosen, best], NOMINAL) / DEVIATIONS
         return weights, widening
 
 
-def _candidates(model: Autoregression, z: Floats, wanted: Booleans) -> _Candidates:
+def _candidates(
+    model: Autoregression,
+    z: Floats,
+    wanted: Booleans,
+    samples: int = 0,
+    generator: np.random.Generator | None = None,
+) -> _Candidates:
     """Return the candidates for the `wanted` cells, which are NaN in z (time, variable)."""
-    mean, deviation = model.impute(z, wanted)
+    mean, deviation, draws = model.impute(z, wanted, samples, generator)
     interpolated, distance = _interpolated(z)
     rows, columns = np.nonzero(wanted)
     kind = np.searchsorted(DISTANCES, distance[wanted], side="right") - 1
     alone = np.isnan(z).mean(axis=1)[rows] > 0.5
-    return _Candidates(mean[wanted], interpolated[wanted], deviation[wanted], columns, kind + len(DISTANCES) * alone)
+    kind = kind + len(DISTANCES) * alone
+    return _Candidates(mean[wanted], interpolated[wanted], deviation[wanted], columns, kind, draws)
 
 
 def _order(variables: int, steps: int, entities: int) -> int:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,31 @@ from tsadc.series import Booleans, Clock, Series
 DECISIONS = ("keep", "drop", "fix")
 COLUMNS = ("id", "entity", "start", "end", "decision")  # those without which nothing can be decided
 YEAR_FIRST = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+class Part(NamedTuple):
+    """A part of a series: rows [start, stop) of the variables `columns`, by position, of series `number`."""
+
+    number: int
+    start: int
+    stop: int
+    columns: tuple[int, ...]
+
+
+def marked(series: Sequence[Series], parts: Iterable[Part]) -> tuple[Booleans, ...]:
+    """Return for each series which cells (time, variable) lie in one of the parts."""
+    cells = tuple(np.zeros((len(item), len(item.names)), dtype=bool) for item in series)
+    for part in parts:
+        cells[part.number][part.start : part.stop, list(part.columns)] = True
+    return cells
+
+
+def cleared(series: Sequence[Series], cells: Sequence[Booleans]) -> tuple[Series, ...]:
+    """Return the series with the cells as not measured."""
+    return tuple(
+        replace(item, values=np.where(marks, np.nan, item.values)) if marks.any() else item
+        for item, marks in zip(series, cells, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -60,6 +85,12 @@ class Decision:
     comment: str
     line: int
 
+    def part(self, series: Sequence[Series]) -> Part:
+        """Return the cells that it is about: the variables to blame if it is "fix", otherwise all of them."""
+        names = series[self.number].names
+        columns = tuple(k for k, name in enumerate(names) if name in self.variables or self.decision != "fix")
+        return Part(self.number, self.start, self.stop, columns)
+
 
 @dataclass(frozen=True)
 class Review:
@@ -79,34 +110,22 @@ class Review:
     @property
     def counts(self) -> dict[str, int]:
         """How many intervals are kept, dropped and fixed."""
-        return {name: sum(each.decision == name for each in self.decisions) for name in DECISIONS}
+        made = [decision.decision for decision in self.decisions]
+        return {name: made.count(name) for name in DECISIONS}
 
     def cells(self, series: Sequence[Series]) -> tuple[Booleans, ...]:
         """Return for each series which cells (time, variable) are not to be learnt from."""
-        cells = tuple(np.zeros((len(item), len(item.names)), dtype=bool) for item in series)
-        for each in self.decisions:
-            if each.decision != "keep":
-                names = series[each.number].names
-                chosen = [names.index(name) for name in each.variables] if each.decision == "fix" else range(len(names))
-                cells[each.number][each.start : each.stop, list(chosen)] = True
-        return cells
+        return marked(series, [decision.part(series) for decision in self.decisions if decision.decision != "keep"])
 
     def apply(self, series: Sequence[Series]) -> tuple[Series, ...]:
         """Return the series with the cells that are not to be learnt from as not measured."""
-        applied = []
-        for item, cells in zip(series, self.cells(series), strict=True):
-            if cells.any():
-                values = np.array(item.values, dtype=np.float64)
-                values[cells] = np.nan
-                item = replace(item, values=values)
-            applied.append(item)
-        return tuple(applied)
+        return cleared(series, self.cells(series))
 
     def provenance(self, series: Sequence[Series]) -> dict[str, Any]:
         """Return what a model that was trained on the reviewed series remembers of the review."""
         cells = self.cells(series)
-        rows = sum(int(own.all(axis=1).sum()) for own in cells)
-        return {"digest": self.digest, **self.counts, "rows": rows, "cells": sum(int(own.sum()) for own in cells)}
+        rows = sum(int(marks.all(axis=1).sum()) for marks in cells)
+        return {"digest": self.digest, **self.counts, "rows": rows, "cells": sum(int(marks.sum()) for marks in cells)}
 
 
 def read_review(path: str | Path, series: Sequence[Series]) -> Review:
@@ -154,19 +173,19 @@ def read_review(path: str | Path, series: Sequence[Series]) -> Review:
         raise DataError(
             f"{file} needs the columns {', '.join(COLUMNS)}, but lacks {listed(missing)}; take review.csv of an audit."
         )
-    found: dict[str, Decision] = {}
+    by_id: dict[str, Decision] = {}
     for number, line in enumerate(lines, start=2):
-        each = _decision(line, number, series, file)
-        earlier = found.get(each.id)
-        if earlier is not None and earlier.decision == each.decision == "fix" and earlier.variables != each.variables:
+        new = _decision(line, number, series, file)
+        earlier = by_id.get(new.id)
+        if earlier is not None and earlier.decision == new.decision == "fix" and earlier.variables != new.variables:
             raise DataError(
-                f"Lines {earlier.line} and {each.line} of {file} name different variables of the same interval to be "
+                f"Lines {earlier.line} and {new.line} of {file} name different variables of the same interval to be "
                 "fixed; leave one of them out."
             )
-        if earlier is not None and earlier.decision != each.decision:
-            raise _contradiction(file, earlier, each)
-        found.setdefault(each.id, each)
-    decisions = tuple(found.values())
+        if earlier is not None and earlier.decision != new.decision:
+            raise _contradiction(file, earlier, new)
+        by_id.setdefault(new.id, new)
+    decisions = tuple(by_id.values())
     _refuse_contradictions(decisions, file)
     return Review(decisions, hashlib.sha256(file.read_bytes()).hexdigest()[:16])
 
@@ -185,26 +204,26 @@ def _decision(line: dict[str, str], number: int, series: Sequence[Series], file:
             "data that was audited, and restore the name if a spreadsheet has changed it."
         )
     place = entities.index(entity)
-    own = series[place]
-    start, stop = (_row(line[name], own, where, name) for name in ("start", "end"))
-    if line["id"] != interval_id(entity, own.clock.tick(start), own.clock.tick(stop)):
+    audited = series[place]
+    start, stop = (_row(line[name], audited, where, name) for name in ("start", "end"))
+    if line["id"] != interval_id(entity, audited.clock.tick(start), audited.clock.tick(stop)):
         raise DataError(
             f"{where} has the id {line['id']!r}, which does not belong to its entity, start and end, so one of them "
             "was edited; restore them from the audit, as only decision, variables and comment may be changed."
         )
-    if not 0 <= start < stop <= len(own):
-        first, last = own.clock.at([0, len(own)])
+    if not 0 <= start < stop <= len(audited):
+        first, last = audited.clock.at([0, len(audited)])
         raise DataError(
             f"{where} is about {line['start']} to {line['end']} of {entity!r}, but the data has {first} to {last}; "
             "give the data that was audited."
         )
     names = _names(line.get("variables", ""))
-    unknown = [name for name in names if name not in own.names]
+    unknown = [name for name in names if name not in audited.names]
     if decision == "fix" and (unknown or not names):
         came = f"names {listed(unknown)}, which the data does not have" if unknown else "names none"
         raise DataError(
             f"{where} is to be fixed and needs the variables to blame, separated by semicolons, but {came}; use those "
-            f"of the data: {listed(own.names)}."
+            f"of the data: {listed(audited.names)}."
         )
     return Decision(line["id"], place, start, stop, decision, names, line.get("comment", ""), number)
 
@@ -257,17 +276,17 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _refuse_contradictions(decisions: Sequence[Decision], file: Path) -> None:
     """Raise if two intervals overlap and their decisions differ."""
-    ordered = sorted(decisions, key=lambda each: (each.number, each.start))
-    for i, each in enumerate(ordered):
+    ordered = sorted(decisions, key=lambda decision: (decision.number, decision.start))
+    for i, earlier in enumerate(ordered):
         for later in ordered[i + 1 :]:
-            if later.number != each.number or later.start >= each.stop:
+            if later.number != earlier.number or later.start >= earlier.stop:
                 break
-            if later.decision != each.decision:
-                raise _contradiction(file, each, later)
+            if later.decision != earlier.decision:
+                raise _contradiction(file, earlier, later)
 
 
 def _contradiction(file: Path, one: Decision, other: Decision) -> DataError:
-    first, second = sorted((one, other), key=lambda each: each.line)
+    first, second = sorted((one, other), key=lambda decision: decision.line)
     return DataError(
         f"Lines {first.line} and {second.line} of {file} contradict each other about the same rows, {first.decision} "
         f"and {second.decision}; leave one of them out."

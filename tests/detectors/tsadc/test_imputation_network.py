@@ -16,5 +16,6 @@ def test_hidden_cells_are_drawn_without_looking_at_them() -> None:
     assert np.isfinite(found.values[hidden]).all()
     assert np.isnan(found.values[~hidden]).all()
     assert (found.deviation[hidden] >= 0).all()
+    np.testing.assert_allclose(found.draws.mean(axis=0), found.values[hidden], rtol=1e-5)
     [again] = impute(detector, np.where(hidden, 50.0, history), (hidden,), samples=5)
     np.testing.assert_array_equal(found.values, again.values)

@@ -39,6 +39,8 @@ def impute(detector: TSADC, X: Any, hidden: tuple[Booleans, ...], *, samples: in
     """
     observations = detector._cut(X).observations
     pieces: list[list[Floats]] = [[], []]
+    drawn = [np.full((samples, int(cells.sum())), np.nan) for cells in hidden]
+    numbers = [np.where(cells, np.cumsum(cells).reshape(cells.shape) - 1, -1) for cells in hidden]
     for i, place in enumerate(observations.places):
         cells = np.zeros((len(observations.names), observations.length), dtype=bool)
         inside = slice(max(place.start, 0), max(place.start + observations.length, 0))
@@ -49,13 +51,17 @@ def impute(detector: TSADC, X: Any, hidden: tuple[Booleans, ...], *, samples: in
         z = np.where(cells, np.nan, observations.scaled(detector.scaler_).read(i))
         draws = _draws(detector, z, samples) if cells.any() else np.zeros((1, *z.shape))
         raw = np.stack([detector.scaler_.undo(entity, draw.T).T for draw in draws.astype(np.float64)])
+        if own.any():
+            within = raw[:, :, first : first + own.shape[1]]
+            drawn[place.series][:, numbers[place.series][inside].T[own]] = within[:, own]
         for part, value in zip(pieces, (raw.mean(axis=0), raw.std(axis=0)), strict=True):
             part.append(np.where(cells, value, np.nan))
     lead = (len(observations.names),)
-    return tuple(
-        Imputed(*(stitch(observations, part, number, lead=lead).T for part in pieces))
-        for number in range(len(observations.series))
-    )
+    imputed = []
+    for number, draws in enumerate(drawn):
+        mean, deviation = (stitch(observations, part, number, lead=lead).T for part in pieces)
+        imputed.append(Imputed(mean, deviation, draws))
+    return tuple(imputed)
 
 
 @torch.no_grad()
