@@ -17,7 +17,7 @@ LAYERS = (
     ("detectors", "data", "evaluate"),
     ("bench",),
     ("show",),
-    ("serve",),
+    ("serve", "cluster"),
     ("cli",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

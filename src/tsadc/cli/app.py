@@ -76,6 +76,12 @@ ResultsOption = Annotated[
     Path | None, typer.Option("--results", help="Folder written by `tsadc detect --out`.", readable=False)
 ]
 ByOption = Annotated[str | None, typer.Option("--by", help="Who says so; kept with the verdict.")]
+EngineOption = Annotated[
+    str, typer.Option("--engine", help="local, or ray to use the cores of this machine or of a cluster, by entity.")
+]
+AddressOption = Annotated[
+    str | None, typer.Option("--address", help="HOST:PORT of a Ray cluster, or auto. (default: this machine)")
+]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip files that cannot be used, and list them.")]
 
 
@@ -415,6 +421,8 @@ def detect(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with code 3 if something is unusual or drifts.")
     ] = False,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     detector: OwnDetector = None,
     *,
     options: Options,
@@ -436,6 +444,35 @@ def detect(
         raise OutputError(f"--{'update' if update else 'force'} needs a folder of results; add --out FOLDER.")
     if update and force:
         raise OutputError("--update keeps the results in --out and --force replaces them; give one of the two.")
+    if _uses_ray(engine, address):
+        from tsadc.cli.cluster_detect import detect_on_cluster
+        from tsadc.cli.reading import requested_reading
+
+        if out is None or report is not None or update or json:
+            refused = "--report" if report is not None else "--update" if update else "--json" if json else ""
+            raise OutputError(
+                f"{refused} does not go together with --engine ray, which writes tables by date and entity; leave it "
+                "out."
+                if refused
+                else "--engine ray writes tables by date and entity; add --out FOLDER."
+            )
+        with progress_bar() as progress:
+            fitted = rethreshold(load(model, detector=detector), set_ or [], _budget(alarms, set_ or []))
+            said, unusual = detect_on_cluster(
+                fitted,
+                data,
+                requested_reading(vars(options), fitted.provenance_.get("reading")),
+                out,
+                model=identity(model),
+                address=address,
+                force=force,
+                calendar=_calendar(calendar),
+                progress=progress,
+            )
+        echo(said)
+        if exit_code and unusual:
+            raise typer.Exit(3)
+        return
     title = ", ".join(stem(file) for file in data[:3]) or "query"
     existing: Existing = "update" if update else "replace" if force else "refuse"
     planned = _calendar(calendar)
@@ -889,6 +926,15 @@ def bench_report(
     from tsadc.cli.console import echo
 
     echo(report(ShowOptions(folder, plan, tuple(only or ()), choosing), out))
+
+
+def _uses_ray(engine: str, address: str | None) -> bool:
+    """Return whether Ray was requested; raise if the options contradict each other."""
+    if engine not in ("local", "ray"):
+        raise ConfigError(f"--engine must be local or ray, but got {engine!r}.")
+    if engine == "local" and address is not None:
+        raise ConfigError("--address names a Ray cluster; add --engine ray.")
+    return engine == "ray"
 
 
 def _raw(given: Path | None) -> Path:

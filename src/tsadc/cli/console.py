@@ -74,7 +74,7 @@ def progress_bar(*, quiet: bool = False) -> Iterator[ProgressCallback]:
 
         def report(now: TrainingProgress | ScoringProgress) -> None:
             if isinstance(now, ScoringProgress):
-                bar.update(task, description="scoring", completed=now.done, total=now.total, note="observations")
+                bar.update(task, description="scoring", completed=now.done, total=now.total, note=now.unit)
                 return
             left = timedelta(seconds=round(now.seconds_left))
             note = f"epoch {now.epoch}/{now.epochs}  loss {now.loss:.4f}"

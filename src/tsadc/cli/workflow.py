@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from tsadc.show.html import refuse_other_file
 from tsadc.show.result_files import write_ends, write_tables
 from tsadc.show.words import count, evidence, number, reviewed_text
 
-MAX_DRIFTED = 3  # entities in the summary
+MAX_DRIFTED, MAX_WORST = 3, 3  # entities and intervals in the summary
 
 
 def requested_settings(
@@ -287,32 +288,52 @@ def _with_similar(result: Result) -> pd.DataFrame:
     return result.intervals.assign(similar=pd.Series(found, dtype=object))
 
 
+@dataclass(frozen=True)
+class Unusual:
+    """How many intervals were found, in how many entities, and descriptions of the most severe."""
+
+    intervals: int
+    entities: int
+    worst: Sequence[str]
+
+    @classmethod
+    def of(cls, intervals: pd.DataFrame) -> Unusual:
+        described = [describe_interval(interval) for interval in worst(intervals, MAX_WORST).to_dict("records")]
+        return cls(len(intervals), intervals["entity"].nunique() if len(intervals) else 0, described)
+
+
 def verdict(intervals: pd.DataFrame, entities: int, threshold: float, chance: str, drift: Sequence[Drift] = ()) -> str:
     """Say which entities drifted and how many intervals are unusual, describe the three most severe, and say how many
     false alarms are to be expected."""
-    lines = [words.drift(found) for found in drift[:MAX_DRIFTED]]
+    return summarise(Unusual.of(intervals), entities, threshold, chance, [words.drift(found) for found in drift])
+
+
+def summarise(found: Unusual, entities: int, threshold: float, chance: str, drift: Sequence[str]) -> str:
+    """Return the same as `verdict` for what was found and for sentences about drift."""
+    lines = list(drift[:MAX_DRIFTED])
     if len(drift) > MAX_DRIFTED:
         lines.append(f"{count(len(drift) - MAX_DRIFTED, 'further entity has', 'further entities have')} drifted.")
-    if drift and intervals.empty:
+    if drift and not found.intervals:
         return "\n".join([*lines, "Nothing stands out from the recent past."])
-    return "\n".join([*lines, _unusual(intervals, entities, threshold), chance])
+    return "\n".join([*lines, _unusual(found, entities, threshold), chance])
 
 
-def _unusual(intervals: pd.DataFrame, entities: int, threshold: float) -> str:
-    if intervals.empty:
+def _unusual(found: Unusual, entities: int, threshold: float) -> str:
+    if not found.intervals:
         return f"No unusual interval (threshold {threshold:.3f})."
-    number_found = count(len(intervals), "unusual interval", "unusual intervals")
-    several = len(intervals) > 1 and entities > 1
-    where = f" in {intervals['entity'].nunique()} of {entities} entities" if several else ""
-    lines = [f"{number_found}{where}{'. The worst three' if len(intervals) > 3 else ''}:"]
-    for interval in worst(intervals, 3).to_dict("records"):
-        shares = ", ".join(f"{name} {share:.0%}" for name, share in interval["variables"].items())
-        why = evidence(interval["evidence"])[1] if interval["kind"] == "other" else interval["reason"]
-        span = f"{_time(interval['start'])} to {_time(interval['end'])}"
-        often = graded(interval["severity"], words.return_period(interval["return_period"]))
-        lines.append(f"  {interval['entity']}  {span}  {often}  {shares}")
-        lines.append(f"    {why}")
-    return "\n".join(lines)
+    number_found = count(found.intervals, "unusual interval", "unusual intervals")
+    where = f" in {found.entities} of {entities} entities" if found.intervals > 1 and entities > 1 else ""
+    heading = f"{number_found}{where}{'. The worst three' if found.intervals > MAX_WORST else ''}:"
+    return "\n".join([heading, *found.worst])
+
+
+def describe_interval(interval: Mapping[Any, Any]) -> str:
+    """Describe an interval in two lines: where, when, how severe and which variables; and why."""
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in interval["variables"].items())
+    why = evidence(interval["evidence"])[1] if interval["kind"] == "other" else interval["reason"]
+    span = f"{_time(interval['start'])} to {_time(interval['end'])}"
+    often = graded(interval["severity"], words.return_period(interval["return_period"]))
+    return f"  {interval['entity']}  {span}  {often}  {shares}\n    {why}"
 
 
 def _time(time: Any) -> str:

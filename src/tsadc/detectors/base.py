@@ -66,10 +66,11 @@ PartScores = Sequence[Floats]  # two: scores of the training and of the validati
 
 @dataclass(frozen=True)
 class ScoringProgress:
-    """Progress of scoring: `done` of `total` observations."""
+    """Progress of scoring: `done` of `total` observations, or entities on a cluster."""
 
     done: int
     total: int
+    unit: str = "observations"
 
 
 @dataclass(frozen=True)

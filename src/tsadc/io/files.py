@@ -48,9 +48,14 @@ def partitions(paths: str | Path | Sequence[str | Path], file: Path) -> dict[str
     `entity=7/date=2024-01-01`."""
     for root in [Path(path) for path in ([paths] if isinstance(paths, (str, Path)) else paths)]:
         if root.is_dir() and file.is_relative_to(root):
-            folders = [PARTITION.fullmatch(part) for part in file.relative_to(root).parts[:-1]]
-            return {folder[1]: unquote(folder[2]) for folder in folders if folder}
+            return partition_keys(file.relative_to(root).parts[:-1])
     return {}
+
+
+def partition_keys(folders: Iterable[str]) -> dict[str, str]:
+    """Return the keys and values in the names of folders; those that are no partitions have none."""
+    found = [PARTITION.fullmatch(folder) for folder in folders]
+    return {folder[1]: unquote(folder[2]) for folder in found if folder}
 
 
 def partition_entity(keys: Mapping[str, str], named: str | None) -> str | None:

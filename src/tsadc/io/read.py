@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -128,22 +128,27 @@ def _read_database(reading: Reading) -> list[Part]:
     return from_frame(read_query(reading), reading.entity_name or ENTITY, "The result of the query", reading)
 
 
-def _partition(keys: Mapping[str, str], paths: str | Path | Sequence[str | Path], reading: Reading) -> str | None:
+def _partition(keys: Mapping[str, str], folder: str, reading: Reading) -> str | None:
     """Return the entity of a file in a partitioned folder. Without a key that names it, the folder is one entity."""
     if not keys or (reading.entity is not None and reading.entity not in keys):
         return None
-    folder = paths if isinstance(paths, (str, Path)) else paths[0]
-    return partition_entity(keys, reading.entity) or Path(folder).resolve().name
+    return partition_entity(keys, reading.entity) or folder
 
 
 def own_reading(file: Path, paths: str | Path | Sequence[str | Path], reading: Reading) -> tuple[Reading, str | None]:
     """Return the options for one of the files that `paths` name, and the entity that its partition, `entity_name` or
     `entity_from` name; None if its parts keep their own."""
-    keys = partitions(paths, file)
+    folder = paths if isinstance(paths, (str, Path)) else paths[0]
+    return partition_reading(str(file), partitions(paths, file), Path(folder).resolve().name, reading)
+
+
+def partition_reading(file: str, keys: Mapping[str, str], folder: str, reading: Reading) -> tuple[Reading, str | None]:
+    """Return the same as `own_reading` for a file anywhere, by the keys of its partition and the name of the folder
+    that is partitioned."""
     own = replace(reading, entity=None) if reading.entity in keys else reading
     if reading.entity_from is None:
-        return own, reading.entity_name or _partition(keys, paths, reading)
-    found = re.search(reading.entity_from, file.name)
+        return own, reading.entity_name or _partition(keys, folder, reading)
+    found = re.search(reading.entity_from, PurePath(file).name)
     if found is None or not found[1]:
         raise DataError(
             f"{file} has a name without {reading.entity_from!r}, in which its entity was expected; correct the "

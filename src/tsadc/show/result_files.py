@@ -34,14 +34,18 @@ def write_tables(parts: Iterable[Result], folder: Path, *, parquet: bool, model:
     writers = [_Parquet(folder / name) if parquet else _Csv(folder / name) for name in names]
     try:
         for part in parts:
-            intervals, observations = _intervals(part, model), _judged(part.observations, part, model)
             unit = precision(series.clock for series in part.series)
-            for writer, table in zip(writers, (intervals, part.timeline, observations), strict=True):
+            for writer, table in zip(writers, tables(part, model), strict=True):
                 writer.add(table if parquet else with_iso_times(table, unit))
     finally:
         for writer in writers:
             writer.close()
     return names
+
+
+def tables(part: Result, model: str) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the tables of a result as they are written, in the order of `TABLES`."""
+    return _intervals(part, model), part.timeline, _judged(part.observations, part, model)
 
 
 def write_ends(ends: Iterable[tuple[Result, int]], folder: Path, *, parquet: bool, model: str = "") -> None:

@@ -1,0 +1,338 @@
+"""`tsadc detect --engine ray`: each entity is read, judged and written by a task of its own.
+
+Ray's tasks and not Ray Data: an entity must be whole before it can be judged, and is so in its files. Ray Data would
+cut them into blocks and send all rows through its object store to put them together again."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+import tsadc
+from tsadc.cli.examination import MAX_NOTICES, check_new
+from tsadc.cli.workflow import MAX_WORST, Unusual, describe_interval, summarise
+from tsadc.cluster import storage
+from tsadc.cluster.engine import Cluster, Outcome, collected_notices, connect
+from tsadc.cluster.manifest import MANIFEST, Entity, Manifest, finish, folder_name, start
+from tsadc.cluster.partitions import Counts, FileGroup, check_options, entities_in, group_files, rows_in
+from tsadc.cluster.storage import StoredFile, address_of, fetch
+from tsadc.detectors.base import Detector, ProgressCallback, ScoringProgress
+from tsadc.detectors.result import worst
+from tsadc.detectors.store import load
+from tsadc.errors import ConfigError, DataError, TooShortError, listed, notice
+from tsadc.io.calendar import Calendar
+from tsadc.io.read import read
+from tsadc.io.reading import Reading
+from tsadc.series import Series
+from tsadc.show import words
+from tsadc.show.chance import count_scored, false_alarms
+from tsadc.show.result_files import TABLES, tables
+from tsadc.show.words import count
+from tsadc.variables import match
+
+TIMES = {"intervals": "start", "timeline": "time", "observations": "start"}  # the column that decides the date
+UNDATED = "undated"
+
+
+@dataclass(frozen=True)
+class DetectJob:
+    """What all tasks of a detection share. `model` holds the files of the model; its name in the tables is `name`."""
+
+    digest: str
+    model: Mapping[str, NDArray[np.uint8]]
+    name: str
+    out: str
+    calendar: Calendar | None
+    strict: bool
+    continued: bool
+
+
+def detect_on_cluster(
+    detector: Detector,
+    data: Sequence[Path],
+    reading: Reading,
+    out: Path,
+    *,
+    model: str,
+    address: str | None,
+    force: bool = False,
+    calendar: Calendar | None = None,
+    progress: ProgressCallback | None = None,
+) -> tuple[str, bool]:
+    """Judge the entities of partitioned Parquet files on a cluster, and write tables by date and entity to `out`.
+
+    Return a summary, and whether anything is unusual or drifts."""
+    check_options(reading)
+    place = address_of(out)
+    with connect(address) as cluster:
+        groups = group_files(data, replace(reading, skip_bad=False), lambda files: _counts(cluster, files))
+        files = _files(detector)
+        digest = _digest(files, groups, model, calendar, reading)
+        manifest = Manifest(tsadc.__version__, model, digest, tuple(address_of(path) for path in data))
+        before = start(place, manifest, force=force)
+        done = {(name, entity.inputs) for name, entity in (before or {}).items()}
+        todo = [group for group in groups if not {(name, group.inputs) for name in group.entities} <= done]
+        again = {name for group in todo for name in group.entities}
+        manifest.entities = {name: entity for name, entity in (before or {}).items() if name not in again}
+        job = DetectJob(digest, files, model, place, calendar, reading.strict, before is not None)
+        total = sum(len(group.entities) for group in groups)
+        _report(progress, len(manifest.entities), total)
+        for group, outcome in cluster.map(judge, cluster.share(job), todo):
+            _take(manifest, group, outcome)
+            _report(progress, len(manifest.entities) + len(manifest.left_out), total)
+    planned = {entity for group in groups for entity in group.entities}
+    lost = planned - set(manifest.entities) - set(manifest.left_out)
+    assert not lost, f"neither judged nor refused: {lost}"
+    manifest.complete = not manifest.left_out or (reading.skip_bad and bool(manifest.entities))
+    manifest.write(place)
+    if manifest.left_out:
+        entity, why = next(iter(sorted(manifest.left_out.items())))
+        number = count(len(manifest.left_out), "entity", "entities")
+        if not manifest.complete:
+            rest = "the others are" if manifest.entities else "nothing is"
+            raise DataError(
+                f"{number} of {total} could not be judged; {entity!r}: {why} Correct the data and run the same command "
+                f"again, which continues, or leave out what is bad with --skip-bad; {rest} in {place}."
+            )
+        notice(f"{number} left out: {listed(sorted(manifest.left_out))}; {entity!r}: {why}")
+    _notice_all(manifest)
+    return _summary(detector, manifest, place)
+
+
+def judge(job: DetectJob, group: FileGroup) -> list[Entity]:
+    """Read the files of a group, judge its entities and write their tables; the task of a worker."""
+    detector = _model(job)
+    if job.continued:
+        _remove_leftovers(job.out, group.entities)
+    with tempfile.TemporaryDirectory(prefix="tsadc-") as folder, collected_notices() as notices:
+        series, rows = _read(group, Path(folder))
+        done = [_judge_entity(job, detector, own, rows[own.entity], group) for own in series]
+    done = [replace(entity, notices=tuple(notices)) for entity in done]
+    missing = set(group.entities) - {entity.entity for entity in done}
+    if missing:
+        raise DataError(
+            f"{listed(sorted(missing))} {'has' if len(missing) == 1 else 'have'} no row that could be read."
+        )
+    for entity in done:  # last, so that a group is done as a whole
+        finish(job.out, job.digest, entity)
+    return done
+
+
+def _remove_leftovers(out: str, entities: Sequence[str]) -> None:
+    """Remove tables that an interrupted run has written: the data may have been corrected in the meantime."""
+    for table in TABLES:
+        for date in storage.names_in(storage.join(out, table)):
+            for entity in entities:
+                place = storage.join(out, table, date, f"entity={folder_name(entity)}")
+                if storage.names_in(place):
+                    storage.remove_folder(place)
+
+
+def _read(group: FileGroup, folder: Path) -> tuple[tuple[Series, ...], Counts]:
+    """Return the series of a group and the rows of each entity in the files; messages name the files' addresses."""
+    copies = {str(fetch(file.address, folder)): file for file in group.files}
+    try:
+        if len(group.entities) == 1 and group.reading.entity is None:
+            rows = {group.entities[0]: sum(rows_in(Path(copy)) for copy in copies)}
+        else:
+            counts = [entities_in(StoredFile(copy, 0, ""), str(group.reading.entity), folder) for copy in copies]
+            rows = {entity: sum(own.get(entity, 0) for own in counts) for entity in group.entities}
+        series = read(list(copies), group.reading)
+    except TooShortError as error:
+        raise TooShortError(_with_addresses(str(error), copies)) from None
+    except DataError as error:
+        raise DataError(_with_addresses(str(error), copies)) from None
+    return series, rows
+
+
+def _with_addresses(text: str, copies: Mapping[str, StoredFile]) -> str:
+    for copy, file in copies.items():
+        text = text.replace(copy, file.address)
+    return text
+
+
+def _judge_entity(job: DetectJob, detector: Detector, series: Series, rows: int, group: FileGroup) -> Entity:
+    files = tuple(file.address for file in group.files)
+    matched = match([series], detector.variables_, strict=True) if job.strict else (series,)
+    check_new(matched, [], detector)
+    known = Entity(series.entity, files, group.inputs, rows, len(series))
+    parts = list[list[pd.DataFrame]]()
+    intervals, drift, expected = list[pd.DataFrame](), list[str](), 0.0
+    try:
+        for part in detector.detect_parts(matched, calendar=job.calendar):
+            parts.append(list(tables(part, job.name)))
+            intervals.append(part.intervals)
+            drift += [words.drift(found) for found in part.drift]
+            expected += part.false_alarms
+    except TooShortError as error:
+        known = replace(known, too_short=str(error))
+    else:
+        written = [
+            _write(job, series.entity, table, own) for table, own in zip(TABLES, zip(*parts, strict=True), strict=True)
+        ]
+        found = pd.concat([table for table in intervals if len(table)] or intervals[:1], ignore_index=True)
+        severe = tuple(
+            (_finite(interval["severity"]), _finite(interval["score"]), describe_interval(interval))
+            for interval in worst(found, MAX_WORST).to_dict("records")
+        )
+        known = replace(
+            known,
+            rows_out=written[TABLES.index("timeline")],
+            observations=written[TABLES.index("observations")],
+            intervals=written[TABLES.index("intervals")],
+            scored=count_scored(found),
+            expected=expected,
+            worst=severe,
+            drift=" ".join(drift) or None,
+        )
+        if known.rows_out != known.rows_on_clock:
+            raise DataError(
+                f"{series.entity!r} has {known.rows_on_clock} rows, but {known.rows_out} were written; run it again."
+            )
+    return known
+
+
+def _finite(number: float) -> float:
+    """Return the number, or 0 for an interval without a score: JSON has no NaN."""
+    return float(number) if np.isfinite(number) else 0.0
+
+
+def _write(job: DetectJob, entity: str, table: str, parts: Sequence[pd.DataFrame]) -> int:
+    """Write a table of an entity, one file for each date, and return how many rows were written."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    frame = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+    times = frame[TIMES[table]]
+    dated = pd.api.types.is_datetime64_any_dtype(times)
+    dates = times.dt.strftime("%Y-%m-%d") if dated else pd.Series(UNDATED, index=frame.index)
+    rows = pa.Table.from_pandas(frame.drop(columns="entity"), preserve_index=False)
+    # A column without any value has no type of its own; the files of other entities have texts there.
+    rows = rows.cast(pa.schema([_typed(field) for field in rows.schema]))
+    written = 0
+    for date, places in frame.groupby(dates, sort=True).indices.items():
+        part, buffer = rows.take(pa.array(np.sort(places))), io.BytesIO()
+        pq.write_table(part, buffer)
+        folders = f"date={date}", f"entity={folder_name(entity)}"
+        storage.write(storage.join(job.out, table, *folders, "part.parquet"), buffer.getvalue())
+        written += part.num_rows
+    return written
+
+
+def _typed(field: Any) -> Any:
+    import pyarrow as pa
+
+    return field.with_type(pa.string()) if pa.types.is_null(field.type) else field
+
+
+_loaded: dict[str, Detector] = {}  # by the digest of the job: one model in each process of a worker
+
+
+def _model(job: DetectJob) -> Detector:
+    """Return the model of a job, which each process loads once."""
+    if job.digest not in _loaded:
+        _loaded.clear()
+        with tempfile.TemporaryDirectory(prefix="tsadc-") as folder:
+            for name, content in job.model.items():
+                (Path(folder) / name).write_bytes(content.tobytes())
+            _loaded[job.digest] = load(folder)
+    return _loaded[job.digest]
+
+
+def _files(detector: Detector) -> dict[str, NDArray[np.uint8]]:
+    """Return the files of a model; arrays are shared by the processes of a node without a copy."""
+    if detector.source is not None:
+        raise ConfigError(
+            f"{detector.name} is a detector of your own, whose file the nodes of a cluster do not have; judge without "
+            "--engine ray, or install it as a package."
+        )
+    with tempfile.TemporaryDirectory(prefix="tsadc-") as folder:
+        detector.save(Path(folder) / "model")
+        files = sorted((Path(folder) / "model").iterdir())
+        return {file.name: np.frombuffer(file.read_bytes(), dtype=np.uint8) for file in files}
+
+
+def _digest(
+    files: Mapping[str, NDArray[np.uint8]],
+    groups: Iterable[FileGroup],
+    model: str,
+    calendar: Calendar | None,
+    reading: Reading,
+) -> str:
+    """Return a digest of all that results depend on: an interrupted job continues only if it is the same."""
+    whole = hashlib.sha256(f"{tsadc.__version__}\n{model}\n{calendar!r}\n".encode())
+    whole.update(repr(replace(reading, skip_bad=False)).encode())
+    for name, content in files.items():
+        whole.update(name.encode())
+        whole.update(content.tobytes())
+    for group in groups:
+        whole.update(repr((group.entities, [file.address for file in group.files])).encode())
+    return whole.hexdigest()[:16]
+
+
+def _counts(cluster: Cluster, files: Sequence[tuple[StoredFile, str]]) -> list[Counts]:
+    """Return the rows of each entity in each file, counted by tasks."""
+    counted = dict[tuple[StoredFile, str], Counts]()
+    for item, outcome in cluster.map(count_entities, None, files):
+        if outcome.value is None:
+            raise DataError(str(outcome.error))
+        counted[item] = outcome.value
+    return [counted[item] for item in files]
+
+
+def count_entities(shared: None, item: tuple[StoredFile, str]) -> dict[str, int]:
+    """Return how many rows of each entity a file has; the task of a worker."""
+    file, column = item
+    with tempfile.TemporaryDirectory(prefix="tsadc-") as folder:
+        return entities_in(file, column, Path(folder))
+
+
+def _take(manifest: Manifest, group: FileGroup, outcome: Outcome[list[Entity]]) -> None:
+    """Note what became of a group."""
+    if outcome.value is None:
+        manifest.left_out |= dict.fromkeys(group.entities, str(outcome.error))
+    else:
+        manifest.entities |= {entity.entity: entity for entity in outcome.value}
+
+
+def _report(progress: ProgressCallback | None, done: int, total: int) -> None:
+    if progress is not None:
+        progress(ScoringProgress(done, total, "entities"))
+
+
+def _notice_all(manifest: Manifest) -> None:
+    """Issue what the tasks noticed, each sentence once, and name entities that are too short."""
+    short = sorted(name for name, entity in manifest.entities.items() if entity.too_short)
+    if short:
+        have = "entity has" if len(short) == 1 else "entities have"
+        notice(f"{len(short)} {have} too few rows for an observation and no results: {listed(short)}.")
+    found = list(dict.fromkeys(text for entity in manifest.entities.values() for text in entity.notices))
+    for text in found[:MAX_NOTICES]:
+        notice(text)
+    if len(found) > MAX_NOTICES:
+        notice(f"{len(found) - MAX_NOTICES} more: `notices` in {MANIFEST}.")
+
+
+def _summary(detector: Detector, manifest: Manifest, place: str) -> tuple[str, bool]:
+    entities = manifest.entities.values()
+    severe = sorted((one for entity in entities for one in entity.worst), key=lambda one: (-one[0], -one[1]))
+    affected = sum(entity.intervals > 0 for entity in entities)
+    found = Unusual(sum(entity.intervals for entity in entities), affected, [text for _, _, text in severe[:MAX_WORST]])
+    drift = [entity.drift for entity in entities if entity.drift is not None]
+    share = detector.normal_.above(detector.threshold_)
+    scored, expected = sum(entity.scored for entity in entities), sum(entity.expected for entity in entities)
+    chance = false_alarms(scored, expected, share, detector.settings.length, detector.clock_)
+    said = summarise(found, len(manifest.entities), detector.threshold_, chance, drift)
+    rows = sum(entity.rows_out for entity in entities)
+    amount = f"{count(len(entities), 'entity', 'entities')}, {rows} rows"
+    wrote = f"Wrote {', '.join(TABLES)} and {MANIFEST} to {place}: {amount}."
+    return f"{said}\n{wrote}", found.intervals > 0 or bool(drift)

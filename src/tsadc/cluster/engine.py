@@ -1,0 +1,169 @@
+"""Ray runs one function on many inputs, on the cores of this machine or of a cluster.
+
+Each input is a task of its own. Ray repeats a task whose process or node is lost, so a task must write the same files
+each time. What a user can cause comes back as the sentence of that input, and all other inputs are done."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import socket
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import tsadc
+from tsadc.errors import ConfigError, TsadcError, TsadcNotice
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+RETRIES = 3  # of a task whose process or node was lost
+AHEAD = 4  # tasks per core that wait: enough to keep each core busy, and few enough for the driver
+ANSWER = 10.0  # seconds in which a cluster must answer
+NEEDS_RAY = "--engine ray needs the package ray: pip install 'tsadc[ray]'."
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[Value]):
+    """What became of an input: the value of the function, or the sentence why there is none, and its notices."""
+
+    value: Value | None
+    error: str | None = None
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _OtherVersion:
+    """A node with another version of tsadc than the driver."""
+
+    node: str
+    version: str
+
+
+class Cluster:
+    """A cluster that answers. `connect` makes one."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+
+    def share(self, value: Value) -> Any:
+        """Store a value once in the cluster, for all tasks that get what is returned instead of it."""
+        errors = self._ray.exceptions
+        try:
+            return self._ray.put(value)
+        except (errors.ObjectStoreFullError, errors.OutOfDiskError) as error:
+            raise ConfigError(_full(error)) from None
+
+    def map(
+        self, function: Callable[[Any, Item], Value], shared: Any, items: Sequence[Item]
+    ) -> Iterator[tuple[Item, Outcome[Value]]]:
+        """Yield each item with the outcome of `function(shared, item)`, in the order in which they are done.
+
+        `shared` is what `share` returned. The function must be that of a module, which every node imports."""
+        ray = self._ray
+        task = ray.remote(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")(_run)
+        waiting, running = list(reversed(items)), dict[Any, Item]()
+        try:
+            while waiting or running:
+                most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+                while waiting and len(running) < most:
+                    item = waiting.pop()
+                    running[task.remote(tsadc.__version__, function, shared, item)] = item
+                [done], _ = ray.wait(list(running), num_returns=1)
+                outcome = self._outcome(done)
+                yield running.pop(done), outcome
+        finally:
+            for unfinished in running:
+                ray.cancel(unfinished, force=True)
+
+    def _outcome(self, done: Any) -> Outcome[Any]:
+        errors = self._ray.exceptions
+        try:
+            found = self._ray.get(done)
+        except (errors.ObjectStoreFullError, errors.OutOfDiskError) as error:
+            return Outcome(None, _full(error))
+        except errors.OutOfMemoryError:
+            return Outcome(None, "Its node has too little memory for it; use nodes with more memory per core.")
+        except (errors.WorkerCrashedError, errors.NodeDiedError, errors.ObjectLostError):
+            return Outcome(None, f"Its process was lost {RETRIES + 1} times, most likely because memory ran out.")
+        except errors.RayError as error:
+            text = str(error).strip()
+            if "No module named 'tsadc" in text:
+                raise ConfigError(
+                    "A node of the cluster cannot import tsadc; install the same version on all nodes: pip install "
+                    f"'tsadc[ray]=={tsadc.__version__}'."
+                ) from None
+            return Outcome(None, f"It failed unexpectedly: {text.splitlines()[-1] if text else type(error).__name__}.")
+        if isinstance(found, _OtherVersion):
+            raise ConfigError(
+                f"The node {found.node} has tsadc {found.version}, but this machine has {tsadc.__version__}; install "
+                "the same version on all nodes."
+            )
+        return found  # type: ignore[no-any-return]
+
+
+def _run(version: str, function: Callable[[Any, Any], Any], shared: Any, item: Any) -> Outcome[Any] | _OtherVersion:
+    """Run the function in a task: user errors and notices become part of the outcome."""
+    if version != tsadc.__version__:
+        return _OtherVersion(socket.gethostname(), tsadc.__version__)
+    with collected_notices() as notices:
+        try:
+            value, error = function(shared, item), None
+        except (TsadcError, MemoryError, OSError) as cause:
+            value, error = None, str(cause) or type(cause).__name__
+    return Outcome(value, error, tuple(notices))
+
+
+@contextlib.contextmanager
+def collected_notices() -> Iterator[list[str]]:
+    """Yield a list that has the notices issued in the block when it ends, each once; other warnings are ignored."""
+    notices = list[str]()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", TsadcNotice)
+        yield notices
+    notices += dict.fromkeys(str(warning.message) for warning in caught)
+
+
+@contextlib.contextmanager
+def connect(address: str | None) -> Iterator[Cluster]:
+    """Yield the cluster at an address, or, without one, the cores of this machine for the length of the block."""
+    try:
+        ray = importlib.import_module("ray")
+    except ImportError:
+        raise ConfigError(NEEDS_RAY) from None
+    if address not in (None, "auto", "local"):
+        _check_answer(str(address))
+    quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
+    own = {"include_dashboard": False} if address in (None, "local") else {}
+    try:
+        ray.init(address=address or "local", **quiet, **own)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        where = "on this machine" if address in (None, "local") else f"at {address}"
+        raise ConfigError(f"Ray cannot be used {where}: {first}.") from None
+    try:
+        yield Cluster(ray)
+    finally:
+        ray.shutdown()
+
+
+def _check_answer(address: str) -> None:
+    """Raise unless something answers at the address: Ray itself would wait for minutes."""
+    host, mark, port = address.removeprefix("ray://").rpartition(":")
+    if not mark or not port.isdigit():
+        raise ConfigError(f"--address must be HOST:PORT of the head of a Ray cluster, or auto, but got {address!r}.")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"No Ray cluster answers at {address}: {getattr(error, 'strerror', None) or error}; check the address and "
+            "whether `ray start --head` runs there."
+        ) from None
+
+
+def _full(error: Exception) -> str:
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return f"The object store of the cluster is full ({first}); start Ray with a larger --object-store-memory."

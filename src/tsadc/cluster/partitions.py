@@ -1,0 +1,161 @@
+"""Files -> groups of files that hold whole entities, the units of work of a cluster.
+
+An entity may lie in several files, as in `entity=7/date=2024-01-01/` and `entity=7/date=2024-01-02/`: they form one
+group. Where a column names the entity, files that share an entity form one group, with all the entities in them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from tsadc.cluster.storage import StoredFile, address_of, fetch, is_remote, local_file, remote_files
+from tsadc.errors import ConfigError, DataError, notice
+from tsadc.io.columnar import guarded
+from tsadc.io.files import ending, entity_names, expand, partition_keys, partitions
+from tsadc.io.read import partition_reading
+from tsadc.io.reading import Reading, no_column
+
+ENDING = ".parquet"
+Counts = Mapping[str, int]  # rows by entity
+
+
+@dataclass(frozen=True)
+class FileGroup:
+    """Files that hold whole entities, and how to read them.
+
+    `entities` are their names, and `reading` names the column that distinguishes them if there are several."""
+
+    entities: tuple[str, ...]
+    files: tuple[StoredFile, ...]
+    reading: Reading
+
+    @property
+    def inputs(self) -> str:
+        """A digest of names, sizes and times of the files, which changes with their content."""
+        text = "\n".join(f"{file.address}\t{file.size}\t{file.modified}" for file in self.files)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check_options(reading: Reading) -> None:
+    """Raise if an option does not apply to Parquet files that are read entity by entity."""
+    for name in ("sql", "stream", "long", "rate", "sheet"):
+        if getattr(reading, name):
+            raise ConfigError(
+                f"--{name} cannot be combined with --engine ray, which reads Parquet files entity by entity."
+            )
+
+
+def group_files(
+    data: Sequence[Path],
+    reading: Reading,
+    count_rows: Callable[[Sequence[tuple[StoredFile, str]]], Iterable[Counts]],
+) -> list[FileGroup]:
+    """Return the groups of the files that the arguments name, in the order of the entities' names.
+
+    `count_rows` returns the rows of each entity in each of the files, of which the column of entities is also given."""
+    files, named, keys, folders = list[StoredFile](), list[Path](), list[dict[str, str]](), list[str]()
+    if not data:
+        raise DataError(
+            "No data was given; name a Parquet file, a folder of them, or an address such as s3://bucket/folder."
+        )
+    for argument in data:
+        address = address_of(argument)
+        if is_remote(address):
+            for file, between in remote_files(address, ENDING):
+                files.append(file)
+                named.append(Path(file.address))
+                keys.append(partition_keys(between))
+                folders.append(PurePosixPath(address.partition("?")[0]).name)
+        else:
+            for path in expand(argument, (ENDING,)):
+                if ending(path) != ENDING:
+                    raise DataError(f"{path} should end in {ENDING}: a cluster reads Parquet files only; convert it.")
+                files.append(local_file(path))
+                named.append(path)
+                keys.append(partitions(argument, path))
+                folders.append(Path(argument).resolve().name)
+    by_entity, by_column = dict[str, list[StoredFile]](), list[StoredFile]()
+    for file, own, folder, name in zip(files, keys, folders, entity_names(named), strict=True):
+        found, entity = partition_reading(file.address, own, folder, reading)
+        if entity is None and found.entity is not None:
+            by_column.append(file)
+        else:
+            by_entity.setdefault(entity or name, []).append(file)
+    alone = replace(reading, entity=None, entity_from=None)
+    groups = [FileGroup((entity,), tuple(own), replace(alone, entity_name=entity)) for entity, own in by_entity.items()]
+    if by_column and reading.entity is not None:
+        column = reading.entity
+        counts = count_rows([(file, column) for file in by_column])
+        joined = _connected(by_column, list(counts))
+        if len(joined) == 1 and len(by_column) > 1:
+            notice(
+                f"All {len(by_column)} files share entities, so that one task reads all of them; write the data "
+                f"partitioned by entity, as in {column}=7/part.parquet, to use more of the cluster."
+            )
+        groups += [FileGroup(entities, own, reading) for entities, own in joined]
+    names = [entity for group in groups for entity in group.entities]
+    if len(names) > len(set(names)):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(
+            f"The entity {twice!r} is both the name of a file or folder and in a column; rename one of them."
+        )
+    return sorted(groups, key=lambda group: group.entities)
+
+
+def entities_in(file: StoredFile, column: str, folder: Path) -> dict[str, int]:
+    """Return how many rows of each entity a file has."""
+    path = fetch(file.address, folder)
+
+    def count() -> dict[str, int]:
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path) as source:
+            present = next((name for name in source.schema_arrow.names if name.strip() == column), None)
+            if present is None:
+                raise no_column(column, source.schema_arrow.names, file.address)
+            counts = source.read([present]).to_pandas()[present].value_counts()
+        return {str(entity): int(rows) for entity, rows in counts.items()}
+
+    return guarded(path, "Parquet", count)
+
+
+def rows_in(path: Path) -> int:
+    """Return how many rows a Parquet file has."""
+
+    def count() -> int:
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path) as source:
+            return int(source.metadata.num_rows)
+
+    return guarded(path, "Parquet", count)
+
+
+def _connected(
+    files: Sequence[StoredFile], counts: Sequence[Counts]
+) -> list[tuple[tuple[str, ...], tuple[StoredFile, ...]]]:
+    """Join files that share an entity, directly or through others."""
+    leader = list(range(len(files)))
+
+    def find(place: int) -> int:
+        while leader[place] != place:
+            leader[place] = leader[leader[place]]
+            place = leader[place]
+        return place
+
+    first: dict[str, int] = {}
+    for place, own in enumerate(counts):
+        for entity in own:
+            leader[find(place)] = find(first.setdefault(entity, place))
+    members: dict[int, list[int]] = {}
+    for place in range(len(files)):
+        members.setdefault(find(place), []).append(place)
+    return [
+        (
+            tuple(sorted({entity for place in places for entity in counts[place]})),
+            tuple(files[place] for place in places),
+        )
+        for places in members.values()
+    ]
