@@ -1,16 +1,18 @@
 """`--engine ray` on a real cluster of two nodes: the same numbers as locally, and nothing lost or double."""
 
 import json
+import operator
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest import mock
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
@@ -18,11 +20,20 @@ import pytest
 
 import tsadc as package
 from terminal import frame, tsadc
+from tsadc.cluster.engine import connect
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'tsadc[ray]'")
 pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
 STORE = 80 * 2**20  # bytes of the object store of a node, close to the least that Ray takes
 ENTITIES = ("pump-1", "pump-2", "line 3/a", "7")
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    S3_PORT = free.getsockname()[1]
+S3 = {
+    "AWS_ACCESS_KEY_ID": "tester",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_REGION": "us-east-1",
+}
 TABLES = ("intervals", "timeline", "observations")
 
 
@@ -32,7 +43,7 @@ def cluster() -> Iterator[object]:
 
     # Workers import the package that is tested.
     path = os.pathsep.join([str(Path(package.__file__).parents[1]), str(Path(__file__).parent)])
-    with mock.patch.dict(os.environ, {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}):
+    with mock.patch.dict(os.environ, {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", **S3}):
         made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": STORE})
         made.add_node(num_cpus=1, object_store_memory=STORE)
     yield made
@@ -68,7 +79,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     for seed, entity in enumerate(ENTITIES[:2]):
         frame(2400, 10 + seed).to_csv(folder / f"{entity}.csv", index=False)
-    answer = tsadc("fit", *[folder / f"{name}.csv" for name in ENTITIES[:2]], "--out", folder / "model", "--length", "40")
+    files = [folder / f"{name}.csv" for name in ENTITIES[:2]]
+    answer = tsadc("fit", *files, "--out", folder / "model", "--length", "40")
     assert answer.code == 0, answer.err
     return folder / "model"
 
@@ -87,8 +99,6 @@ def on_ray(cluster: object, *words: object) -> object:
 
 def stored(out: Path, table: str) -> pd.DataFrame:
     """Return a partitioned table as the local run writes it, but sorted."""
-    from urllib.parse import unquote
-
     parts = []
     for file in sorted(out.glob(f"{table}/date=*/entity=*/part.parquet")):
         part = pd.read_parquet(file, partitioning=None)
@@ -116,6 +126,16 @@ def manifest(out: Path) -> dict:
     return json.loads((out / "manifest.json").read_text())
 
 
+@pytest.fixture(scope="module")
+def connected(cluster: object) -> Iterator[object]:
+    """The cluster, to which this process is connected: its workers then serve all commands."""
+    import ray
+
+    ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
+    yield cluster
+    ray.shutdown()
+
+
 def test_a_cluster_finds_what_one_machine_finds(
     cluster: object, data: Path, model: Path, local: Path, tmp_path: Path
 ) -> None:
@@ -131,3 +151,155 @@ def test_a_cluster_finds_what_one_machine_finds(
     assert whole["tsadc"] == package.__version__
     assert whole["model"] == pd.read_parquet(local / "intervals.parquet")["model"][0]
     assert len(whole["entities"]["pump-2"]["files"]) == 2
+
+
+def test_bad_partitions_are_named_and_the_job_continues_when_they_are_corrected(
+    connected: object, data: Path, model: Path, local: Path, tmp_path: Path
+) -> None:
+    bad, out = tmp_path / "plant", tmp_path / "found"
+    shutil.copytree(data, bad)
+    damaged, other = bad / "entity=7/part-0.parquet", bad / "entity=pump-2/part-1.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    day(1)[200:].rename(columns={"a": "x", "b": "y", "c": "z"}).to_parquet(other)
+    answer = on_ray(connected, bad, "--model", model, "--out", out)
+    assert "2 entities of 4 could not be judged; '7':" in answer.refusal
+    assert f"{damaged} is not a readable Parquet file" in answer.refusal
+    unfinished = manifest(out)
+    assert not unfinished["complete"]
+    assert set(unfinished["entities"]) == {"pump-1", "line 3/a"}
+    assert set(unfinished["left_out"]) == {"7", "pump-2"}
+    assert "part-1.parquet has other variables than" in unfinished["left_out"]["pump-2"]
+
+    before = {file: file.stat().st_mtime_ns for file in out.glob("timeline/*/*/part.parquet")}
+    stale = out / "timeline/date=1999-01-01/entity=7/part.parquet"  # of a task that was killed while it wrote
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"half")
+    for file in (damaged, other):
+        shutil.copy2(data / file.relative_to(bad), file)
+    answer = on_ray(connected, bad, "--model", model, "--out", out)
+    assert answer.code == 0, answer.err
+    assert_same(out, local)
+    assert {file: file.stat().st_mtime_ns for file in before} == before  # not judged again
+    assert manifest(out)["complete"]
+    assert "exists already" in on_ray(connected, bad, "--model", model, "--out", out).refusal
+
+
+def test_an_entity_in_two_files_with_others_is_joined(connected: object, model: Path, tmp_path: Path) -> None:
+    tables = [day(seed).assign(machine=name) for seed, name in enumerate(ENTITIES)]
+    folder, out = tmp_path / "plant", tmp_path / "found"
+    folder.mkdir()
+    pd.concat([tables[0], tables[1][:200]]).to_parquet(folder / "a.parquet")
+    pd.concat([tables[1][200:], tables[2]]).to_parquet(folder / "b.parquet")
+    pd.concat([tables[3], day(5, 10).assign(machine="short")]).to_parquet(folder / "c.parquet")
+    answer = tsadc("detect", folder, "--model", model, "--out", tmp_path / "local.parquet", "--entity", "machine")
+    assert answer.code == 0, answer.err
+    answer = on_ray(connected, folder, "--model", model, "--out", out, "--entity", "machine")
+    assert answer.code == 0, answer.err
+    assert "1 entity has too few rows for an observation and no results: short." in answer.err
+    whole = manifest(out)
+    assert {name: entity["rows_in"] for name, entity in whole["entities"].items()} == {
+        **dict.fromkeys(ENTITIES, 600),
+        "short": 10,
+    }
+    for table in TABLES:
+        expected = ordered(pd.read_parquet(tmp_path / "local.parquet" / f"{table}.parquet"))
+        expected = expected[expected["entity"] != "short"].reset_index(drop=True)
+        pd.testing.assert_frame_equal(stored(out, table)[list(expected.columns)], expected, check_exact=True)
+
+
+def test_another_version_on_a_node_is_refused(connected: object, data: Path, model: Path, tmp_path: Path) -> None:
+    with mock.patch.object(package, "__version__", "99.0"):
+        answer = on_ray(connected, data, "--model", model, "--out", tmp_path / "found")
+    assert f"has tsadc {package.__version__}, but this machine has 99.0" in answer.refusal
+    assert not manifest(tmp_path / "found")["complete"]
+
+
+def test_a_shared_value_may_be_larger_than_the_object_store(connected: object) -> None:
+    with connect(connected.address) as engine:
+        shared = engine.share(np.ones(STORE // 4, dtype=np.float64))  # twice the store: Ray uses the disk
+        outcomes = dict(engine.map(operator.getitem, shared, [1, 2]))
+    assert {item: outcome.value for item, outcome in outcomes.items()} == {1: 1.0, 2: 1.0}
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    """A bucket on a real S3 server."""
+    program = shutil.which("moto_server", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if program is None:
+        pytest.skip("no S3 server: pip install 'moto[server]' into an environment whose programs are on the PATH")
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([program, "-p", str(S3_PORT)], **silent) as server:
+        try:
+            wait_until(answers)
+            with mock.patch.dict(os.environ, S3):
+                s3().create_dir("plant")
+                yield "plant"
+        finally:
+            server.terminate()
+
+
+def s3() -> object:
+    from pyarrow.fs import S3FileSystem
+
+    return S3FileSystem(allow_bucket_creation=True, endpoint_override=f"127.0.0.1:{S3_PORT}", scheme="http")
+
+
+def answers() -> bool:
+    with socket.socket() as attempt:
+        return attempt.connect_ex(("127.0.0.1", S3_PORT)) == 0
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_data_and_results_on_s3(
+    connected: object, bucket: str, data: Path, model: Path, local: Path, tmp_path: Path
+) -> None:
+    from pyarrow.fs import LocalFileSystem, copy_files
+
+    copy_files(str(data), f"{bucket}/data", source_filesystem=LocalFileSystem(), destination_filesystem=s3())
+    here, out, nowhere = (
+        f"s3://{bucket}/{name}?endpoint_override=127.0.0.1:{S3_PORT}&scheme=http" for name in ("data", "found", "other")
+    )
+    answer = on_ray(connected, here, "--model", model, "--out", out)
+    assert answer.code == 0, answer.err
+    copies = {"source_filesystem": s3(), "destination_filesystem": LocalFileSystem()}
+    copy_files(f"{bucket}/found", str(tmp_path / "found"), **copies)
+    assert_same(tmp_path / "found", local)
+    assert manifest(tmp_path / "found")["data"] == [here]
+    assert "exists already" in on_ray(connected, here, "--model", model, "--out", out).refusal
+    nothing = on_ray(connected, nowhere, "--model", model, "--out", tmp_path / "none")
+    assert f"There is nothing at s3://{bucket}/other" in nothing.refusal
+
+
+# The last test, as it takes a node away.
+def test_a_node_that_is_lost_costs_nothing_but_time(connected: object, model: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / "plant", tmp_path / "found"
+    folder.mkdir()
+    for seed in range(6):
+        day(seed, 1200).to_parquet(folder / f"m{seed}.parquet")
+    answer = tsadc("detect", folder, "--model", model, "--out", tmp_path / "local.parquet")
+    assert answer.code == 0, answer.err
+    done_when_killed = []
+
+    def kill() -> None:
+        wait_until(lambda: any(out.glob("entities/*.json")))
+        done_when_killed.append(len(list(out.glob("entities/*.json"))))
+        [node] = [node for node in connected.list_all_nodes() if not node.is_head()]
+        connected.remove_node(node, allow_graceful=False)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    answer = on_ray(connected, folder, "--model", model, "--out", out)
+    killer.join()
+    assert answer.code == 0, answer.err
+    assert 1 <= done_when_killed[0] < 6
+    assert_same(out, tmp_path / "local.parquet")
+    whole = manifest(out)
+    assert whole["complete"]
+    assert whole["totals"]["rows_in"] == whole["totals"]["rows_out"] == 6 * 1200
+    assert not list(out.rglob("*.partial"))

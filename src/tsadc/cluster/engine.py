@@ -129,11 +129,15 @@ def collected_notices() -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def connect(address: str | None) -> Iterator[Cluster]:
-    """Yield the cluster at an address, or, without one, the cores of this machine for the length of the block."""
+    """Yield the cluster at an address, or, without one, the cores of this machine for the length of the block. A
+    process that is already connected stays so."""
     try:
         ray = importlib.import_module("ray")
     except ImportError:
         raise ConfigError(NEEDS_RAY) from None
+    if ray.is_initialized():  # by the program that called this: a process has one cluster
+        yield Cluster(ray)
+        return
     if address not in (None, "auto", "local"):
         _check_answer(str(address))
     quiet = {"logging_level": logging.ERROR, "log_to_driver": False}

@@ -118,9 +118,10 @@ def _finished(out: str, job: str) -> dict[str, Entity]:
     for name in storage.names_in(storage.join(out, ENTITIES)):
         stored = _parsed(storage.read(storage.join(out, ENTITIES, name)))
         if stored is not None and stored.pop("job", None) == job:
-            entity = Entity(
-                **{key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
-            )
+            content: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()
+            }
+            entity = Entity(**content)
             found[entity.entity] = entity
     return found
 

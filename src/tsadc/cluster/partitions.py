@@ -65,7 +65,7 @@ def group_files(
         if is_remote(address):
             for file, between in remote_files(address, ENDING):
                 files.append(file)
-                named.append(Path(file.address))
+                named.append(Path(file.address.partition("?")[0]))
                 keys.append(partition_keys(between))
                 folders.append(PurePosixPath(address.partition("?")[0]).name)
         else:

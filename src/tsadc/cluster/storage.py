@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tsadc.atomic import write_file
-from tsadc.errors import DataError, OutputError, TsadcError
+from tsadc.errors import ConfigError, DataError, OutputError, TsadcError
 from tsadc.io.files import PARTITION
 
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")  # two letters or more: C:/ is a disk
@@ -38,6 +38,11 @@ def address_of(path: str | Path) -> str:
     if found is None:
         return str(Path(text).absolute())
     rest = text[found.end() :]
+    if re.match(r"[^/@]*:[^/]*@", rest):
+        raise ConfigError(
+            "An address must not contain a password, because it is stored with the results; set it in the environment "
+            "of all nodes."
+        )
     return f"/{rest}" if found[1] == "file" else f"{found[1]}://{rest}"
 
 
@@ -162,8 +167,12 @@ def _opened(address: str) -> tuple[Any, str]:
     if not is_remote(address):
         return fs.LocalFileSystem(), address
     try:
-        storage, path = fs.FileSystem.from_uri(address)
-        return storage, path
+        # Not with the rest of the path, in which pyarrow would read %2F as a slash.
+        base, mark, query = address.partition("?")
+        scheme, _, whole = base.partition("://")
+        host, _, rest = whole.partition("/")
+        storage, root = fs.FileSystem.from_uri(f"{scheme}://{host}/{mark}{query}")
+        return storage, f"{root.rstrip('/')}/{rest}".rstrip("/")
     except importlib.import_module("pyarrow").ArrowInvalid as cause:
         if "nrecognized filesystem" not in str(cause):
             raise
