@@ -1,7 +1,6 @@
 """A fit to the merged summaries of parts is the fit to the whole, to the bit, whatever the parts and their order."""
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,35 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tsadc
+from machines import ENTITIES, LENGTH, MINUTE, NAMES, assert_same, learnt, limit, machine, machines, unfitted
 from tsadc import Ensemble, Series
-from tsadc.detectors import base, summary
+from tsadc.detectors import summary
 from tsadc.detectors.classical.robust_z import RobustZ
-from tsadc.detectors.ensemble import features
 from tsadc.detectors.summary import Rule, Summary, merge
 from tsadc.errors import ConfigError, DataError
 from tsadc.io.read import read
 from tsadc.io.reading import Reading
 from tsadc.scale import LEVELS, Distribution
 from tsadc.series import Clock
-
-MINUTE = 60 * 10**9
-NAMES = ("a", "b", "c")
-LENGTH = 24
-ENTITIES = 5
-
-
-def machine(number: int, rows: int) -> Series:
-    rng = np.random.default_rng(number)
-    waves = np.sin(np.arange(rows)[:, None] / np.array([3.0, 5.0, 9.0])) * (1 + number) + number
-    values = waves + 0.1 * rng.normal(size=waves.shape)
-    values[rng.random(values.shape) < 0.02] = np.nan
-    values[100:110, 1] += 5
-    return Series(values, NAMES, Clock(number * 7 * MINUTE, MINUTE, dated=True), f"machine-{number}")
-
-
-@cache
-def machines() -> tuple[Series, ...]:
-    return tuple(machine(number, rows=200 + 80 * number) for number in range(ENTITIES))
 
 
 @pytest.fixture
@@ -52,42 +32,6 @@ def small_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     limit(monkeypatch, 20)
 
 
-def limit(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(features, "MAX_OBSERVATIONS", most)
-    for module in (summary, base):
-        monkeypatch.setattr(module, "MIN_QUOTA", 6)
-
-
-def unfitted() -> Ensemble:
-    return Ensemble(length=LENGTH, config=Ensemble.Config(kernels=4))
-
-
-def learnt(detector: Ensemble) -> dict[str, np.ndarray]:
-    """Everything that a model consists of, apart from the scores of its history."""
-    assert detector.usual_ is not None
-    assert detector.episodes_ is not None
-    statistics = [detector.scaler_.pooled, *detector.scaler_.entities.values()]
-    return {
-        **detector._state(),
-        **detector.usual_.state(),
-        **detector.episodes_.state(),
-        "scores": np.sort(detector.decision_scores_[detector._learnt_from]),
-        "validation": np.sort(detector.validation_scores_),
-        "threshold": np.array([detector.threshold_, detector.middle_, detector.memory_]),
-        "center": np.stack([own.center for own in statistics]),
-        "scale": np.stack([own.scale for own in statistics]),
-        "entities": np.array(list(detector.scaler_.entities)),
-        "data": np.array(str(detector.provenance_["data"])),
-    }
-
-
-def assert_same(first: Ensemble, second: Ensemble) -> None:
-    one, other = learnt(first), learnt(second)
-    assert one.keys() == other.keys()
-    for name, array in one.items():
-        np.testing.assert_array_equal(array, other[name], err_msg=name)
-
-
 def divided(series: Sequence[Series], parts: Sequence[int]) -> list[list[Series]]:
     """Give each series to one of the parts; without those that stay empty."""
     groups: dict[int, list[Series]] = {}
@@ -99,10 +43,10 @@ def divided(series: Sequence[Series], parts: Sequence[int]) -> list[list[Series]
 @given(
     parts=st.lists(st.integers(0, 3), min_size=ENTITIES, max_size=ENTITIES),
     order=st.permutations(range(ENTITIES)),
-    most=st.sampled_from([4000, *range(5, 120)]),
+    most=st.sampled_from([4000, *range(5, 60)]),
     kept=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_summary_of_merged_parts_is_that_of_the_whole(parts, order, most, kept):
     """In any order and any tree of merges; the model depends on nothing else."""
     series = machines()
@@ -117,7 +61,7 @@ def test_the_summary_of_merged_parts_is_that_of_the_whole(parts, order, most, ke
         assert tree.to_bytes() == whole
 
 
-@pytest.mark.parametrize("most", [4000, 60, 20])
+@pytest.mark.parametrize("most", [4000, 30, 20])
 def test_a_fit_to_merged_parts_is_that_to_the_whole(series, monkeypatch, most):
     """With a sample that is everything, a part of each entity, and a part of some entities."""
     limit(monkeypatch, most)
@@ -157,7 +101,7 @@ def test_rows_that_stay_in_their_file_give_the_same_model(series, small_sample, 
 def test_the_scores_of_all_observations_are_kept_by_a_fit_to_all(series, small_sample):
     whole = unfitted().fit(series)
     scores, others = whole.decision_function(series), ~whole._learnt_from
-    assert len(whole.decision_scores_) == len(scores) > 3 * (~others).sum()
+    assert len(whole.decision_scores_) == len(scores) > 1.5 * (~others).sum()
     np.testing.assert_array_equal(whole.decision_scores_[others], scores[others])
 
 

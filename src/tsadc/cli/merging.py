@@ -14,6 +14,7 @@ from tsadc.detectors.store import load
 from tsadc.errors import OutputError
 from tsadc.io.calendar import Calendar
 from tsadc.series import Series
+from tsadc.show.words import count
 
 
 def merge_to(
@@ -46,9 +47,9 @@ def continue_to(
     continued = continue_model(model, series, detector=own, calendar=calendar, progress=progress)
     continued.save(out)
     known = sum(item.entity in fitted.scaler_.entities for item in series)
-    return (
-        f"Added history of {known} known and {len(series) - known} new entities to {model}.\n{trained(continued, out)}"
-    )
+    new = count(len(series) - known, "new one", "new ones")
+    added = f"Added history of {count(known, 'known entity', 'known entities')} and {new} to {model}."
+    return f"{added}\n{trained(continued, out)}"
 
 
 def _refuse_existing(out: Path) -> None:

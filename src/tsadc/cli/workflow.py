@@ -103,6 +103,8 @@ def fit_model(
     learnt = series if reviewed is None else reviewed.apply(series)
     if review is not None and reviewed is not None:
         notice_undecided(review, reviewed.decisions, "everything in them is learnt from")
+    if mergeable:  # as in a merged model
+        learnt = tuple(sorted(learnt, key=lambda item: item.entity))
     partial = out.with_name(out.name + ".partial")
     checkpoint = partial / "training.safetensors"
     has_network = hasattr(detector.settings, "training")

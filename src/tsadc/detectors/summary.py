@@ -502,8 +502,8 @@ def _check_alike(summaries: Sequence[Summary]) -> None:
 
 
 def _twice(names: Sequence[str]) -> DataError:
-    have = "have" if len(names) > 1 else "has"
+    have, its = ("have", "their") if len(names) > 1 else ("has", "its")
     return DataError(
-        f"{listed(names)} {have} rows in two parts, but an entity must lie in one; put its rows into one part, or add "
-        "later rows with `tsadc fit --continue`."
+        f"{listed(names)} {have} rows in two parts, but an entity must lie in one; put {its} rows into one part, or "
+        "add later rows with `tsadc fit --continue`."
     )
