@@ -24,7 +24,8 @@ COMMANDS = """
 demo    --out=demo --story=False
 fit     DATA... --out --length=None --contamination=None --alarms=None --detector=ensemble --preset=default
         --config=None --set=None... --epochs=None --seed=None --calendar=None... --resume=False --clean=False
-        --review=None READING
+        --review=None --mergeable=False --continue=None READING
+merge   MODELS... --out --detector=None
 audit   DATA... --out --model=None --length=None --detector=None --set=None... --folds=5 --calendar=None...
         READING
 clean   DATA... --audit --out --fill=expected --level=None --samples=0 --calendar=None... --model=None --detector=None

@@ -178,6 +178,13 @@ class Observations:
             indices[place.series].append(i)
         return indices
 
+    def by_entity(self) -> dict[str, list[int]]:
+        """Return the indices of the observations of each entity that has some."""
+        indices: dict[str, list[int]] = {}
+        for i, place in enumerate(self.places):
+            indices.setdefault(self.series[place.series].entity, []).append(i)
+        return indices
+
     def entity(self, index: int) -> str:
         """Return the entity of an observation."""
         return self.series[self.places[index].series].entity

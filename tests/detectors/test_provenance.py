@@ -65,7 +65,7 @@ def test_the_same_values_dealt_out_otherwise_are_other_data(series):
 
 
 def test_provenance_is_plain_data_and_names_the_versions(series):
-    found = provenance("robust-z", observe(series))
+    found = provenance("robust-z", describe(observe(series)))
     assert json.loads(json.dumps(found)) == found
     assert found["detector"] == "robust-z"
     assert found["data"] == describe(observe(series))

@@ -214,7 +214,7 @@ def test_statistics_are_those_of_the_array(tmp_path):
 PASS = """
 import sys
 import numpy as np, pandas as pd, pyarrow.parquet
-from tsadc.detectors.provenance import provenance
+from tsadc.detectors.provenance import describe, provenance
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading
 from tsadc.io.read import read
@@ -229,7 +229,7 @@ before = peak()
 series = read(sys.argv[1], Reading(stream=True))
 scaler = Scaler.fit(series, Scaler.Config())
 observations = cut(series, 600).observations.scaled(scaler)
-provenance("any", observations)
+provenance("any", describe(observations))
 total = sum(float(np.nansum(np.abs(observations.read(i)))) for i in range(len(observations)))
 print(peak() - before, len(observations), total)
 """

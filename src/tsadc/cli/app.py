@@ -250,10 +250,32 @@ def fit(
         Path | None,
         typer.Option(help="Review file of `tsadc audit`, whose decisions say what to learn from.", readable=False),
     ] = None,
+    mergeable: Annotated[
+        bool,
+        typer.Option(
+            "--mergeable", help="Keep a summary of the history, for `tsadc merge` and `tsadc fit --continue`."
+        ),
+    ] = False,
+    continue_: Annotated[
+        Path | None,
+        typer.Option("--continue", help="Model to add this history to; its settings are used.", readable=False),
+    ] = None,
     *,
     options: Options,
 ) -> None:
     """Learn what is normal from unlabelled history."""
+    if continue_ is not None:
+        given = {"--length": length, "--contamination": contamination, "--alarms": alarms, "--config": config}
+        given |= {"--set": set_, "--epochs": epochs, "--seed": seed, "--resume": resume, "--clean": clean}
+        given |= {"--review": review, "--preset": preset != "default"}
+        if refused := [name for name, value in given.items() if value is not None and value is not False]:
+            raise ConfigError(
+                f"--continue uses the settings of its model, so that {refused[0]} cannot be given; leave it out, or "
+                "fit a new model."
+            )
+        own = None if detector == DEFAULT else detector
+        _continue(continue_, data, out, options, _calendar(calendar), own)
+        return
     from tsadc.cli.console import echo, print_error, progress_bar
     from tsadc.cli.examination import check_history
     from tsadc.cli.reading import requested_reading
@@ -278,6 +300,7 @@ def fit(
                 out,
                 resume=resume,
                 clean=clean,
+                mergeable=mergeable,
                 progress=progress,
                 reading=to_remember(reading),
                 calendar=planned,
@@ -290,6 +313,35 @@ def fit(
         print_error(f"{word}; {hint if saved else 'nothing was saved, so start again with the same command'}.")
         raise typer.Exit(code) from None
     echo(summary)
+
+
+def _continue(
+    model: Path, data: list[Path], out: Path, options: Options, calendar: Calendar | None, own: str | None
+) -> None:
+    """Add history to a model."""
+    from tsadc.cli.console import echo, progress_bar
+    from tsadc.cli.merging import continue_to
+
+    with progress_bar() as progress:
+        said = continue_to(
+            model, lambda stored: _read(data, options, stored), data, out, own=own, calendar=calendar, progress=progress
+        )
+    echo(said)
+
+
+@app.command()
+def merge(
+    models: Annotated[list[Path], typer.Argument(help="Models that were fitted with --mergeable.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Model folder to write.")],
+    detector: OwnDetector = None,
+) -> None:
+    """Merge models of different entities into one, without their data."""
+    from tsadc.cli.console import echo, progress_bar
+    from tsadc.cli.merging import merge_to
+
+    with progress_bar() as progress:
+        said = merge_to(models, out, own=detector, progress=progress)
+    echo(said)
 
 
 @app.command()

@@ -22,7 +22,8 @@ from tsadc.cli.examination import without
 from tsadc.cli.histogram import histogram
 from tsadc.cli.nightly import identity
 from tsadc.config import build
-from tsadc.detectors.store import ARRAYS, SETTINGS, read_arrays, read_settings, upgraded_threshold
+from tsadc.detectors.feedback import learnt_from
+from tsadc.detectors.store import ARRAYS, HISTORY, SETTINGS, read_arrays, read_settings, upgraded_threshold
 from tsadc.detectors.threshold import Contamination, Normal, Threshold, explain
 from tsadc.errors import DataError, ModelFileError, TsadcNotice, listed
 from tsadc.io.doctor import Examination, Finding, VariableFacts
@@ -58,17 +59,18 @@ def about_model(folder: Path) -> list[tuple[str, str]]:
     model = read_settings(folder)
     data = read_arrays(folder, model)
     try:
-        kind, *rest = _about_model(model, load_arrays(data)["decision_scores"])
+        arrays = load_arrays(data)
+        kind, *rest = _about_model(model, arrays["decision_scores"], arrays.get(HISTORY))
         return [kind, ("name", identity(folder)), *rest]
     except (SafetensorError, KeyError, IndexError, TypeError, ValueError, AttributeError):
         raise ModelFileError(f"{folder} is not a usable model: its settings are incomplete or damaged.") from None
 
 
-def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, str]]:
+def _about_model(model: Mapping[str, Any], scores: Floats, views: Floats | None) -> list[tuple[str, str]]:
     settings, origin = model["settings"], model["provenance"]
     data, training, clock = origin["data"], origin.get("training"), Clock(**model["clock"])
     contamination, threshold = Contamination(**model["contamination"]), float(model["threshold"])
-    normal, config = Normal.of(scores, contamination), _threshold(model)
+    normal, config = Normal.of(scores[learnt_from(scores, views)], contamination), _threshold(model)
     how = explain(config, contamination, normal, threshold, clock, settings["length"])
     rows = [
         ("model", f"{model['detector']}, format {model['format']}, made by tsadc {origin['versions']['tsadc']}"),
@@ -81,6 +83,8 @@ def _about_model(model: Mapping[str, Any], scores: Floats) -> list[tuple[str, st
         ("trained on", f"{data['rows']} rows, {data['observations']} observations, data digest {data['digest']}"),
         ("seed", str(settings["seed"])),
     ]
+    if "summary" in model:
+        rows.append(("mergeable", "yes: it keeps a summary of its history"))
     if review := origin.get("review"):
         rows.append(("reviewed", reviewed_text(review)))
     if training:

@@ -118,7 +118,7 @@ def silent_ends(detector: Detector, series: Sequence[Series]) -> Iterator[tuple[
     if usual is None or not usual.knows_gaps:
         return
     per_week = observations_per_week(detector.clock_, length)
-    threshold = Threshold(detector.threshold_, float(np.median(detector.decision_scores_)), detector.normal_, per_week)
+    threshold = Threshold(detector.threshold_, detector.middle_, detector.normal_, per_week)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TsadcNotice)  # the detection itself issues them
         matched = match(series, detector.variables_)

@@ -82,6 +82,7 @@ def fit_model(
     *,
     resume: bool = False,
     clean: bool = False,
+    mergeable: bool = False,
     progress: ProgressCallback | None = None,
     reading: Mapping[str, Any] | None = None,
     calendar: Calendar | None = None,
@@ -103,6 +104,8 @@ def fit_model(
     learnt = series if reviewed is None else reviewed.apply(series)
     if review is not None and reviewed is not None:
         notice_undecided(review, reviewed.decisions, "everything in them is learnt from")
+    if mergeable:  # as in a merged model
+        learnt = tuple(sorted(learnt, key=lambda item: item.entity))
     partial = out.with_name(out.name + ".partial")
     checkpoint = partial / "training.safetensors"
     has_network = hasattr(detector.settings, "training")
@@ -115,7 +118,13 @@ def fit_model(
     try:
         with locked(partial / "lock", busy) if IS_MAIN_PROCESS else contextlib.nullcontext():
             detector.fit(
-                learnt, calendar=calendar, progress=progress, checkpoint=checkpoint, resume=resume, clean=clean
+                learnt,
+                calendar=calendar,
+                progress=progress,
+                checkpoint=checkpoint,
+                resume=resume,
+                clean=clean,
+                mergeable=mergeable,
             )
             if reading:
                 detector.provenance_["reading"] = dict(reading)
@@ -127,8 +136,6 @@ def fit_model(
     finally:
         with contextlib.suppress(OSError):  # not empty: there is something to resume
             partial.rmdir()
-    data, training = detector.provenance_["data"], detector.provenance_.get("training")
-    above = int(detector.labels_.sum())
     cleaned = detector.provenance_.get("cleaned")
     without = (
         f"{count(cleaned['intervals'], 'suspect interval was', 'suspect intervals were')} left out of the history "
@@ -138,8 +145,15 @@ def fit_model(
     )
     if reviewed is not None:
         without = f"Reviewed: {reviewed_text(reviewed.provenance(series))}.\n{without}"
+    return f"{without}{trained(detector, out)}"
+
+
+def trained(detector: Detector, out: Path) -> str:
+    """Say what a model was trained on, and what its threshold is."""
+    data, training = detector.provenance_["data"], detector.provenance_.get("training")
+    above = int(detector.labels_.sum())
     return (
-        f"{without}Trained on {data['observations']} observations of {data['length']} rows, "
+        f"Trained on {data['observations']} observations of {data['length']} rows, "
         f"{count(data['variables'], 'variable', 'variables')}, "
         f"{count(data['entities'], 'entity', 'entities')}{_epochs(training) if training else ''}.\n"
         f"Contamination {_with_doubt(detector.contamination_)}\n"

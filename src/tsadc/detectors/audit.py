@@ -682,7 +682,7 @@ def _deviates(model: Detector, fold: Observations, progress: AuditCallback | Non
     """Yield the evidence of the observations of a fold, with all scores as normal deviates."""
     lowered, share = model._lowered(fold), model.contamination_
     evidence = list(model._evidence(fold, progress))
-    normal = Normal(model.decision_scores_, share.share, (share.share + share.low) / 2)
+    normal = Normal(model.decision_scores_[model._learnt_from], share.share, (share.share + share.low) / 2)
     highest = np.log1p(-0.5 / len(normal.kept))  # of `log_above`: a score below all others is not infinitely low
 
     def deviate(scores: Floats) -> Floats:

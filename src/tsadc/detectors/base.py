@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, cast, final, overload
 
@@ -24,12 +25,13 @@ from tsadc.detectors.drift import raised_by, usual_score
 from tsadc.detectors.episodes import Episodes
 from tsadc.detectors.events import Events, memory
 from tsadc.detectors.explanation import Explainer, most_unusual
-from tsadc.detectors.feedback import COLUMN, Lesson, Verdict, given, learn, requested, without
+from tsadc.detectors.feedback import COLUMN, Lesson, Verdict, given, learn, learnt_from, requested, without
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.planned import expected_events, masked, unplanned, with_planned
 from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, join
 from tsadc.detectors.settings import Common
+from tsadc.detectors.summary import MIN_QUOTA, Baselines, Rule, Summary, sample, summarised
 from tsadc.detectors.threshold import (
     Contamination,
     Normal,
@@ -41,7 +43,7 @@ from tsadc.detectors.threshold import (
     refuse_unused,
     unused_setting,
 )
-from tsadc.detectors.usual import Quantiles, Usual, normal_places
+from tsadc.detectors.usual import MIN_HISTORY, Quantiles, Usual, longest_gap, normal_places
 from tsadc.detectors.verdicts import Verdicts
 from tsadc.errors import ConfigError, DataError, NotFittedError, TooShortError, listed, notice
 from tsadc.io.calendar import Calendar
@@ -49,7 +51,7 @@ from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading, how_to_resample, spell
 from tsadc.nn.runtime.blas import each_within, single_threaded_blas
 from tsadc.scale import Scaler
-from tsadc.series import Clock, Floats, Observations, Series
+from tsadc.series import Booleans, Clock, Floats, Observations, Series
 from tsadc.variables import match
 from tsadc.windows import Cut, cut
 
@@ -81,6 +83,11 @@ class FitOptions:
     checkpoint: Path | None = None
     resume: bool = False
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    # If the observations are only a sample of the history, what is known of all of it: the variables to judge, the
+    # number of entities that will be adapted to, and the longest gap of each entity.
+    judged: Booleans | None = None
+    others: int = 0
+    gaps: Mapping[str, int] | None = None
 
 
 class Detector(Parameters, ABC, Generic[ConfigT]):
@@ -145,6 +152,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     history_views_ : array of shape (n_observations, n_views), float32, or None
         What each view adds to the training scores; NaN for observations that the ensemble did not learn from. None
         without an ensemble, and for a model of an earlier version.
+    summary_ : Summary or None
+        Statistics and a sample of the history, if it was fitted with `mergeable=True`; None also for a model that was
+        loaded, and after `adapt`.
     provenance_ : dict
         Origin of the model, stored with it: `detector`, its name; `data`, size and digest of the training data;
         `versions` of the software; `training`, the losses of each epoch (only with a network); `cleaned`, the numbers
@@ -156,6 +166,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     source: ClassVar[str | None] = None  # file and class, if it is in a file of the user (`own_file`)
     savable: ClassVar[bool] = True  # False if what was learnt cannot be stored as arrays
     min_variables: ClassVar[int] = 1  # 2 if it compares variables
+    mergeable: ClassVar[bool] = False  # True if it can learn from a sample, and then adapt to the other entities
     row_cuts: ClassVar[int] = 1  # overlapping observations that the score of a row is the mean of; 1: its step's score
     Config: ClassVar[type[Common]] = Common
 
@@ -175,6 +186,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     verdicts_: tuple[Verdict, ...] = ()
     lesson_: Lesson | None = None
     history_views_: Floats | None = None
+    summary_: Summary | None = None
     provenance_: dict[str, Any]
 
     def __init__(
@@ -249,6 +261,14 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """Return what each view adds to the scores that `_fit` returned, by part; None if the score is no sum."""
         return None
 
+    def _most_observations(self, variables: int) -> int:
+        """Return how many observations `_fit` can learn from, if the detector is `mergeable`."""
+        raise NotImplementedError
+
+    def _baselines(self) -> Mapping[str, dict[str, Any]]:
+        """Return what `_adapt` has learnt, by name and entity, to be changed in place; only if it is `mergeable`."""
+        raise NotImplementedError
+
     def _adapt(self, history: Observations) -> None:
         """Learn the statistics of an entity from its normalised history; most detectors have none of their own."""
 
@@ -299,6 +319,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         checkpoint: str | Path | None = None,
         resume: bool = False,
         clean: bool = False,
+        mergeable: bool = False,
     ) -> Self:
         """Learn from unlabelled history.
 
@@ -325,6 +346,10 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         clean : bool, default False
             Audit the history first, and learn nothing from what is more likely anomalous than normal
             (`tsadc.audit`). It takes about eight times as long.
+        mergeable : bool, default False
+            Keep a summary of the history in the model (`summary_`), so that it can be merged with others, and that
+            history can be added (`tsadc.detectors.merging`). Its size is that of the sample that the ensemble learns
+            from.
 
         Returns
         -------
@@ -362,33 +387,127 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             from tsadc.detectors.cleaning import without_suspects
 
             X, cleaned["cleaned"] = without_suspects(self, X, progress)
-        history, clock, scaler = self.prepare(X)
-        check(settings.threshold, settings.contamination != "auto", clock, settings.length)
+        series = self._matched(X)
+        check(settings.threshold, settings.contamination != "auto", _clock_of(series), settings.length)
         if message := unused_setting(settings.threshold, settings.contamination != "auto"):
             notice(message)
-        series, train, chosen = history.series, history, np.arange(0)
-        if validation is None:
+        options = FitOptions(progress, Path(checkpoint) if checkpoint is not None else None, resume)
+        rule = self._rule(series[0].names) if validation is None else None
+        if mergeable and rule is None:
+            raise self._not_mergeable(" with validation data of its own" if self.mergeable else "")
+        large = rule is not None and sum(map(rule.cells, series)) > rule.most
+        summary = None
+        if rule is not None and (large or mergeable):
+            summary = summarised(series, rule, kept=True, copied=False)
+        if summary is not None and large:
+            self._score_the_rest(series, self._learn_sample(summary, options), progress)
+        else:
+            self._learn_whole(series, validation, options)
+        self.provenance_ |= cleaned
+        self.summary_ = summary.loaded() if summary is not None and mergeable else None
+        return self
+
+    @final
+    def fit_summary(self, summary: Summary, *, progress: ProgressCallback | None = None) -> Self:
+        """Learn from the summary of a history, which may have been merged from summaries of its parts.
+
+        The model is that of `fit` on the whole history, with its entities in the order of their names. Only
+        `decision_scores_` differs if the history is larger than its sample: it has the scores of the sample.
+
+        Parameters
+        ----------
+        summary : Summary
+            What `summarise` and `tsadc.detectors.summary.merge` return. Entities that have no sample in it
+            (`Summary.rest`, if it is not `kept`) get their baselines from `baselines` and `add_baselines`.
+        progress : callable, optional
+            As for `fit`.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            If the history cannot be used.
+        ConfigError
+            If the detector cannot be fitted to a summary, or the summary was made with other settings.
+        """
+        settings, rule = self._requested_settings(), self._rule(summary.rule.names)
+        if rule is None:
+            raise self._not_mergeable()
+        if rule != summary.rule:
+            raise ConfigError(
+                "The summary was made with other settings than those of this detector; use one detector for both."
+            )
+        check(settings.threshold, settings.contamination != "auto", summary.clock, settings.length)
+        if summary.whole:
+            self._learn_whole(summary.series(summary.entities), None, FitOptions(progress))
+        else:
+            self._learn_sample(summary, FitOptions(progress))
+        self.summary_ = summary if summary.kept else None
+        return self
+
+    def _learn_whole(self, series: tuple[Series, ...], validation: Any, options: FitOptions) -> None:
+        """Learn from all of the history."""
+        settings, clock = self._requested_settings(), _clock_of(series)
+        history, scaler = self._prepared(series)
+        held = None
+        if validation is not None:
+            held = self._validation(validation, settings, replace(series[0], clock=clock), scaler)
+        self._learn(history, held, clock, scaler, describe(history), options)
+
+    def _learn_sample(self, summary: Summary, options: FitOptions) -> Observations:
+        """Learn from the sample of the entities that the views are fitted to, which is returned, and adapt to the
+        others."""
+        settings, rest = self._requested_settings(), summary.rest
+        scaler = summary.scaler(settings.scaler)
+        scaler.check_constant(summary.rule.names)
+        series = summary.series(summary.shared)
+        history = self._observations(series)
+        others = sum(summary.entities[name].observations >= MIN_HISTORY for name in rest)
+        gaps = {name: own.gap for name, own in summary.entities.items()}
+        options = replace(options, judged=summary.judged, others=others, gaps=gaps)
+        self._learn(history, None, summary.clock, scaler, summary.describe(), options)
+        for name in rest:
+            self._adapt_to(summary.entities[name].pieces, gaps)
+        return history
+
+    def _learn(
+        self,
+        history: Observations,
+        held: Observations | None,
+        clock: Clock,
+        scaler: Scaler,
+        data: Mapping[str, Any],
+        options: FitOptions,
+    ) -> None:
+        """Learn from observations; a share of them is held out unless `held` has others. `data` describes the
+        history."""
+        settings = self._requested_settings()
+        train, chosen = history, np.arange(0)
+        held_out = held is None
+        if held is None:
             chosen = hold_out(len(history), settings.validation, settings.seed)
             held = history.take(chosen)
             train = history.take(np.setdiff1d(np.arange(len(history)), chosen))
-        else:
-            held = self._validation(validation, settings, replace(series[0], clock=clock), scaler)
         self.__dict__.pop("threshold_", None)  # not fitted until the end of this method
         self.verdicts_, self.lesson_, self.history_views_ = (), None, None
         self.settings_ = settings
-        self.variables_ = series[0].names
+        self.variables_ = history.names
         self.clock_ = replace(clock, start=0)
         self.scaler_ = scaler
-        self.provenance_ = provenance(self.name, history) | cleaned
-        fingerprint = {"history": self.provenance_["data"], "validation": describe(held)}
-        options = FitOptions(progress, Path(checkpoint) if checkpoint is not None else None, resume, fingerprint)
+        self.provenance_ = provenance(self.name, data)
+        options = replace(options, fingerprint={"history": self.provenance_["data"], "validation": describe(held)})
         self.memory_ = memory(train.scaled(scaler))
         with single_threaded_blas():
             known = self._fit(train.scaled(scaler), held.scaled(scaler), options)
-        self.held_out_ = validation is None
+        self.held_out_ = held_out
         if known is None:
-            self.decision_scores_ = self._scores(history, progress)
-            self.validation_scores_ = self.decision_scores_[chosen] if self.held_out_ else self._scores(held, progress)
+            self.decision_scores_ = self._scores(history, options.progress)
+            self.validation_scores_ = (
+                self.decision_scores_[chosen] if held_out else self._scores(held, options.progress)
+            )
         else:
             train_scores, self.validation_scores_ = known
             self.decision_scores_ = np.empty(len(history))
@@ -400,10 +519,32 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             self.history_views_[chosen] = views[1][: len(chosen)]
         self._calibrate()
         normal = history.take(normal_places(self.decision_scores_, self.contamination_.share))
-        self.usual_ = Usual.fit(normal.scaled(scaler), self._predict)
+        self.usual_ = Usual.fit(normal.scaled(scaler), self._predict, options.gaps)
         self.episodes_ = None  # nothing to compare with yet
         self.episodes_ = self._find_episodes(history)
-        return self
+
+    def _score_the_rest(
+        self, series: tuple[Series, ...], sample: Observations, progress: ProgressCallback | None
+    ) -> None:
+        """Replace the scores of the sample by those of all observations: those outside of it are scored as new ones,
+        and do not count for the threshold."""
+        history = self._observations(series)
+        places = {_when(sample, i): i for i in range(len(sample))}
+        known = np.array([places.get(_when(history, i), -1) for i in range(len(history))])
+        scores, views = self.decision_scores_, self.history_views_
+        self.decision_scores_ = scores[known]
+        self.decision_scores_[known < 0] = self._scores(history.take(np.flatnonzero(known < 0)), progress)
+        if views is not None:
+            self.history_views_ = np.where(known[:, None] < 0, np.float32(np.nan), views[known])
+
+    def _adapt_to(self, pieces: tuple[Series, ...], gaps: Mapping[str, int] | None = None) -> None:
+        """Learn what is usual for entities from pieces of their histories; the statistics of the scaler are known."""
+        settings = self.settings
+        observations = cut(pieces, settings.length, settings.coverage).observations.scaled(self.scaler_)
+        with single_threaded_blas():
+            self._adapt(observations)
+            if self.usual_ is not None:
+                self.usual_.adapt(observations, self._predict, gaps)
 
     def _find_episodes(self, history: Observations) -> Episodes:
         """Return the unusual intervals of the history, with which later ones are compared."""
@@ -421,18 +562,30 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         """Return the observations that `fit` would learn from, their clock and their scaler, with the same checks.
 
         For authors of detectors and for estimates of the cost of a fit."""
+        series = self._matched(X)
+        observations, scaler = self._prepared(series)
+        return observations, _clock_of(series), scaler
+
+    def _matched(self, X: Any, names: tuple[str, ...] | None = None) -> tuple[Series, ...]:
+        """Return the series of a history, with the variables `names` or those of the first one."""
         settings = self._requested_settings()
         series = as_series(X, settings.length, Reading(coverage=settings.coverage))
-        series = match(series, series[0].names)
+        series = match(series, series[0].names if names is None else names)
         if len(series[0].names) < self.min_variables:
             raise DataError(
                 f"The detector {self.name} compares variables and needs at least {self.min_variables}, but the data "
                 f"has only {series[0].names[0]!r}; choose another detector, such as ensemble."
             )
-        clock = next((entity.clock for entity in series if entity.clock.every), series[0].clock)
-        _check_intervals(series, clock)
-        scaler = Scaler.fit(series, settings.scaler)
+        _check_intervals(series, _clock_of(series))
+        return series
+
+    def _prepared(self, series: tuple[Series, ...]) -> tuple[Observations, Scaler]:
+        scaler = Scaler.fit(series, self._requested_settings().scaler)
         scaler.check_constant(series[0].names)
+        return self._observations(series), scaler
+
+    def _observations(self, series: tuple[Series, ...]) -> Observations:
+        settings = self._requested_settings()
         observations = cut(series, settings.length, settings.coverage).observations
         if len(observations) < MIN_OBSERVATIONS:
             rows = sum(map(len, series))
@@ -441,7 +594,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
                 f"values, but the history of {rows} rows in {len(series)} series gives {len(observations)}; use a "
                 "smaller length or more data."
             )
-        return observations, clock, scaler
+        return observations
 
     def _validation(self, data: Any, settings: Common, first: Series, scaler: Scaler) -> Observations:
         """Return validation data given by the user as observations."""
@@ -496,12 +649,24 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     def _calibrate(self) -> None:
         self._forget_lesson()
         settings, validation, history = self.settings_, self.validation_scores_, self.decision_scores_
+        history = history[self._learnt_from]
         every = history if self.held_out_ else np.concatenate([validation, history])
         self.contamination_, self.normal_ = calibrate(history, settings.contamination, settings.seed)
         scores = (history, validation, every)
         chosen = choose(settings.threshold, self.contamination_, self.normal_, scores, self.clock_, settings.length)
         self.threshold_ = self._place_threshold(chosen)
         self._judge_by(self.verdicts_)
+
+    @property
+    def _learnt_from(self) -> Booleans:
+        """Whether each training observation was learnt from; the others were scored as new ones, and do not count for
+        the threshold."""
+        return learnt_from(self.decision_scores_, self.history_views_)
+
+    @property
+    def middle_(self) -> float:
+        """Median score of the training observations that were learnt from."""
+        return float(np.median(self.decision_scores_[self._learnt_from]))
 
     def _forget_lesson(self) -> None:
         """Go back to the scores and the threshold without verdicts."""
@@ -666,7 +831,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     def _threshold(self, value: float) -> Threshold:
         per_week = observations_per_week(self.clock_, self.settings.length)
-        return Threshold(value, float(np.median(self.decision_scores_)), self.normal_, per_week)
+        return Threshold(value, self.middle_, self.normal_, per_week)
 
     def _events(self) -> Events:
         return Events.of(self.settings.event, self.memory_, self.settings.length)
@@ -987,12 +1152,138 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
                 f"The model already knows {listed(known)}; {whose} statistics are replaced by those of this history."
             )
         self.scaler_.adapt(series)
-        pieces = cut(series, length, coverage)
-        with single_threaded_blas():
-            self._adapt(pieces.observations.scaled(self.scaler_))
-            if self.usual_ is not None:
-                self.usual_.adapt(pieces.observations.scaled(self.scaler_), self._predict)
+        self._adapt_to(series)
+        self.summary_ = None  # it knows nothing of this history
         return self
+
+    @final
+    def summarise(self, X: Any, *, variables: Sequence[str] | None = None, kept: bool = True) -> Summary:
+        """Return what `fit_summary` needs of a part of a history: statistics and a sample of its entities.
+
+        Parameters
+        ----------
+        X : like the history of `fit`, or an iterator of Series
+            Whole entities: the rows of an entity must not lie in two parts. Of an iterator, one series at a time is in
+            memory, and the sample.
+        variables : sequence of str, optional
+            Names of the variables, which must be the same for all parts. None: those of the first series.
+        kept : bool, default True
+            Whether entities that the views are not fitted to have a sample, too. Otherwise the size is bounded by the
+            sample of the others, and `baselines` must see the data again.
+
+        Returns
+        -------
+        Summary
+            To be merged with those of other parts by `tsadc.detectors.summary.merge`, in any order.
+
+        Raises
+        ------
+        DataError
+            If the data cannot be used.
+        ConfigError
+            If the detector cannot be fitted to a summary.
+        """
+        names = None if variables is None else tuple(variables)
+        parts = ([item] for item in X) if isinstance(X, Iterator) else [X]
+        series = (item for part in parts for item in self._matched(part, names))
+        first = next(series, None)
+        if first is None:
+            raise DataError("There is no series to summarise; give at least one.")
+        names = first.names
+        rule = self._rule(names)
+        if rule is None:
+            raise self._not_mergeable()
+
+        def checked() -> Iterator[Series]:
+            for item in chain([first], series):
+                _check_intervals([item], first.clock)
+                yield item if item.names == names else match([item], names)[0]
+
+        return summarised(checked(), rule, kept=kept, copied=True)
+
+    @final
+    def baselines(self, X: Any) -> Baselines:
+        """Return what is usual for entities of `Summary.rest`, from their histories: the second pass of a fit to a
+        summary that has no sample of them. The detector stays as it is.
+
+        Parameters
+        ----------
+        X : like the history of `fit`
+            Whole entities, as they were for `summarise`.
+
+        Returns
+        -------
+        Baselines
+            For `add_baselines`.
+
+        Raises
+        ------
+        DataError
+            If the model does not have the statistics of an entity.
+        """
+        self._require_fitted()
+        rule = self._rule(self.variables_)
+        if rule is None:
+            raise self._not_mergeable()
+        series = self._matched(X, self.variables_)
+        _check_intervals(series, self.clock_)
+        unknown = [item.entity for item in series if item.entity not in self.scaler_.entities]
+        if unknown and self.settings.scaler.scope == "entity":
+            raise DataError(f"{listed(unknown)} was not among the entities of the summary; summarise it, too.")
+        before = {name: dict(own) for name, own in self._all_baselines().items()}
+        try:
+            for item in series:
+                small = rule.cells(item) <= MIN_QUOTA
+                self._adapt_to((item,) if small else sample([item], MIN_QUOTA, rule), {item.entity: longest_gap(item)})
+            names = {item.entity for item in series}
+            learnt = {
+                name: {entity: value for entity, value in own.items() if entity in names}
+                for name, own in self._all_baselines().items()
+            }
+        finally:
+            for name, own in self._all_baselines().items():
+                own.clear()
+                own.update(before[name])
+        return Baselines(learnt)
+
+    @final
+    def add_baselines(self, every: Iterable[Baselines]) -> Self:
+        """Add what `baselines` has found, in any order but all at once.
+
+        Parameters
+        ----------
+        every : iterable of Baselines
+            Of disjoint entities.
+
+        Returns
+        -------
+        self
+        """
+        self._require_fitted()
+        found = list(every)
+        for name, own in self._all_baselines().items():
+            new = {entity: value for part in found for entity, value in part.learnt[name].items()}
+            own.update({entity: new[entity] for entity in sorted(new)})
+        return self
+
+    def _all_baselines(self) -> dict[str, dict[str, Any]]:
+        quantiles = {} if self.usual_ is None else {"quantiles": self.usual_.entities}
+        return {**self._baselines(), **quantiles}
+
+    def _rule(self, names: tuple[str, ...]) -> Rule | None:
+        """Return what the sample of a history depends on; None if the detector learns from no sample."""
+        if not self.mergeable:
+            return None
+        settings = self._requested_settings()
+        # A share of the sample is held out, but learnt from as well.
+        most = int(self._most_observations(len(names)) / (1 - settings.validation))
+        return Rule(names, settings.length, settings.coverage, settings.seed, most)
+
+    def _not_mergeable(self, how: str = "") -> ConfigError:
+        return ConfigError(
+            f"{self.name}{how} cannot be fitted in parts that are merged; use the detector ensemble, and fit others to "
+            "all of the history at once."
+        )
 
     @final
     def save(self, path: str | Path) -> None:
@@ -1048,6 +1339,18 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
                 f"{'were' if count > 1 else 'was'} left out: {_named(left_out)}."
             )
         return pieces
+
+
+def _clock_of(series: Sequence[Series]) -> Clock:
+    """Return the clock of the first series whose sampling interval is known."""
+    return next((entity.clock for entity in series if entity.clock.every), series[0].clock)
+
+
+def _when(observations: Observations, index: int) -> tuple[str, int]:
+    """Return the entity of an observation and the time at which it begins."""
+    place = observations.places[index]
+    series = observations.series[place.series]
+    return series.entity, series.clock.tick(place.start)
 
 
 def _check_intervals(series: Sequence[Series], expected: Clock) -> None:

@@ -208,6 +208,11 @@ class Lesson:
         )
 
 
+def learnt_from(scores: Floats, views: Floats | None) -> Booleans:
+    """Return which of the training observations with these scores were learnt from, by what their views add."""
+    return np.ones(len(scores), dtype=bool) if views is None else np.isfinite(views).all(axis=1)
+
+
 def learn(detector: Detector, verdicts: Sequence[Verdict]) -> Lesson | None:
     """Return what the verdicts teach a detector without a lesson; None if they teach nothing."""
     taught = [verdict for verdict in verdicts if verdict.verdict != "planned" and verdict.score is not None]
@@ -223,13 +228,14 @@ def learn(detector: Detector, verdicts: Sequence[Verdict]) -> Lesson | None:
         return Lesson((), np.ones(0), (), 0.0, before, after)
     names = detector.view_names
     added = weights * np.array([[verdict.views.get(name, 0.0) for name in names] for verdict in taught])
-    middle, low = np.quantile(history, [0.5, BELOW]).tolist()
+    learnt = detector._learnt_from
+    middle, low = np.quantile(history[learnt], [0.5, BELOW]).tolist()
     spread = max(middle - low, 1e-9)
     factor: Floats = np.ones(len(names))
     if history_views is not None:
         factor = fit_factor(added, true, threshold, spread)
         history = history + np.nan_to_num(history_views.astype(np.float64) @ (factor - 1))
-        normal = Normal.of(history, detector.contamination_)
+        normal = Normal.of(history[learnt], detector.contamination_)
         threshold = normal.at(detector.normal_.above(threshold))
     scores = added @ factor
     threshold = respecting(threshold, normal, scores, true)
@@ -245,7 +251,7 @@ def learn(detector: Detector, verdicts: Sequence[Verdict]) -> Lesson | None:
         if verdict.verdict == "false"
         for views in verdict.others
     )
-    shift = usual_score(history) - usual_score(detector.decision_scores_)
+    shift = usual_score(history[learnt]) - usual_score(detector.decision_scores_[learnt])
     after = {"threshold_": threshold, "normal_": normal, "decision_scores_": history}
     return Lesson(names, factor, exemplars, shift, before, after)
 

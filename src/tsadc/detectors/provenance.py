@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from tsadc.optional import versions
 from tsadc.series import Observations, Series
 
 
-def provenance(detector: str, observations: Observations) -> dict[str, Any]:
-    """Return the name of the detector, a description of the training data and the versions of the software."""
+def provenance(detector: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the name of the detector, the description of the training data and the versions of the software."""
     return {
         "detector": detector,
-        "data": describe(observations),
+        "data": dict(data),
         "versions": {
             "python": platform.python_version(),
             **versions(("tsadc", "torch", "numpy")),

@@ -1,8 +1,8 @@
 """Save and load models.
 
 A model is a folder: `config.json` holds the settings and everything else that is not an array, `model.safetensors` the
-arrays, and `verdicts.json` what people said about intervals, if they did. Nothing is pickled. The folder appears
-complete or not at all."""
+arrays, `verdicts.json` what people said about intervals, if they did, and `summary.safetensors` a summary of the
+history, if the model can be merged. Nothing is pickled. The folder appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tsadc.detectors import episodes, feedback, find, usual
 from tsadc.detectors.base import Detector, hold_out
 from tsadc.detectors.episodes import Episodes
 from tsadc.detectors.stored_limits import RESTORE, building_within, check_arrays, check_counts
+from tsadc.detectors.summary import Summary
 from tsadc.detectors.threshold import Contamination, Normal
 from tsadc.detectors.usual import Usual
 from tsadc.errors import ConfigError, DataError, ModelFileError
@@ -36,7 +37,7 @@ FORMAT = 4
 # Settings that format 1 called differently: old name -> new name, and old value -> new value.
 RENAMED_SETTINGS = {"scoring": "inference", "head": "scoring", "views": "ensemble"}
 RENAMED_VALUES = {"head": {"tsadc": "fused", "paper": "own"}}
-SETTINGS, ARRAYS = "config.json", "model.safetensors"
+SETTINGS, ARRAYS, SUMMARY = "config.json", "model.safetensors", "summary.safetensors"
 HISTORY = "history_views"  # among the arrays
 # What can go wrong while a model is rebuilt from settings and arrays that somebody has edited.
 DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
@@ -54,6 +55,7 @@ def save(detector: Detector, path: Path) -> None:
     if detector.history_views_ is not None:
         arrays[HISTORY] = detector.history_views_
     data = save_arrays(arrays)
+    summary = None if detector.summary_ is None else detector.summary_.to_bytes()
     settings = {
         "format": FORMAT,
         "detector": detector.name,
@@ -66,11 +68,14 @@ def save(detector: Detector, path: Path) -> None:
         "contamination": asdict(detector.contamination_),
         "memory": detector.memory_,
         "arrays": hashlib.sha256(data).hexdigest(),
+        **({} if summary is None else {"summary": hashlib.sha256(summary).hexdigest()}),
         "provenance": detector.provenance_,
         "scaler": detector.scaler_.to_mapping(),
     }
     with new_folder(path) as folder:
         (folder / ARRAYS).write_bytes(data)
+        if summary is not None:
+            (folder / SUMMARY).write_bytes(summary)
         (folder / SETTINGS).write_text(json.dumps(settings, indent=1) + "\n")
         if detector.verdicts_:
             (folder / feedback.FILE).write_bytes(feedback.to_json(detector.verdicts_))
@@ -139,6 +144,25 @@ def read_arrays(folder: Path, settings: Mapping[str, Any]) -> bytes:
     if hashlib.sha256(data).hexdigest() != settings.get("arrays"):
         raise ModelFileError(f"{folder / ARRAYS} is truncated or does not belong to its {SETTINGS}; {RESTORE}.")
     return data
+
+
+def read_summary(folder: Path) -> Summary:
+    """Return the summary of the history that a model folder has."""
+    settings = read_settings(folder)
+    if "summary" not in settings:
+        raise ModelFileError(
+            f"{folder} has no summary of its history, so that it cannot be merged or continued; fit it again with "
+            "--mergeable. `tsadc adapt` and `tsadc refit` write models without one."
+        )
+    try:
+        data = (folder / SUMMARY).read_bytes()
+        if hashlib.sha256(data).hexdigest() != settings["summary"]:
+            raise ValueError
+        return Summary.from_bytes(data)
+    except (OSError, SafetensorError, *DAMAGE):
+        raise ModelFileError(
+            f"{folder / SUMMARY} is missing, truncated or does not belong to its {SETTINGS}; {RESTORE}."
+        ) from None
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -233,7 +257,6 @@ def _rebuild(cls: type[Detector], settings: dict[str, Any], arrays: dict[str, np
     detector.held_out_ = settings["held_out"] if "held_out" in settings else _was_held_out(detector)
     detector.contamination_ = Contamination(**settings["contamination"])
     detector.memory_ = settings.get("memory")
-    detector.normal_ = Normal.of(detector.decision_scores_, detector.contamination_)
     bands = _popped(arrays, usual.STORED)
     detector.usual_ = Usual.restore(bands, detector.settings.length, len(detector.variables_)) if bands else None
     known = _popped(arrays, episodes.STORED)
@@ -245,6 +268,7 @@ def _rebuild(cls: type[Detector], settings: dict[str, Any], arrays: dict[str, np
         expected = (len(detector.decision_scores_), len(detector.view_names))
         if detector.history_views_.shape != expected or detector.history_views_.dtype.kind != "f":
             raise ConfigError(f"`{HISTORY}` has no number for each observation and view; {RESTORE}.")
+    detector.normal_ = Normal.of(detector.decision_scores_[detector._learnt_from], detector.contamination_)
     detector.threshold_ = float(settings["threshold"])
     _try_out(detector)
     return detector

@@ -107,17 +107,18 @@ class Usual:
         return window_of(self.length)
 
     @classmethod
-    def fit(cls, normal: Observations, predict: Predict) -> Self:
-        """Learn from normalised observations."""
-        usual = cls(normal.length, _quantiles(normal, np.arange(len(normal)), predict))
-        usual.adapt(normal, predict)
+    def fit(cls, normal: Observations, predict: Predict, gaps: Mapping[str, int] | None = None) -> Self:
+        """Learn from normalised observations. `gaps` are the longest gaps of each entity, if the series of the
+        observations are only a part of its history."""
+        usual = cls(normal.length, _quantiles(normal, np.arange(len(normal)), predict, gaps))
+        usual.adapt(normal, predict, gaps)
         return usual
 
-    def adapt(self, normal: Observations, predict: Predict) -> None:
+    def adapt(self, normal: Observations, predict: Predict, gaps: Mapping[str, int] | None = None) -> None:
         """Learn what is usual for the entities of `normal`, new or known; those with a short history are skipped."""
-        for places in _by_entity(normal).values():
+        for entity, places in normal.by_entity().items():
             if len(places) >= MIN_HISTORY:
-                self.entities[normal.entity(places[0])] = _quantiles(normal, np.asarray(places), predict)
+                self.entities[entity] = _quantiles(normal, np.asarray(places), predict, gaps)
 
     @property
     def knows_gaps(self) -> bool:
@@ -264,15 +265,9 @@ def _predicted(predict: Predict, entity: str, z: Floats) -> Floats:
     return np.zeros_like(z) if predicted is None else np.nan_to_num(predicted, nan=0.0)
 
 
-def _by_entity(observations: Observations) -> dict[str, list[int]]:
-    members: dict[str, list[int]] = {}
-    for places in observations.by_series():
-        if places:
-            members.setdefault(observations.entity(places[0]), []).extend(places)
-    return members
-
-
-def _quantiles(normal: Observations, places: NDArray[np.int64], predict: Predict) -> Quantiles:
+def _quantiles(
+    normal: Observations, places: NDArray[np.int64], predict: Predict, gaps: Mapping[str, int] | None
+) -> Quantiles:
     variables, length = len(normal.names), normal.length
     chosen = places[evenly_spaced(len(places), max(MIN_HISTORY, MAX_CELLS // (length * variables)))].tolist()
     z = np.stack([interpolated(normal.read(i)) for i in chosen])  # (observation, variable, time)
@@ -294,11 +289,15 @@ def _quantiles(normal: Observations, places: NDArray[np.int64], predict: Predict
         partners,
         np.moveaxis(correlations, 0, -1).astype(np.float32),
         present,
-        max((_longest_gap(normal.series[number]) for number in {normal.places[i].series for i in places}), default=0),
+        max((_gap(normal.series[number], gaps) for number in {normal.places[i].series for i in places}), default=0),
     )
 
 
-def _longest_gap(series: Series) -> int:
+def _gap(series: Series, gaps: Mapping[str, int] | None) -> int:
+    return longest_gap(series) if gaps is None else gaps[series.entity]
+
+
+def longest_gap(series: Series) -> int:
     """Return the most consecutive rows of a series without any value; 0 if it is a sequence of separate observations,
     which do not follow each other in time."""
     if series.observation is not None:

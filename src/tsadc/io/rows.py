@@ -38,6 +38,12 @@ class Runs:
     def whole(cls, rows: int) -> Self:
         return cls([0], [0], rows, rows)
 
+    def part(self, first: int, stop: int) -> Runs:
+        """Return the places on a clock that begins at row `first` of this one and ends at row `stop`."""
+        other = copy.copy(self)
+        other.grid, other.rows = self.grid - first, stop - first
+        return other
+
     def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
         """Yield the pieces of the file inside rows [first, last) of the clock, each as its first row on the clock and
         its rows [start, stop) in the file."""
@@ -66,6 +72,12 @@ class Rows(ABC):
     @abstractmethod
     def pick(self, columns: Sequence[int]) -> Rows:
         """Return the same rows with these columns only."""
+
+    def part(self, first: int, stop: int) -> Self:
+        """Return rows [first, stop), which stay in the file, too."""
+        other = copy.copy(self)
+        other.runs, other.shape = self.runs.part(first, stop), (stop - first, self.shape[1])
+        return other
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from tsadc.detectors.base import Detector, FitOptions, PartScores
-from tsadc.detectors.ensemble.scorer import VIEWS, FusedScorer
+from tsadc.detectors.ensemble.scorer import VIEWS, FusedScorer, most_observations
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.series import Floats, Observations
@@ -58,6 +58,7 @@ class Ensemble(Detector["Ensemble.Config"]):
     """
 
     name: ClassVar[str] = "ensemble"
+    mergeable: ClassVar[bool] = True
     row_cuts: ClassVar[int] = 2
 
     @dataclass(frozen=True)
@@ -89,7 +90,10 @@ class Ensemble(Detector["Ensemble.Config"]):
         return self.scorer_.view_names if hasattr(self, "scorer_") else VIEWS
 
     def _fit(self, train: Observations, validation: Observations, options: FitOptions) -> PartScores | None:
-        self.scorer_ = FusedScorer.fit((train, validation), self.settings, self.settings.seed)
+        settings, judged = self.settings, options.judged
+        self.scorer_ = FusedScorer.fit(
+            (train, validation), settings, settings.seed, judged=judged, others=options.others
+        )
         return self.scorer_.training_scores
 
     @property
@@ -99,8 +103,16 @@ class Ensemble(Detector["Ensemble.Config"]):
     def _training_views(self) -> PartScores | None:
         return self.scorer_.training_views
 
+    def _most_observations(self, variables: int) -> int:
+        settings = self._requested_settings()
+        return most_observations(variables, settings.length, settings)
+
     def _adapt(self, history: Observations) -> None:
         self.scorer_.adapt(history)
+
+    def _baselines(self) -> Mapping[str, dict[str, Any]]:
+        groups = {group.stored: group.baselines for group in self.scorer_.groups}
+        return {**groups, "scores": self.scorer_.usual}
 
     def _score(self, observations: Observations) -> Iterator[Evidence]:
         for i in range(len(observations)):

@@ -80,7 +80,12 @@ class FeatureMap(Protocol):
 
 def sampled(count: int, features: int) -> NDArray[np.int64]:
     """Return the indices of evenly spaced observations, as many as fit into memory with `features` values each."""
-    return evenly_spaced(count, max(min(MAX_OBSERVATIONS, MAX_FEATURE_VALUES // max(features, 1)), 1))
+    return evenly_spaced(count, most_sampled(features))
+
+
+def most_sampled(features: int) -> int:
+    """Return how many observations fit into memory with `features` values each."""
+    return max(min(MAX_OBSERVATIONS, MAX_FEATURE_VALUES // max(features, 1)), 1)
 
 
 def contributions_of(deviation: Floats, owners: Owners, variables: int) -> Floats:

@@ -78,6 +78,10 @@ class Neighbours(ViewGroup):
     def adapt(self, entity: str, features: Floats) -> None:
         adapt_standardiser(self.standardiser, entity, features[:, None])
 
+    @property
+    def baselines(self) -> dict[str, Floats]:
+        return self.standardiser.entities
+
     def score(self, entity: str, features: Floats) -> Floats:
         return np.array([self._compare(entity, features)[0]])
 
@@ -163,6 +167,10 @@ class Quarters(ViewGroup):
 
     def adapt(self, entity: str, features: Floats) -> None:
         adapt_standardiser(self.standardiser, entity, features)
+
+    @property
+    def baselines(self) -> dict[str, Floats]:
+        return self.standardiser.entities
 
     def score(self, entity: str, features: Floats) -> Floats:
         return np.array([self._scores(np.abs(self.standardiser(entity, features))).max()])

@@ -100,6 +100,10 @@ class StepViews(ViewGroup):
     def adapt(self, entity: str, features: Floats) -> None:
         self.entities[entity] = self._own(features[:, 1])
 
+    @property
+    def baselines(self) -> dict[str, Floats]:
+        return self.entities
+
     def score(self, entity: str, features: Floats) -> Floats:
         return np.asarray(features[0] - self.entities.get(entity, self.baseline))
 

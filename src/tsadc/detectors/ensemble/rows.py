@@ -72,7 +72,8 @@ class Density(ViewGroup):
             self.center, self.whitening = _whitening(self._completed(rows))
         self._last_bank = None
         known = training.known()
-        self.most = max(NEAREST, min(BANK_ROWS, MAX_BANK_VALUES // (self.variables * (1 + len(known)))))
+        banks = 1 + len(known) + training.others
+        self.most = max(NEAREST, min(BANK_ROWS, MAX_BANK_VALUES // (self.variables * banks)))
         self.pooled = self._bank(features[training.kept])
         self.entities = {entity: self._bank(features[normal]) for entity, normal in known.items()}
         scores = np.full(len(training), np.nan)
@@ -124,6 +125,10 @@ class Density(ViewGroup):
 
     def adapt(self, entity: str, features: Floats) -> None:
         self.entities[entity] = self._bank(features)
+
+    @property
+    def baselines(self) -> dict[str, Floats]:
+        return self.entities
 
     def score(self, entity: str, features: Floats) -> Floats:
         return self._scores(features[None], self.entities.get(entity, self.pooled))
@@ -248,6 +253,10 @@ class Ranges(ViewGroup):
 
     def adapt(self, entity: str, features: Floats) -> None:
         """Entities share one bank, so there is nothing to learn."""
+
+    @property
+    def baselines(self) -> dict[str, Floats]:
+        return {}
 
     def score(self, entity: str, features: Floats) -> Floats:
         return np.array([self._score(self._novelty(features, self.bank))])

@@ -33,7 +33,7 @@ from tsadc.detectors.ensemble.features import (
     Windows,
     decode_names,
     encode_names,
-    sampled,
+    most_sampled,
 )
 from tsadc.detectors.ensemble.fusion import Fusion
 from tsadc.detectors.ensemble.neighbours import MIN_QUARTERED, QUARTERS, Neighbours, Quarters
@@ -45,7 +45,8 @@ from tsadc.detectors.ensemble.windows import Energy, RidgeResiduals
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.threshold import Contamination
 from tsadc.errors import listed, notice
-from tsadc.series import Booleans, Floats, Observations
+from tsadc.series import Booleans, Floats, Observations, Series
+from tsadc.subsample import evenly_spaced
 
 MAX_STATES = 10  # a variable with no more different values is a state, not a measurement
 CLEAN = 0.03  # a history in which no more than this share stands out counts as clean
@@ -147,6 +148,8 @@ class FusedScorer:
         seed: int,
         residuals: Sequence[str] = (),
         model: Model | None = None,
+        judged: Booleans | None = None,
+        others: int = 0,
     ) -> Self:
         """Fit to normalised observations, which may be contaminated.
 
@@ -158,15 +161,19 @@ class FusedScorer:
             Settings, and the seed of the random convolutions.
         residuals, model
             Names of the residuals of a model, and the function that computes them.
+        judged, others
+            Which variables are judged, and how many entities will be adapted to, if the parts are only a sample of the
+            history.
         """
-        judged, sample = judged_variables(parts), training_sample(parts, config)
+        judged = judged_variables(parts) if judged is None else judged
+        sample = training_sample(parts, config)
         if not judged.all():
-            others = [name for name, is_judged in zip(parts[0].names, judged, strict=True) if not is_judged]
-            have = "they have" if len(others) > 1 else "it has"
-            notice(f"Not judged, as {have} at most {MAX_STATES} different values in the history: {listed(others)}.")
+            states = [name for name, is_judged in zip(parts[0].names, judged, strict=True) if not is_judged]
+            have = "they have" if len(states) > 1 else "it has"
+            notice(f"Not judged, as {have} at most {MAX_STATES} different values in the history: {listed(states)}.")
         chosen = [part.take(indices) for part, indices in zip(parts, sample, strict=True)]
         every = [(part, i) for part in chosen for i in range(len(part))]
-        training = Training.of(chosen)
+        training = Training.of(chosen, others)
 
         def read(i: int) -> Floats:
             part, index = every[i]
@@ -236,10 +243,10 @@ class FusedScorer:
 
         The usual score is cross-fitted, like those of the training entities: each half of the history is scored by what
         was learnt from the other."""
-        for places in history.by_series():
+        for entity, places in history.by_entity().items():
             if len(places) < MIN_HISTORY:
                 continue
-            entity, own = history.entity(places[0]), history.take(np.asarray(places))
+            own = history.take(places)
             every = [own.read(i)[self.judged] for i in range(len(own))]
             learnt = [(group, np.stack([group.measure(z, entity) for z in every])) for group in self.groups]
             if model is not None and self.residuals is not None:
@@ -356,25 +363,36 @@ def _groups(
 
 def judged_variables(parts: Sequence[Observations]) -> Booleans:
     """Return which variables have more than `MAX_STATES` different values in the history; all if none has."""
-    different: list[set[float]] = [set() for _ in parts[0].names]
-    for part in parts:
-        for series in part.series:
-            for chunk in series.chunks():
-                for k, values in enumerate(different):
-                    if len(values) <= MAX_STATES:
-                        column = np.asarray(chunk[:, k], dtype=np.float64)
-                        values.update(np.unique(column[np.isfinite(column)])[: MAX_STATES + 1].tolist())
-    judged = np.array([len(values) > MAX_STATES for values in different], dtype=bool)
-    return judged if judged.any() else np.ones(len(judged), dtype=bool)
+    judged = np.isfinite(different_values([series for part in parts for series in part.series])[:, MAX_STATES])
+    return np.asarray(judged if judged.any() else ~judged)
+
+
+def different_values(series: Sequence[Series]) -> Floats:
+    """Return (variable, 11) different values of each variable, as many as there are up to 11, then NaN."""
+    different: list[set[float]] = [set() for _ in series[0].names]
+    for chunk in (chunk for item in series for chunk in item.chunks()):
+        for k, values in enumerate(different):
+            if len(values) <= MAX_STATES:
+                column = np.asarray(chunk[:, k], dtype=np.float64)
+                values.update(np.unique(column[np.isfinite(column)])[: MAX_STATES + 1].tolist())
+    out = np.full((len(different), MAX_STATES + 1), np.nan)
+    for own, values in zip(out, different, strict=True):
+        known = sorted(values)[: len(own)]
+        own[: len(known)] = known
+    return out
 
 
 def training_sample(parts: Sequence[Observations], config: FusedScorer.Config) -> list[Indices]:
     """Return which observations of each part `FusedScorer.fit` uses: all, or as many as memory allows."""
-    variables, length = len(parts[0].names), parts[0].length
+    most = most_observations(len(parts[0].names), parts[0].length, config)
+    return [evenly_spaced(len(part), most) for part in parts]
+
+
+def most_observations(variables: int, length: int, config: FusedScorer.Config) -> int:
+    """Return how many observations of a part memory allows."""
     pairs = min(variables * (variables - 1) // 2, MAX_PAIRS)
     windows, quarters = 2 * variables * len(Windows(length)), QUARTERS * BANDS * variables
-    most = max(pairs, MAX_DILATIONS * config.kernels, windows, quarters)
-    return [sampled(len(part), 2 * most) for part in parts]
+    return most_sampled(2 * max(pairs, MAX_DILATIONS * config.kernels, windows, quarters))
 
 
 def _consensus(scores: Floats) -> Floats:

@@ -34,14 +34,17 @@ class Training:
         Block of the entity's history, from 0 to 4.
     kept : (observation,)
         True for the observations that count as normal.
+    others : int
+        Entities that the views will be adapted to, and that none of the observations is of.
     """
 
     entities: tuple[str, ...]
     folds: NDArray[np.int64]
     kept: Booleans
+    others: int = 0
 
     @classmethod
-    def of(cls, parts: Sequence[Observations]) -> Self:
+    def of(cls, parts: Sequence[Observations], others: int = 0) -> Self:
         """Divide the observations of all parts, one part after the other, into folds; all count as normal."""
         entities = tuple(part.entity(i) for part in parts for i in range(len(part)))
         # Parts of one history interleave; validation data of its own follows it.
@@ -55,7 +58,7 @@ class Training:
             # Entities with few observations take turns, so that all folds together have about equally many.
             place = np.arange(count) * FOLDS // count if count >= FOLDS else (np.arange(count) + number) % FOLDS
             folds[order] = place
-        return cls(entities, folds, np.ones(len(entities), dtype=bool))
+        return cls(entities, folds, np.ones(len(entities), dtype=bool), others)
 
     def __len__(self) -> int:
         return len(self.entities)

@@ -88,6 +88,11 @@ class ViewGroup(ABC):
     def adapt(self, entity: str, features: Floats) -> None:
         """Learn what is usual for an entity, new or known, from the features of its history."""
 
+    @property
+    @abstractmethod
+    def baselines(self) -> dict[str, Floats]:
+        """What `adapt` learns, by entity."""
+
     @abstractmethod
     def score(self, entity: str, features: Floats) -> Floats:
         """Return the log scores (view,) of the features of a new observation; NaN for a view that has none."""

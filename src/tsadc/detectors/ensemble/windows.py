@@ -82,6 +82,10 @@ class Energy(ViewGroup):
     def adapt(self, entity: str, features: Floats) -> None:
         adapt_standardiser(self.standardiser, entity, features)
 
+    @property
+    def baselines(self) -> dict[str, Floats]:
+        return self.standardiser.entities
+
     def score(self, entity: str, features: Floats) -> Floats:
         return np.asarray(self._scores(np.abs(self.standardiser(entity, features))).max(axis=1))
 

@@ -1,0 +1,57 @@
+"""`tsadc merge` and `tsadc fit --continue`: a model from other models, with or without further history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tsadc.cli.examination import check_new
+from tsadc.cli.workflow import trained
+from tsadc.detectors.base import ProgressCallback
+from tsadc.detectors.merging import continue_model, merge_models
+from tsadc.detectors.store import load
+from tsadc.errors import OutputError
+from tsadc.io.calendar import Calendar
+from tsadc.series import Series
+from tsadc.show.words import count
+
+
+def merge_to(
+    models: Sequence[Path], out: Path, *, own: str | None = None, progress: ProgressCallback | None = None
+) -> str:
+    """Write the model of the entities of all `models` to `out` and return a summary."""
+    _refuse_existing(out)
+    merged = merge_models(models, detector=own, progress=progress)
+    merged.save(out)
+    return f"Merged {len(models)} models.\n{trained(merged, out)}"
+
+
+def continue_to(
+    model: Path,
+    read: Callable[[Mapping[str, Any]], tuple[Series, ...]],
+    files: Sequence[Path],
+    out: Path,
+    *,
+    own: str | None = None,
+    calendar: Calendar | None = None,
+    progress: ProgressCallback | None = None,
+) -> str:
+    """Write the model of the history of `model` and of what is read to `out` and return a summary.
+
+    `read` returns the series, given the provenance of the model, and `files` says where they come from."""
+    _refuse_existing(out)
+    fitted = load(model, detector=own)
+    series = read(fitted.provenance_)
+    check_new(series, files, fitted, other_levels=True)
+    continued = continue_model(model, series, detector=own, calendar=calendar, progress=progress)
+    continued.save(out)
+    known = sum(item.entity in fitted.scaler_.entities for item in series)
+    new = count(len(series) - known, "new one", "new ones")
+    added = f"Added history of {count(known, 'known entity', 'known entities')} and {new} to {model}."
+    return f"{added}\n{trained(continued, out)}"
+
+
+def _refuse_existing(out: Path) -> None:
+    if out.exists():
+        raise OutputError(f"{out} exists already; choose another name or remove it.")
