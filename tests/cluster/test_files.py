@@ -1,32 +1,43 @@
 """Storage, groups of files, and what `--engine ray` refuses, without Ray."""
 
+import contextlib
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
 import pandas as pd
 import pytest
 
+from machines import assert_same, limit, machines
 from terminal import frame, tsadc
-from tsadc.cli.cluster_detect import DetectJob, _files, judge
+from tsadc.cli import cluster_fit
+from tsadc.cli.cluster_detect import DetectJob, judge
 from tsadc.cluster import storage
-from tsadc.cluster.engine import Cluster, connect
+from tsadc.cluster.engine import NEEDS_RAY, Cluster, Outcome, connect
 from tsadc.cluster.manifest import Manifest, folder_name, start
-from tsadc.cluster.partitions import FileGroup, entities_in, group_files
-from tsadc.cluster.storage import StoredFile, address_of, join
+from tsadc.cluster.models import model_files
+from tsadc.cluster.partitions import FileGroup, group_files
+from tsadc.cluster.storage import address_of, join
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, DataError, OutputError
 from tsadc.io.read import read
 from tsadc.io.reading import Reading
 
 
-def counted(files: Sequence[tuple[StoredFile, str]]) -> list[dict[str, int]]:
-    return [entities_in(file, column, Path()) for file, column in files]
+class Here:
+    """A cluster of this process."""
+
+    def share(self, value: object) -> object:
+        return value
+
+    def map(self, function: Callable[[object, object], object], shared: object, items: Sequence[object]) -> object:
+        return [(item, Outcome(function(shared, item))) for item in items]
 
 
 def groups(*data: Path, **options: object) -> list[FileGroup]:
-    return group_files(data, Reading(**options), counted)
+    return group_files(Here(), data, Reading(**options))
 
 
 def test_an_address_survives_being_a_path() -> None:
@@ -110,7 +121,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_repeated_task_writes_the_same_files(plant: Path, tmp_path: Path) -> None:
-    job = DetectJob("job", _files(load(plant / "model")), "model", str(tmp_path), None, False, False)
+    job = DetectJob("job", model_files(load(plant / "model")), "model", str(tmp_path), None, False, False)
     [group] = groups(plant / "data")
 
     def written() -> dict[Path, bytes]:
@@ -153,6 +164,41 @@ def test_names_of_entities_cannot_leave_the_folder() -> None:
     ]
 
 
+def learnt(model: Path) -> tuple[bytes, dict]:
+    return (model / "model.safetensors").read_bytes(), json.loads((model / "config.json").read_text())
+
+
+@pytest.mark.parametrize("most", [4000, 20])
+def test_a_fit_by_tasks_is_that_of_one_process(most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a sample that is the whole history, and with one of a few entities and a second pass over the others."""
+    limit(monkeypatch, most)
+    monkeypatch.setattr(cluster_fit, "MIN_QUOTA", 6)
+    monkeypatch.setattr(cluster_fit, "connect", lambda address: contextlib.nullcontext(Here()))
+    for item in machines():
+        table = pd.DataFrame(item.values, columns=list(item.names), index=item.clock.at(range(len(item))))
+        table = table.rename_axis("time").reset_index()
+        table.to_parquet(tmp_path / f"{item.entity}.parquet")
+    words = ("fit", tmp_path, "--length", "24", "--set", "kernels=4")
+    answer = tsadc(*words, "--out", tmp_path / "local")
+    assert answer.code == 0, answer.err
+    answer = tsadc(*words, "--out", tmp_path / "ray", "--engine", "ray")
+    assert answer.code == 0, answer.err
+    (arrays, settings), (expected_arrays, expected) = learnt(tmp_path / "ray"), learnt(tmp_path / "local")
+    if most == 4000:
+        assert arrays == expected_arrays
+        assert settings == expected
+    else:
+        assert_same(load(tmp_path / "ray"), load(tmp_path / "local"))
+    table[["time", "a"]].to_parquet(tmp_path / f"{item.entity}.parquet")
+    refused = tsadc(*words, "--out", tmp_path / "none", "--engine", "ray").refusal
+    assert refused.startswith(f"{item.entity} cannot be learnt from: {item.entity!r} lacks 2 of the 3")
+    assert not (tmp_path / "none").exists()
+    answer = tsadc(*words, "--out", tmp_path / "fewer", "--engine", "ray", "--skip-bad")
+    assert answer.code == 0, answer.err
+    assert f"1 entity left out: {item.entity}" in answer.err
+    assert len(load(tmp_path / "fewer").scaler_.entities) == len(machines()) - 1
+
+
 def test_an_address_that_does_not_answer_is_refused_at_once(plant: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed: pip install 'tsadc[ray]'")
     words = ("detect", plant / "data", "--model", plant / "model", "--out", tmp_path / "found", "--engine", "ray")
@@ -181,9 +227,7 @@ def test_options_that_do_not_go_with_ray_are_refused(plant: Path, tmp_path: Path
 def test_ray_is_imported_only_when_it_is_used(plant: Path, tmp_path: Path) -> None:
     with mock.patch.dict(sys.modules, {"ray": None}):
         words = ("detect", plant / "data", "--model", plant / "model", "--out", tmp_path / "found")
-        assert (
-            tsadc(*words, "--engine", "ray").refusal == "--engine ray needs the package ray: pip install 'tsadc[ray]'."
-        )
+        assert tsadc(*words, "--engine", "ray").refusal == NEEDS_RAY
         with pytest.raises(ConfigError, match="needs the package ray"), connect(None):
             pass
         answer = tsadc(*words)

@@ -207,6 +207,15 @@ def test_an_entity_in_two_files_with_others_is_joined(connected: object, model: 
         pd.testing.assert_frame_equal(stored(out, table)[list(expected.columns)], expected, check_exact=True)
 
 
+def test_a_cluster_learns_what_one_machine_learns(connected: object, data: Path, tmp_path: Path) -> None:
+    words = ("fit", data, "--length", "24")
+    assert tsadc(*words, "--out", tmp_path / "local").code == 0
+    answer = tsadc(*words, "--out", tmp_path / "ray", "--engine", "ray", "--address", connected.address)
+    assert answer.code == 0, answer.err
+    for name in ("model.safetensors", "config.json"):
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
+
+
 def test_another_version_on_a_node_is_refused(connected: object, data: Path, model: Path, tmp_path: Path) -> None:
     with mock.patch.object(package, "__version__", "99.0"):
         answer = on_ray(connected, data, "--model", model, "--out", tmp_path / "found")

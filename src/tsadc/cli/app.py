@@ -260,6 +260,8 @@ def fit(
         Path | None,
         typer.Option("--continue", help="Model to add this history to; its settings are used.", readable=False),
     ] = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     *,
     options: Options,
 ) -> None:
@@ -273,6 +275,8 @@ def fit(
                 f"--continue uses the settings of its model, so that {refused[0]} cannot be given; leave it out, or "
                 "fit a new model."
             )
+        if _uses_ray(engine, address):
+            raise ConfigError("--continue does not go together with --engine ray; leave one of them out.")
         own = None if detector == DEFAULT else detector
         _continue(continue_, data, out, options, _calendar(calendar), own)
         return
@@ -293,6 +297,24 @@ def fit(
     try:
         with progress_bar() as progress:
             reading, unfitted = requested_reading(vars(options)), chosen(config=settings)
+            if _uses_ray(engine, address):
+                from tsadc.cli.cluster_fit import fit_on_cluster
+
+                given = {"--resume": resume, "--clean": clean, "--review": review, "--mergeable": mergeable}
+                if refused := next((name for name, value in given.items() if value), None):
+                    raise ConfigError(f"{refused} does not go together with --engine ray; leave one of them out.")
+                summary = fit_on_cluster(
+                    unfitted,
+                    data,
+                    reading,
+                    out,
+                    address=address,
+                    remembered=to_remember(reading),
+                    calendar=planned,
+                    progress=progress,
+                )
+                echo(summary)
+                return
             history = check_history(_read(data, options), data, unfitted, kept=reading.columns or ())
             summary = fit_model(
                 unfitted,

@@ -8,29 +8,27 @@ from __future__ import annotations
 import hashlib
 import io
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 import tsadc
 from tsadc.cli.examination import MAX_NOTICES, check_new
 from tsadc.cli.workflow import MAX_WORST, Unusual, describe_interval, summarise
 from tsadc.cluster import storage
-from tsadc.cluster.engine import Cluster, Outcome, collected_notices, connect
+from tsadc.cluster.engine import Outcome, collected_notices, connect
 from tsadc.cluster.manifest import MANIFEST, Entity, Manifest, finish, folder_name, start
-from tsadc.cluster.partitions import Counts, FileGroup, check_options, entities_in, group_files, rows_in
-from tsadc.cluster.storage import StoredFile, address_of, fetch
+from tsadc.cluster.models import ModelFiles, loaded_model, model_files
+from tsadc.cluster.partitions import FileGroup, check_options, group_files, read_group
+from tsadc.cluster.storage import address_of
 from tsadc.detectors.base import Detector, ProgressCallback, ScoringProgress
 from tsadc.detectors.result import worst
-from tsadc.detectors.store import load
-from tsadc.errors import ConfigError, DataError, TooShortError, listed, notice
+from tsadc.errors import DataError, TooShortError, listed, notice
 from tsadc.io.calendar import Calendar
-from tsadc.io.read import read
 from tsadc.io.reading import Reading
 from tsadc.series import Series
 from tsadc.show import words
@@ -48,7 +46,7 @@ class DetectJob:
     """What all tasks of a detection share. `model` holds the files of the model; its name in the tables is `name`."""
 
     digest: str
-    model: Mapping[str, NDArray[np.uint8]]
+    model: ModelFiles
     name: str
     out: str
     calendar: Calendar | None
@@ -74,8 +72,8 @@ def detect_on_cluster(
     check_options(reading)
     place = address_of(out)
     with connect(address) as cluster:
-        groups = group_files(data, replace(reading, skip_bad=False), lambda files: _counts(cluster, files))
-        files = _files(detector)
+        groups = group_files(cluster, data, replace(reading, skip_bad=False))
+        files = model_files(detector)
         digest = _digest(files, groups, model, calendar, reading)
         manifest = Manifest(tsadc.__version__, model, digest, tuple(address_of(path) for path in data))
         before = start(place, manifest, force=force)
@@ -85,10 +83,10 @@ def detect_on_cluster(
         manifest.entities = {name: entity for name, entity in (before or {}).items() if name not in again}
         job = DetectJob(digest, files, model, place, calendar, reading.strict, before is not None)
         total = sum(len(group.entities) for group in groups)
-        _report(progress, len(manifest.entities), total)
+        report_entities(progress, len(manifest.entities), total)
         for group, outcome in cluster.map(judge, cluster.share(job), todo):
             _take(manifest, group, outcome)
-            _report(progress, len(manifest.entities) + len(manifest.left_out), total)
+            report_entities(progress, len(manifest.entities) + len(manifest.left_out), total)
     planned = {entity for group in groups for entity in group.entities}
     lost = planned - set(manifest.entities) - set(manifest.left_out)
     assert not lost, f"neither judged nor refused: {lost}"
@@ -110,11 +108,11 @@ def detect_on_cluster(
 
 def judge(job: DetectJob, group: FileGroup) -> list[Entity]:
     """Read the files of a group, judge its entities and write their tables; the task of a worker."""
-    detector = _model(job)
+    detector = loaded_model(job.digest, job.model)
     if job.continued:
         _remove_leftovers(job.out, group.entities)
     with tempfile.TemporaryDirectory(prefix="tsadc-") as folder, collected_notices() as notices:
-        series, rows = _read(group, Path(folder))
+        series, rows = read_group(group, Path(folder))
         done = [_judge_entity(job, detector, own, rows[own.entity], group) for own in series]
     done = [replace(entity, notices=tuple(notices)) for entity in done]
     missing = set(group.entities) - {entity.entity for entity in done}
@@ -135,29 +133,6 @@ def _remove_leftovers(out: str, entities: Sequence[str]) -> None:
                 place = storage.join(out, table, date, f"entity={folder_name(entity)}")
                 if storage.names_in(place):
                     storage.remove_folder(place)
-
-
-def _read(group: FileGroup, folder: Path) -> tuple[tuple[Series, ...], Counts]:
-    """Return the series of a group and the rows of each entity in the files; messages name the files' addresses."""
-    copies = {str(fetch(file.address, folder)): file for file in group.files}
-    try:
-        if len(group.entities) == 1 and group.reading.entity is None:
-            rows = {group.entities[0]: sum(rows_in(Path(copy)) for copy in copies)}
-        else:
-            counts = [entities_in(StoredFile(copy, 0, ""), str(group.reading.entity), folder) for copy in copies]
-            rows = {entity: sum(own.get(entity, 0) for own in counts) for entity in group.entities}
-        series = read(list(copies), group.reading)
-    except TooShortError as error:
-        raise TooShortError(_with_addresses(str(error), copies)) from None
-    except DataError as error:
-        raise DataError(_with_addresses(str(error), copies)) from None
-    return series, rows
-
-
-def _with_addresses(text: str, copies: Mapping[str, StoredFile]) -> str:
-    for copy, file in copies.items():
-        text = text.replace(copy, file.address)
-    return text
 
 
 def _judge_entity(job: DetectJob, detector: Detector, series: Series, rows: int, group: FileGroup) -> Entity:
@@ -234,35 +209,8 @@ def _typed(field: Any) -> Any:
     return field.with_type(pa.string()) if pa.types.is_null(field.type) else field
 
 
-_loaded: dict[str, Detector] = {}  # by the digest of the job: one model in each process of a worker
-
-
-def _model(job: DetectJob) -> Detector:
-    """Return the model of a job, which each process loads once."""
-    if job.digest not in _loaded:
-        _loaded.clear()
-        with tempfile.TemporaryDirectory(prefix="tsadc-") as folder:
-            for name, content in job.model.items():
-                (Path(folder) / name).write_bytes(content.tobytes())
-            _loaded[job.digest] = load(folder)
-    return _loaded[job.digest]
-
-
-def _files(detector: Detector) -> dict[str, NDArray[np.uint8]]:
-    """Return the files of a model; arrays are shared by the processes of a node without a copy."""
-    if detector.source is not None:
-        raise ConfigError(
-            f"{detector.name} is a detector of your own, whose file the nodes of a cluster do not have; judge without "
-            "--engine ray, or install it as a package."
-        )
-    with tempfile.TemporaryDirectory(prefix="tsadc-") as folder:
-        detector.save(Path(folder) / "model")
-        files = sorted((Path(folder) / "model").iterdir())
-        return {file.name: np.frombuffer(file.read_bytes(), dtype=np.uint8) for file in files}
-
-
 def _digest(
-    files: Mapping[str, NDArray[np.uint8]],
+    files: ModelFiles,
     groups: Iterable[FileGroup],
     model: str,
     calendar: Calendar | None,
@@ -279,23 +227,6 @@ def _digest(
     return whole.hexdigest()[:16]
 
 
-def _counts(cluster: Cluster, files: Sequence[tuple[StoredFile, str]]) -> list[Counts]:
-    """Return the rows of each entity in each file, counted by tasks."""
-    counted = dict[tuple[StoredFile, str], Counts]()
-    for item, outcome in cluster.map(count_entities, None, files):
-        if outcome.value is None:
-            raise DataError(str(outcome.error))
-        counted[item] = outcome.value
-    return [counted[item] for item in files]
-
-
-def count_entities(shared: None, item: tuple[StoredFile, str]) -> dict[str, int]:
-    """Return how many rows of each entity a file has; the task of a worker."""
-    file, column = item
-    with tempfile.TemporaryDirectory(prefix="tsadc-") as folder:
-        return entities_in(file, column, Path(folder))
-
-
 def _take(manifest: Manifest, group: FileGroup, outcome: Outcome[list[Entity]]) -> None:
     """Note what became of a group."""
     if outcome.value is None:
@@ -304,7 +235,8 @@ def _take(manifest: Manifest, group: FileGroup, outcome: Outcome[list[Entity]]) 
         manifest.entities |= {entity.entity: entity for entity in outcome.value}
 
 
-def _report(progress: ProgressCallback | None, done: int, total: int) -> None:
+def report_entities(progress: ProgressCallback | None, done: int, total: int) -> None:
+    """Report how many entities are done."""
     if progress is not None:
         progress(ScoringProgress(done, total, "entities"))
 

@@ -6,16 +6,19 @@ group. Where a column names the entity, files that share an entity form one grou
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
+from tsadc.cluster.engine import Cluster
 from tsadc.cluster.storage import StoredFile, address_of, fetch, is_remote, local_file, remote_files
-from tsadc.errors import ConfigError, DataError, notice
+from tsadc.errors import ConfigError, DataError, TooShortError, notice
 from tsadc.io.columnar import guarded
 from tsadc.io.files import ending, entity_names, expand, partition_keys, partitions
-from tsadc.io.read import partition_reading
+from tsadc.io.read import partition_reading, read
 from tsadc.io.reading import Reading, no_column
+from tsadc.series import Series
 
 ENDING = ".parquet"
 Counts = Mapping[str, int]  # rows by entity
@@ -47,14 +50,9 @@ def check_options(reading: Reading) -> None:
             )
 
 
-def group_files(
-    data: Sequence[Path],
-    reading: Reading,
-    count_rows: Callable[[Sequence[tuple[StoredFile, str]]], Iterable[Counts]],
-) -> list[FileGroup]:
-    """Return the groups of the files that the arguments name, in the order of the entities' names.
-
-    `count_rows` returns the rows of each entity in each of the files, of which the column of entities is also given."""
+def group_files(cluster: Cluster, data: Sequence[Path], reading: Reading) -> list[FileGroup]:
+    """Return the groups of the files that the arguments name, in the order of the entities' names. If a column names
+    the entities, tasks on the cluster look into the files."""
     files, named, keys, folders = list[StoredFile](), list[Path](), list[dict[str, str]](), list[str]()
     if not data:
         raise DataError(
@@ -87,8 +85,7 @@ def group_files(
     groups = [FileGroup((entity,), tuple(own), replace(alone, entity_name=entity)) for entity, own in by_entity.items()]
     if by_column and reading.entity is not None:
         column = reading.entity
-        counts = count_rows([(file, column) for file in by_column])
-        joined = _connected(by_column, list(counts))
+        joined = _connected(by_column, _counts(cluster, [(file, column) for file in by_column]))
         if len(joined) == 1 and len(by_column) > 1:
             notice(
                 f"All {len(by_column)} files share entities, so that one task reads all of them; write the data "
@@ -159,3 +156,43 @@ def _connected(
         )
         for places in members.values()
     ]
+
+
+def _counts(cluster: Cluster, files: Sequence[tuple[StoredFile, str]]) -> list[Counts]:
+    """Return the rows of each entity in each file, counted by tasks."""
+    counted = dict[tuple[StoredFile, str], Counts]()
+    for item, outcome in cluster.map(count_entities, None, files):
+        if outcome.value is None:
+            raise DataError(str(outcome.error))
+        counted[item] = outcome.value
+    return [counted[item] for item in files]
+
+
+def count_entities(shared: None, item: tuple[StoredFile, str]) -> dict[str, int]:
+    """Return how many rows of each entity a file has; the task of a worker."""
+    file, column = item
+    with tempfile.TemporaryDirectory(prefix="tsadc-") as folder:
+        return entities_in(file, column, Path(folder))
+
+
+def read_group(group: FileGroup, folder: Path) -> tuple[tuple[Series, ...], Counts]:
+    """Return the series of a group and the rows of each entity in the files; messages name the files' addresses."""
+    copies = {str(fetch(file.address, folder)): file for file in group.files}
+    try:
+        if len(group.entities) == 1 and group.reading.entity is None:
+            rows = {group.entities[0]: sum(rows_in(Path(copy)) for copy in copies)}
+        else:
+            counts = [entities_in(StoredFile(copy, 0, ""), str(group.reading.entity), folder) for copy in copies]
+            rows = {entity: sum(own.get(entity, 0) for own in counts) for entity in group.entities}
+        series = read(list(copies), group.reading)
+    except TooShortError as error:
+        raise TooShortError(_with_addresses(str(error), copies)) from None
+    except DataError as error:
+        raise DataError(_with_addresses(str(error), copies)) from None
+    return series, rows
+
+
+def _with_addresses(text: str, copies: Mapping[str, StoredFile]) -> str:
+    for copy, file in copies.items():
+        text = text.replace(copy, file.address)
+    return text
