@@ -291,13 +291,13 @@ def _joined_quantiles(points: Sequence[tuple[Floats, float]]) -> Floats:
         known = last > first
         below += share * np.where(known, levels[np.minimum(first, len(own) - 1)], inside)
         at += share * np.where(known, levels[np.maximum(last - 1, 0)], inside)
-    return np.interp(levels, np.stack([below, at], axis=1).ravel(), np.repeat(values, 2))
+    return np.asarray(np.interp(levels, np.stack([below, at], axis=1).ravel(), np.repeat(values, 2)))
 
 
 def check_extent(extent: Extent, names: Sequence[str]) -> None:
     """Raise a `DataError` if a variable has no value, or an impossibly large one."""
     if np.isnan(extent.low).any():
-        empty = [names[k] for k in np.flatnonzero(np.isnan(extent.low))]
+        empty = [names[k] for k in np.flatnonzero(np.isnan(extent.low)).tolist()]
         have, them = ("have", "them") if len(empty) > 1 else ("has", "it")
         raise DataError(
             f"{', '.join(empty)} {have} no values in the history; leave {them} out with --columns (in Python: "
