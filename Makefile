@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
 .PHONY: demo test check format fuzz audit notebook clean bench-general bench-choices bench-network bench-studies bench-speed \
-	bench-detectors bench-feedback bench-serve bench-scale bench-serve-faults bench-stream results
+	bench-cluster s3-server bench-detectors bench-feedback bench-serve bench-scale bench-serve-faults bench-stream results
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -33,6 +33,16 @@ format: $(READY)
 
 notebook: $(READY)
 	$(VENV)/bin/python docs/notebook.py
+
+# A few minutes of one core, and Ray. docs/scaling.md
+bench-cluster: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/cluster.py
+
+# A real S3 server for tests/cluster, in an environment of its own, as it needs older packages.
+s3-server: .venv-s3/bin/moto_server
+.venv-s3/bin/moto_server:
+	$(PYTHON) -m venv .venv-s3
+	.venv-s3/bin/pip install --quiet 'moto[s3]>=5,<6' flask flask-cors
 
 bench-speed: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/speed.py

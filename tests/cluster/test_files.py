@@ -10,12 +10,13 @@ from unittest import mock
 import pandas as pd
 import pytest
 
+import tsadc as package
 from machines import assert_same, limit, machines
 from terminal import frame, tsadc
 from tsadc.cli import cluster_fit
 from tsadc.cli.cluster_detect import DetectJob, judge
 from tsadc.cluster import storage
-from tsadc.cluster.engine import NEEDS_RAY, Cluster, Outcome, connect
+from tsadc.cluster.engine import NEEDS_RAY, Cluster, _run, connect
 from tsadc.cluster.manifest import Manifest, folder_name, start
 from tsadc.cluster.models import model_files
 from tsadc.cluster.partitions import FileGroup, group_files
@@ -33,7 +34,7 @@ class Here:
         return value
 
     def map(self, function: Callable[[object, object], object], shared: object, items: Sequence[object]) -> object:
-        return [(item, Outcome(function(shared, item))) for item in items]
+        return [(item, _run(package.__version__, function, shared, item)) for item in items]
 
 
 def groups(*data: Path, **options: object) -> list[FileGroup]:

@@ -3,10 +3,11 @@
 import json
 import operator
 import os
+import re
+import shlex
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from tsadc.cluster.engine import connect
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'tsadc[ray]'")
 pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
+ROOT = Path(__file__).parents[2]
 STORE = 80 * 2**20  # bytes of the object store of a node, close to the least that Ray takes
 ENTITIES = ("pump-1", "pump-2", "line 3/a", "7")
 with socket.socket() as free:
@@ -216,6 +218,24 @@ def test_a_cluster_learns_what_one_machine_learns(connected: object, data: Path,
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 
 
+def test_the_guide_runs(connected: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed, entity in enumerate(ENTITIES[:2]):
+        for folder, table in (("plant", frame(1200, seed)), ("plant-new", day(seed + 1))):
+            (tmp_path / folder / f"entity={entity}").mkdir(parents=True)
+            table.to_parquet(tmp_path / folder / f"entity={entity}" / "part-0.parquet")
+    guide = (ROOT / "docs/guides/cluster.md").read_text()
+    [commands] = re.findall(r"^```console\n(.*?)^```", guide, flags=re.DOTALL | re.MULTILINE)
+    for command in commands.splitlines():
+        answer = tsadc(*shlex.split(command)[1:])
+        assert answer.code == 0, answer.err
+    scope: dict[str, pd.DataFrame] = {}
+    [code] = re.findall(r"^```python\n(.*?)^```", guide, flags=re.DOTALL | re.MULTILINE)
+    exec(code, scope)
+    assert set(scope["intervals"]["entity"]) <= set(ENTITIES)
+    assert len(scope["intervals"]) == manifest(tmp_path / "found")["totals"]["intervals"] > 0
+
+
 def test_another_version_on_a_node_is_refused(connected: object, data: Path, model: Path, tmp_path: Path) -> None:
     with mock.patch.object(package, "__version__", "99.0"):
         answer = on_ray(connected, data, "--model", model, "--out", tmp_path / "found")
@@ -233,9 +253,9 @@ def test_a_shared_value_may_be_larger_than_the_object_store(connected: object) -
 @pytest.fixture
 def bucket() -> Iterator[str]:
     """A bucket on a real S3 server."""
-    program = shutil.which("moto_server", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    program = shutil.which("moto_server", path=os.pathsep.join([str(ROOT / ".venv-s3/bin"), os.environ["PATH"]]))
     if program is None:
-        pytest.skip("no S3 server: pip install 'moto[server]' into an environment whose programs are on the PATH")
+        pytest.skip("no S3 server is installed: make s3-server")
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([program, "-p", str(S3_PORT)], **silent) as server:
         try:
