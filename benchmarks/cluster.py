@@ -26,7 +26,7 @@ from scale_entities import YEAR, machine
 from tsadc import Ensemble
 from tsadc.atomic import write_file
 from tsadc.cli.cluster_detect import DetectJob, judge
-from tsadc.cli.cluster_fit import FitJob, summarise_group
+from tsadc.cli.cluster_fit import BaselineJob, FitJob, group_baselines, summarise_group
 from tsadc.cluster.engine import connect
 from tsadc.cluster.models import loaded_model, model_files
 from tsadc.cluster.partitions import FileGroup, read_group
@@ -43,6 +43,8 @@ MACHINES = 10_000
 PRICE = 0.0408  # USD per core-hour: 0.0816 USD for 2 cores (AWS m7g.large, Linux, on demand, us-east-1, June 2026)
 TASKS = 2_000
 RUNS = 3
+STEPS = ("read", "detect", "summarise", "baselines")
+PUT = 0.005 / 1000  # USD per file that is written (AWS S3, us-east-1)
 
 
 def seconds(action: Callable[[], object]) -> float:
@@ -71,8 +73,9 @@ def measure() -> dict[str, Any]:
     record: dict[str, Any] = {"variables": VARIABLES, "length": LENGTH, "days": {}}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        job = DetectJob("measure", model_files(detector), "model", str(folder / "out"), None, False, False)
+        job = DetectJob("measure", model_files(detector), "model", str(folder / "out"), None, False, "day", False)
         record["model_bytes"] = sum(content.size for content in job.model.values())
+        adapting = BaselineJob(job.digest, job.model, None, ())
         start = time.process_time()
         loaded_model(job.digest, job.model)
         record["load"] = time.process_time() - start
@@ -84,6 +87,7 @@ def measure() -> dict[str, Any]:
                 "read": seconds(lambda group=group: read_group(group, folder)),
                 "detect": seconds(lambda group=group: judge(job, group)),
                 "summarise": seconds(lambda group=group: summarise_group(FitJob(Ensemble(length=LENGTH), None), group)),
+                "baselines": seconds(lambda group=group: group_baselines(adapting, group)),
             }
         found = list((folder / "out").rglob("*.parquet"))
         record["files_out"], record["bytes_out"] = len(found), sum(file.stat().st_size for file in found)
@@ -107,24 +111,30 @@ def page(record: dict[str, Any]) -> str:
         [
             step,
             *(f"{own[step]:.2f}" for own in (short, long)),
-            f"{1e6 * per_row(step):.0f}",
+            f"{1e6 * per_row(step):.1f}",
             f"{1 / per_row(step):,.0f}",
         ]
-        for step in ("read", "detect", "summarise")
+        for step in STEPS
     ]
     heads = ["step", *(f"{days} days, s" for days in DAYS), "us per row", "rows per s and core"]
     measured = table(heads, rows)
-    year = {step: MACHINES * YEAR * per_row(step) / 3600 for step in ("detect", "summarise")}
+    hours = {step: MACHINES * (long[step] + per_row(step) * (YEAR - long["rows"])) / 3600 for step in STEPS}
+    fit = hours["summarise"] + hours["baselines"]
     cost = [
-        [name, f"{hours:,.0f}", f"{hours / 256:.1f}", f"{hours * PRICE:,.0f}"]
-        for name, hours in (("one pass of detect", year["detect"]), ("one pass of fit", year["summarise"]))
+        [name, f"{own:,.0f}", f"{60 * own / 256:.0f}", f"{own * PRICE:.2f}"]
+        for name, own in (("detect", hours["detect"]), ("fit, both passes", fit))
     ]
-    passes = table(["10,000 machines x 1 year", "core-hours", "hours with 256 cores", "USD"], cost)
+    passes = table(["10,000 machines x 1 year", "core-hours", "minutes with 256 cores", "USD"], cost)
+    files = {"day": MACHINES * 365 * record["files_out"] / DAYS[-1], "month": MACHINES * 12 * 3}
+    puts = table(
+        ["results by", "files of a year, at most", "USD for writing them to S3"],
+        [[name, f"{number:,.0f}", f"{number * PUT:.2f}"] for name, number in files.items()],
+    )
     limit = 1 / record["driver"]
     kept = f"{record['files_out']} files with {record['bytes_out'] / 1e6:.1f} MB"
     return (
         f"K = {record['variables']}, L = {record['length']}, one row a minute; processor seconds of one thread. "
-        f"`detect` and `summarise` include `read`.\n\n{measured}\n\n{passes}\n\n"
+        f"`detect` and `summarise` include `read`.\n\n{measured}\n\n{passes}\n\n{puts}\n\n"
         f"At {PRICE} USD per core-hour. Loading a model of {record['model_bytes'] / 1e6:.0f} MB takes a process "
         f"{record['load']:.1f} s. The driver takes {1e3 * record['driver']:.1f} ms per task, so that it starts at most "
         f"{limit:,.0f} tasks a second. An entity of {DAYS[-1]} days is {long['bytes'] / 1e6:.1f} MB of Parquet, and "

@@ -31,7 +31,8 @@ audit   DATA... --out --model=None --length=None --detector=None --set=None... -
 clean   DATA... --audit --out --fill=expected --level=None --samples=0 --calendar=None... --model=None --detector=None
         READING
 detect  DATA... --model --out=None --report=None --alarms=None --set=None... --calendar=None... --update=False
-        --force=False --json=False --exit-code=False --engine=local --address=None --detector=None READING
+        --force=False --json=False --exit-code=False --engine=local --address=None --partition=day --detector=None
+        READING
 refit   MODEL DATA... --window=90d --out=None --report=None --calendar=None... --rollback=False --force=False
         --detector=None READING
 label   MODEL VERDICT --results=None --interval=None... --answers=None --note=None --by=None --undo=None...
@@ -47,6 +48,7 @@ watch   MODEL SOURCE --every=5.0 --json=False
 data list
 data prepare NAME --raw --out --set=None... --skip-bad=False
 bench run PLAN --out=None --processes=1 --only=None... --seeds=None --dry-run=False --again=False --retry=False
+        --engine=local --address=None
   --raw=None
 bench table FOLDER --format=markdown --out=None --brief=False --metric=None --plan=None --only=None...
   --choosing=False

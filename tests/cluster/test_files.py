@@ -122,7 +122,7 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_repeated_task_writes_the_same_files(plant: Path, tmp_path: Path) -> None:
-    job = DetectJob("job", model_files(load(plant / "model")), "model", str(tmp_path), None, False, False)
+    job = DetectJob("job", model_files(load(plant / "model")), "model", str(tmp_path), None, False, "day", False)
     [group] = groups(plant / "data")
 
     def written() -> dict[Path, bytes]:
@@ -133,6 +133,21 @@ def test_a_repeated_task_writes_the_same_files(plant: Path, tmp_path: Path) -> N
     assert judge(job, group) == first
     assert written() == before
     assert (first[0].rows_in, first[0].rows_out, first[0].intervals) == (200, 200, 1)
+
+
+def test_results_may_be_divided_by_month(plant: Path, tmp_path: Path) -> None:
+    files = model_files(load(plant / "model"))
+    dates = pd.date_range("2026-01-31 23:00", periods=200, freq="1min")
+    frame(200, 3).assign(time=dates).to_parquet(tmp_path / "pump.parquet")
+    [group] = groups(tmp_path / "pump.parquet")
+    tables = []
+    for partition, folders in (("day", ["2026-01-31", "2026-02-01"]), ("month", ["2026-01-01", "2026-02-01"])):
+        out = tmp_path / partition
+        judge(DetectJob(partition, files, "model", str(out), None, False, partition, False), group)
+        assert sorted(folder.name for folder in (out / "timeline").iterdir()) == [f"date={date}" for date in folders]
+        parts = [pd.read_parquet(file) for file in sorted((out / "timeline").rglob("*.parquet"))]
+        tables.append(pd.concat(parts, ignore_index=True))
+    pd.testing.assert_frame_equal(*tables)
 
 
 def test_a_job_continues_only_if_it_is_the_same(tmp_path: Path) -> None:
@@ -222,6 +237,7 @@ def test_options_that_do_not_go_with_ray_are_refused(plant: Path, tmp_path: Path
     assert "--engine must be local or ray" in tsadc(*words, "--engine", "spark").refusal
     assert "--address names a Ray cluster; add --engine ray" in tsadc(*words, "--address", "auto").refusal
     assert "--update does not go together" in tsadc(*words, "--engine", "ray", "--update").refusal
+    assert "`--partition` must be day or month" in tsadc(*words, "--engine", "ray", "--partition", "year").refusal
     assert "--stream cannot be combined" in tsadc(*words, "--engine", "ray", "--stream").refusal
 
 

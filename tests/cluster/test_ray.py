@@ -20,6 +20,7 @@ import pandas as pd
 import pytest
 
 import tsadc as package
+from benchmark import OWN_PLAN, own_data
 from terminal import frame, tsadc
 from tsadc.cluster.engine import connect
 
@@ -234,6 +235,23 @@ def test_the_guide_runs(connected: object, tmp_path: Path, monkeypatch: pytest.M
     exec(code, scope)
     assert set(scope["intervals"]["entity"]) <= set(ENTITIES)
     assert len(scope["intervals"]) == manifest(tmp_path / "found")["totals"]["intervals"] > 0
+
+
+def test_a_benchmark_has_the_same_records(connected: object, tmp_path: Path) -> None:
+    own_data(tmp_path)
+    (tmp_path / "plan.toml").write_text(OWN_PLAN)
+    records = {}
+    for engine, more in (("local", ()), ("ray", ("--address", connected.address))):
+        answer = tsadc("bench", "run", tmp_path / "plan.toml", "--out", tmp_path / engine, "--engine", engine, *more)
+        assert answer.code == 0, answer.err
+        [file] = (tmp_path / engine).glob("*.jsonl")
+        records[engine] = [json.loads(line) for line in file.read_text().splitlines()]
+    metrics = [
+        [(record["detector"], record["seed"], record["auroc"], record["ap"]) for record in own]
+        for own in records.values()
+    ]
+    assert sorted(metrics[0]) == sorted(metrics[1])
+    assert len(metrics[0]) == 4
 
 
 def test_another_version_on_a_node_is_refused(connected: object, data: Path, model: Path, tmp_path: Path) -> None:

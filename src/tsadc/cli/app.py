@@ -300,9 +300,10 @@ def fit(
             if _uses_ray(engine, address):
                 from tsadc.cli.cluster_fit import fit_on_cluster
 
-                given = {"--resume": resume, "--clean": clean, "--review": review, "--mergeable": mergeable}
-                if refused := next((name for name, value in given.items() if value), None):
-                    raise ConfigError(f"{refused} does not go together with --engine ray; leave one of them out.")
+                others = {"--resume": resume, "--clean": clean, "--review": review, "--mergeable": mergeable}
+                for name, value in others.items():
+                    if value:
+                        raise ConfigError(f"{name} does not go together with --engine ray; leave one of them out.")
                 summary = fit_on_cluster(
                     unfitted,
                     data,
@@ -497,6 +498,9 @@ def detect(
     ] = False,
     engine: EngineOption = "local",
     address: AddressOption = None,
+    partition: Annotated[
+        str, typer.Option(help="With --engine ray, a folder of results for each day, or for each month.")
+    ] = "day",
     detector: OwnDetector = None,
     *,
     options: Options,
@@ -539,6 +543,7 @@ def detect(
                 out,
                 model=identity(model),
                 address=address,
+                partition=partition,
                 force=force,
                 calendar=_calendar(calendar),
                 progress=progress,
@@ -927,6 +932,8 @@ def bench_run(
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Re-run completed jobs.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Re-run failed jobs.")] = False,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     raw: Raw = None,
 ) -> None:
     """Run the jobs of a plan that are not done or whose records are stale.
@@ -936,7 +943,10 @@ def bench_run(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from tsadc.cli.bench_run import RunOptions, run
 
-    raise typer.Exit(run(RunOptions(plan, _raw(raw), out, processes, tuple(only or ()), seeds, dry_run, again, retry)))
+    ray = _uses_ray(engine, address)
+    chosen = tuple(only or ())
+    options = RunOptions(plan, _raw(raw), out, processes, chosen, seeds, dry_run, again, retry, ray, address)
+    raise typer.Exit(run(options))
 
 
 Records = Annotated[Path, typer.Argument(help="The folder that `tsadc bench run` wrote.", readable=False)]

@@ -41,6 +41,8 @@ class RunOptions:
     dry_run: bool = False
     again: bool = False
     retry: bool = False
+    ray: bool = False
+    address: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -144,7 +146,12 @@ def _execute(todo: Sequence[Job], done: dict[Key, tuple[Job, Record]], options: 
     """Run jobs, add them to `done`, print a line on each, and return how many failed."""
     started = time.monotonic()
     failed = 0
-    finished = run_all(todo, options.raw, Store(options.folder), options.processes)
+    if options.ray:
+        from tsadc.cli.cluster_bench import run_on_cluster
+
+        finished = run_on_cluster(todo, options.raw, Store(options.folder), options.address)
+    else:
+        finished = run_all(todo, options.raw, Store(options.folder), options.processes)
     for number, (job, record) in enumerate(finished, start=1):
         failed += "error" in record
         done[job.key] = job, record

@@ -25,6 +25,7 @@ from tsadc.cluster.manifest import MANIFEST, Entity, Manifest, finish, folder_na
 from tsadc.cluster.models import ModelFiles, loaded_model, model_files
 from tsadc.cluster.partitions import FileGroup, check_options, group_files, read_group
 from tsadc.cluster.storage import address_of
+from tsadc.config import require
 from tsadc.detectors.base import Detector, ProgressCallback, ScoringProgress
 from tsadc.detectors.result import worst
 from tsadc.errors import DataError, TooShortError, listed, notice
@@ -39,6 +40,7 @@ from tsadc.variables import match
 
 TIMES = {"intervals": "start", "timeline": "time", "observations": "start"}  # the column that decides the date
 UNDATED = "undated"
+PARTITIONS = {"day": "%Y-%m-%d", "month": "%Y-%m-01"}  # the date of a folder
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class DetectJob:
     out: str
     calendar: Calendar | None
     strict: bool
+    partition: str
     continued: bool
 
 
@@ -62,6 +65,7 @@ def detect_on_cluster(
     *,
     model: str,
     address: str | None,
+    partition: str = "day",
     force: bool = False,
     calendar: Calendar | None = None,
     progress: ProgressCallback | None = None,
@@ -70,18 +74,19 @@ def detect_on_cluster(
 
     Return a summary, and whether anything is unusual or drifts."""
     check_options(reading)
+    require(partition in PARTITIONS, "--partition", "day or month", partition)
     place = address_of(out)
     with connect(address) as cluster:
         groups = group_files(cluster, data, replace(reading, skip_bad=False))
         files = model_files(detector)
-        digest = _digest(files, groups, model, calendar, reading)
+        digest = _digest(files, groups, (model, partition, calendar, replace(reading, skip_bad=False)))
         manifest = Manifest(tsadc.__version__, model, digest, tuple(address_of(path) for path in data))
         before = start(place, manifest, force=force)
         done = {(name, entity.inputs) for name, entity in (before or {}).items()}
         todo = [group for group in groups if not {(name, group.inputs) for name in group.entities} <= done]
         again = {name for group in todo for name in group.entities}
         manifest.entities = {name: entity for name, entity in (before or {}).items() if name not in again}
-        job = DetectJob(digest, files, model, place, calendar, reading.strict, before is not None)
+        job = DetectJob(digest, files, model, place, calendar, reading.strict, partition, before is not None)
         total = sum(len(group.entities) for group in groups)
         report_entities(progress, len(manifest.entities), total)
         for group, outcome in cluster.map(judge, cluster.share(job), todo):
@@ -189,7 +194,7 @@ def _write(job: DetectJob, entity: str, table: str, parts: Sequence[pd.DataFrame
     frame = pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
     times = frame[TIMES[table]]
     dated = pd.api.types.is_datetime64_any_dtype(times)
-    dates = times.dt.strftime("%Y-%m-%d") if dated else pd.Series(UNDATED, index=frame.index)
+    dates = times.dt.strftime(PARTITIONS[job.partition]) if dated else pd.Series(UNDATED, index=frame.index)
     rows = pa.Table.from_pandas(frame.drop(columns="entity"), preserve_index=False)
     # A column without any value has no type of its own; the files of other entities have texts there.
     rows = rows.cast(pa.schema([_typed(field) for field in rows.schema]))
@@ -209,16 +214,9 @@ def _typed(field: Any) -> Any:
     return field.with_type(pa.string()) if pa.types.is_null(field.type) else field
 
 
-def _digest(
-    files: ModelFiles,
-    groups: Iterable[FileGroup],
-    model: str,
-    calendar: Calendar | None,
-    reading: Reading,
-) -> str:
+def _digest(files: ModelFiles, groups: Iterable[FileGroup], options: tuple[Any, ...]) -> str:
     """Return a digest of all that results depend on: an interrupted job continues only if it is the same."""
-    whole = hashlib.sha256(f"{tsadc.__version__}\n{model}\n{calendar!r}\n".encode())
-    whole.update(repr(replace(reading, skip_bad=False)).encode())
+    whole = hashlib.sha256(f"{tsadc.__version__}\n{options!r}\n".encode())
     for name, content in files.items():
         whole.update(name.encode())
         whole.update(content.tobytes())
