@@ -257,7 +257,7 @@ def test_the_papers_chain_takes_the_condition_in_once() -> None:
 LIBRARIES = {"torch", "numpy", "pandas", "sklearn", "scipy", "pyarrow", "narwhals", "safetensors", "matplotlib"}
 # A third of a second and more each, and nothing that a detection needs.
 NEEDLESS = {"torch._dynamo", "torch._inductor", "torch.onnx", "sympy", "matplotlib", "polars", "xarray", "h5py", "wfdb"}
-NEEDLESS |= {"sklearn"}
+NEEDLESS |= {"sklearn", "scipy.stats", "scipy.optimize"}
 HELP = "import sys; sys.argv = ['tsadc', '--help']; from tsadc.cli import main; main()"
 DETECT = "import tsadc.cli.console, tsadc.cli.workflow, tsadc.detectors.store, tsadc.io.read"
 

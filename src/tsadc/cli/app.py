@@ -267,10 +267,12 @@ def fit(
 ) -> None:
     """Learn what is normal from unlabelled history."""
     if continue_ is not None:
-        given = {"--length": length, "--contamination": contamination, "--alarms": alarms, "--config": config}
-        given |= {"--set": set_, "--epochs": epochs, "--seed": seed, "--resume": resume, "--clean": clean}
-        given |= {"--review": review, "--preset": preset != "default"}
-        if refused := [name for name, value in given.items() if value is not None and value is not False]:
+        settings_given: dict[str, Any] = {
+            **{"--length": length, "--contamination": contamination, "--alarms": alarms, "--config": config},
+            **{"--set": set_, "--epochs": epochs, "--seed": seed, "--resume": resume, "--clean": clean},
+            **{"--review": review, "--preset": preset != "default"},
+        }
+        if refused := [name for name, value in settings_given.items() if value is not None and value is not False]:
             raise ConfigError(
                 f"--continue uses the settings of its model, so that {refused[0]} cannot be given; leave it out, or "
                 "fit a new model."

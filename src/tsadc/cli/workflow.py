@@ -30,7 +30,6 @@ from tsadc.optional import has_torch
 from tsadc.series import Series
 from tsadc.show import words
 from tsadc.show import write as write_report
-from tsadc.show.audit_files import notice_undecided
 from tsadc.show.chance import by_chance, count_scored, false_alarms, graded
 from tsadc.show.html import refuse_other_file
 from tsadc.show.result_files import write_ends, write_tables
@@ -103,6 +102,8 @@ def fit_model(
     reviewed = None if review is None else read_review(review, series)
     learnt = series if reviewed is None else reviewed.apply(series)
     if review is not None and reviewed is not None:
+        from tsadc.show.audit_files import notice_undecided  # slow to import
+
         notice_undecided(review, reviewed.decisions, "everything in them is learnt from")
     if mergeable:  # as in a merged model
         learnt = tuple(sorted(learnt, key=lambda item: item.entity))

@@ -210,7 +210,7 @@ class Lesson:
 
 def learnt_from(scores: Floats, views: Floats | None) -> Booleans:
     """Return which of the training observations with these scores were learnt from, by what their views add."""
-    return np.ones(len(scores), dtype=bool) if views is None else np.isfinite(views).all(axis=1)
+    return np.ones(len(scores), dtype=bool) if views is None else np.asarray(np.isfinite(views).all(axis=1))
 
 
 def learn(detector: Detector, verdicts: Sequence[Verdict]) -> Lesson | None:

@@ -456,7 +456,8 @@ def _piece(observations: Observations, run: Sequence[Place]) -> Series:
     """Return the rows of consecutive observations. Rows of a file stay there."""
     series = observations.series[run[0].series]
     first, stop = max(run[0].start, 0), min(run[-1].start + observations.length, len(series))
-    values = series.values.part(first, stop) if isinstance(series.values, Rows) else series.values[first:stop]
+    values: Any = series.values
+    values = values.part(first, stop) if isinstance(values, Rows) else values[first:stop]
     return replace(series, values=values, clock=replace(series.clock, start=series.clock.tick(first)))
 
 
