@@ -24,7 +24,8 @@ COMMANDS = """
 demo    --out=demo --story=False
 fit     DATA... --out --length=None --contamination=None --alarms=None --detector=ensemble --preset=default
         --config=None --set=None... --epochs=None --seed=None --calendar=None... --resume=False --clean=False
-        --review=None --mergeable=False --continue=None --engine=local --address=None READING
+        --review=None --mergeable=False --continue=None --engine=local --address=None --workers=None
+        READING
 merge   MODELS... --out --detector=None
 audit   DATA... --out --model=None --length=None --detector=None --set=None... --folds=5 --calendar=None...
         READING

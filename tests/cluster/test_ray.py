@@ -21,8 +21,9 @@ import pytest
 
 import tsadc as package
 from benchmark import OWN_PLAN, own_data
-from terminal import frame, tsadc
+from terminal import QUICK, frame, tsadc
 from tsadc.cluster.engine import connect
+from tsadc.detectors.store import load
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'tsadc[ray]'")
 pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
@@ -235,6 +236,23 @@ def test_the_guide_runs(connected: object, tmp_path: Path, monkeypatch: pytest.M
     exec(code, scope)
     assert set(scope["intervals"]["entity"]) <= set(ENTITIES)
     assert len(scope["intervals"]) == manifest(tmp_path / "found")["totals"]["intervals"] > 0
+
+
+def test_two_processes_train_one_network(connected: object, data: Path, tmp_path: Path) -> None:
+    """With the same batches as one process, so the losses are the same, up to the order of sums."""
+    words = ("fit", data, *QUICK, "--epochs", "2", "--seed", "3")
+    assert tsadc(*words, "--out", tmp_path / "one").code == 0
+    answer = tsadc(*words, "--out", tmp_path / "two", "--engine", "ray", "--workers", "2")
+    assert answer.code == 0, answer.err
+    one, two = (load(tmp_path / name) for name in ("one", "two"))
+    losses = [[epoch["loss"] for epoch in model.provenance_["training"]["epochs"]] for model in (one, two)]
+    assert len(losses[0]) == 2
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    np.testing.assert_allclose(two.decision_scores_, one.decision_scores_, rtol=1e-3, atol=1e-3)
+    refused = tsadc(*words, "--out", tmp_path / "three", "--engine", "ray", "--workers", "9").refusal
+    assert refused == "--workers 9 needs 9 cores, but the cluster has 2; ask for fewer."
+    refused = tsadc("fit", data, "--out", tmp_path / "three", "--engine", "ray", "--workers", "2").refusal
+    assert refused == "--workers trains a network, but ensemble has none; leave it out."
 
 
 def test_a_benchmark_has_the_same_records(connected: object, tmp_path: Path) -> None:

@@ -262,10 +262,15 @@ def fit(
     ] = None,
     engine: EngineOption = "local",
     address: AddressOption = None,
+    workers: Annotated[
+        int | None, typer.Option(help="With --engine ray, train a network in so many processes together.")
+    ] = None,
     *,
     options: Options,
 ) -> None:
     """Learn what is normal from unlabelled history."""
+    if workers is not None and engine != "ray":
+        raise ConfigError("--workers is for --engine ray; add it.")
     if continue_ is not None:
         settings_given: dict[str, Any] = {
             **{"--length": length, "--contamination": contamination, "--alarms": alarms, "--config": config},
@@ -306,13 +311,21 @@ def fit(
                 for name, value in others.items():
                     if value:
                         raise ConfigError(f"{name} does not go together with --engine ray; leave one of them out.")
+                remembered = to_remember(reading)
+                if workers is not None or hasattr(settings, "training"):
+                    from tsadc.cli.cluster_train import train_on_cluster
+
+                    size = workers or 1
+                    args = (unfitted, data, reading, out, size)
+                    echo(train_on_cluster(*args, address=address, remembered=remembered, calendar=planned))
+                    return
                 summary = fit_on_cluster(
                     unfitted,
                     data,
                     reading,
                     out,
                     address=address,
-                    remembered=to_remember(reading),
+                    remembered=remembered,
                     calendar=planned,
                     progress=progress,
                 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import os
 import socket
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -78,6 +79,43 @@ class Cluster:
             for unfinished in running:
                 ray.cancel(unfinished, force=True)
 
+    def together(self, function: Callable[[Any, int], Value], shared: Any, size: int) -> Outcome[Value]:
+        """Run `function(shared, rank)` in `size` processes at the same time, each on a core of its own, and return the
+        outcome of rank 0, or the first error of any. torch finds the others as if `torchrun` had started them. If a
+        process is lost, all begin again."""
+        ray = self._ray
+        cores = int(ray.cluster_resources().get("CPU", 0))
+        if size > cores:
+            raise ConfigError(f"--workers {size} needs {size} cores, but the cluster has {cores}; ask for fewer.")
+        for _ in range(RETRIES + 1):
+            places = ray.util.placement_group([{"CPU": 1}] * size, strategy="SPREAD")
+            member = ray.remote(num_cpus=1)(_Member)
+            strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+            members = [
+                member.options(scheduling_strategy=strategy(places, placement_group_bundle_index=rank)).remote()
+                for rank in range(size)
+            ]
+            try:
+                host, port = ray.get(members[0].place.remote())
+                waiting = [
+                    one.run.remote(tsadc.__version__, function, shared, rank, size, host, port)
+                    for rank, one in enumerate(members)
+                ]
+                first = waiting[0]
+                while waiting:
+                    [done], waiting = ray.wait(waiting, num_returns=1)
+                    outcome = self._checked(ray.get(done))
+                    if outcome.error is not None:
+                        return outcome
+                return self._checked(ray.get(first))
+            except (ray.exceptions.RayActorError, ray.exceptions.NodeDiedError):
+                continue
+            finally:
+                for one in members:
+                    ray.kill(one)
+                ray.util.remove_placement_group(places)
+        return Outcome(None, f"A process was lost {RETRIES + 1} times, most likely because memory ran out.")
+
     def _outcome(self, done: Any) -> Outcome[Any]:
         errors = self._ray.exceptions
         try:
@@ -96,12 +134,16 @@ class Cluster:
                     f"'tsadc[ray]=={tsadc.__version__}'."
                 ) from None
             return Outcome(None, f"It failed unexpectedly: {text.splitlines()[-1] if text else type(error).__name__}.")
+        return self._checked(found)
+
+    def _checked(self, found: Outcome[Any] | _OtherVersion) -> Outcome[Any]:
+        """Return what a task has returned; raise if its node has another version of tsadc."""
         if isinstance(found, _OtherVersion):
             raise ConfigError(
                 f"The node {found.node} has tsadc {found.version}, but this machine has {tsadc.__version__}; install "
                 "the same version on all nodes."
             )
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 def _run(version: str, function: Callable[[Any, Any], Any], shared: Any, item: Any) -> Outcome[Any] | _OtherVersion:
@@ -114,6 +156,32 @@ def _run(version: str, function: Callable[[Any, Any], Any], shared: Any, item: A
         except (TsadcError, MemoryError, OSError) as cause:
             value, error = None, str(cause) or type(cause).__name__
     return Outcome(value, error, tuple(notices))
+
+
+class _Member:
+    """One of several processes that run at the same time."""
+
+    def place(self) -> tuple[str, int]:
+        """Return an address at which the processes can meet."""
+        host = importlib.import_module("ray.util").get_node_ip_address()
+        with socket.socket() as free:
+            free.bind(("", 0))
+            return host, int(free.getsockname()[1])
+
+    def run(
+        self,
+        version: str,
+        function: Callable[[Any, int], Any],
+        shared: Any,
+        rank: int,
+        size: int,
+        host: str,
+        port: int,
+    ) -> Outcome[Any] | _OtherVersion:
+        """Run the function as number `rank` of `size`."""
+        meeting = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": host, "MASTER_PORT": port}
+        os.environ.update({name: str(value) for name, value in meeting.items()})
+        return _run(version, function, shared, rank)
 
 
 @contextlib.contextmanager
