@@ -469,6 +469,9 @@ def detect(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with code 3 if something is unusual or drifts.")
     ] = False,
+    processes: Annotated[
+        int, typer.Option(help="Processes that judge different entities at the same time.", min=1)
+    ] = 1,
     detector: OwnDetector = None,
     *,
     options: Options,
@@ -507,6 +510,7 @@ def detect(
                 series,
                 out,
                 report,
+                processes=processes,
                 title=title,
                 model=name,
                 existing=existing,
