@@ -32,8 +32,8 @@ audit   DATA... --out --model=None --length=None --detector=None --set=None... -
 clean   DATA... --audit --out --fill=expected --level=None --samples=0 --calendar=None... --model=None --detector=None
         READING
 detect  DATA... --model --out=None --report=None --alarms=None --set=None... --calendar=None... --update=False
-        --force=False --json=False --exit-code=False --engine=local --address=None --partition=day --detector=None
-        READING
+        --force=False --json=False --exit-code=False --processes=1 --engine=local --address=None --partition=day
+        --detector=None READING
 refit   MODEL DATA... --window=90d --out=None --report=None --calendar=None... --rollback=False --force=False
         --detector=None READING
 label   MODEL VERDICT --results=None --interval=None... --answers=None --note=None --by=None --undo=None...

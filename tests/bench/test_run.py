@@ -61,7 +61,7 @@ def test_several_processes_give_the_same_records(tmp_path: Path) -> None:
 
 PARENT = """
 import multiprocessing, os, sys, time
-from tsadc.bench.run import end_with_parent
+from tsadc.nn.runtime.processes import end_with_parent
 
 def work():
     end_with_parent()

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -18,6 +17,7 @@ from tsadc.bench.execute import beginning, run
 from tsadc.bench.job import Job, Record
 from tsadc.bench.records import Store, key_of, load
 from tsadc.errors import TsadcError
+from tsadc.nn.runtime.processes import end_with_parent
 
 BATCH = 8  # most jobs without a network that a process runs: it takes longer to start than many of them
 KILLED = {
@@ -132,22 +132,6 @@ def _interruptions_held() -> Iterator[None]:
 def _begin(started: Event) -> None:
     end_with_parent()
     started.set()
-
-
-def end_with_parent() -> None:
-    """Make this process end when its parent does, even if that is killed. Ignore interruptions of both: the parent
-    ends this process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_exit_after, args=(parent.join,), daemon=True).start()
-
-
-def _exit_after(wait: Callable[[], None]) -> None:
-    wait()
-    os._exit(1)
 
 
 def _together(jobs: list[Job], raw: Path, store: Store) -> list[tuple[Job, Record]]:

@@ -511,6 +511,9 @@ def detect(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with code 3 if something is unusual or drifts.")
     ] = False,
+    processes: Annotated[
+        int, typer.Option(help="Processes that judge different entities at the same time.", min=1)
+    ] = 1,
     engine: EngineOption = "local",
     address: AddressOption = None,
     partition: Annotated[
@@ -541,8 +544,9 @@ def detect(
         from tsadc.cli.cluster_detect import detect_on_cluster
         from tsadc.cli.reading import requested_reading
 
-        if out is None or report is not None or update or json:
-            refused = "--report" if report is not None else "--update" if update else "--json" if json else ""
+        others = {"--report": report is not None, "--update": update, "--json": json, "--processes": processes > 1}
+        if out is None or any(others.values()):
+            refused = next((name for name, given in others.items() if given), None)
             raise OutputError(
                 f"{refused} does not go together with --engine ray, which writes tables by date and entity; leave it "
                 "out."
@@ -584,6 +588,7 @@ def detect(
                 series,
                 out,
                 report,
+                processes=processes,
                 title=title,
                 model=name,
                 existing=existing,

@@ -182,6 +182,7 @@ def detect_to(
     title: str,
     model: str = "",
     existing: Existing = "refuse",
+    processes: int = 1,
     progress: ProgressCallback | None = None,
     examination: Examination | None = None,
     calendar: Calendar | None = None,
@@ -196,7 +197,7 @@ def detect_to(
     if report is not None:
         check_report(report)
     if out is None:
-        result = detector.detect(series, calendar=calendar, progress=progress)
+        result = detector.detect(series, calendar=calendar, progress=progress, processes=processes)
         said = verdict(result.intervals, len(series), detector.threshold_, by_chance(result), result.drift)
         if report is not None:
             write_report(result, report, title=title, about=facts(detector), examination=examination)
@@ -208,8 +209,13 @@ def detect_to(
         page = outputs.enter_context(new_file(report)) if report is not None and not inside else None
         events = Events.of(detector.settings.event, detector.memory_, detector.settings.length)
         folder = outputs.enter_context(results_folder(out, series, existing, events.merge))
-        whole = detector.detect(series, calendar=calendar, progress=progress) if report is not None else None
-        parts = [whole] if whole is not None else detector.detect_parts(series, calendar=calendar, progress=progress)
+        whole = None
+        parts: Iterable[Result]
+        if report is not None:
+            whole = detector.detect(series, calendar=calendar, progress=progress, processes=processes)
+            parts = [whole]
+        else:
+            parts = detector.detect_parts(series, calendar=calendar, progress=progress, processes=processes)
         intervals, drift, expected = list[pd.DataFrame](), list[Drift](), list[float]()
         collected = _collecting(parts, intervals, drift, expected)
         parquet = out.suffix == ".parquet"

@@ -762,7 +762,14 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             yield evidence if self.lesson_ is None else self.lesson_.corrected(observations.entity(i), evidence)
 
     @final
-    def detect(self, X: Any, *, calendar: Calendar | None = None, progress: ProgressCallback | None = None) -> Result:
+    def detect(
+        self,
+        X: Any,
+        *,
+        calendar: Calendar | None = None,
+        progress: ProgressCallback | None = None,
+        processes: int = 1,
+    ) -> Result:
         """Find anomalies: when, in which variables, and how severe.
 
         Parameters
@@ -774,6 +781,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             Planned work, which counts as not measured.
         progress : callable, optional
             Called with a `ScoringProgress` after each observation.
+        processes : int, default 1
+            Processes that judge different entities at the same time; the result is the same. Each has a copy of the
+            model. A script must be protected by ``if __name__ == "__main__":``.
 
         Returns
         -------
@@ -799,21 +809,47 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         (300, 'variable_1')
         """
         pieces = self._cut(X, calendar)
-        verdicts = self._verdicts(pieces.observations, progress)
-        result = join(list(self._explainer().explain(verdicts.whole_series())), pieces.observations.series)
+        judged = self._judged(pieces.observations, None, progress, processes)
+        result = join(list(self._explainer().explain(judged)), pieces.observations.series)
         return replace(self._with_planned(result, calendar), left_out=len(pieces.left_out))
 
     def _with_planned(self, result: Result, calendar: Calendar | None) -> Result:
         expected = expected_events(calendar, self.verdicts_)
         return result if expected is None else with_planned(result, expected)
 
-    def _verdicts(self, observations: Observations, progress: ProgressCallback | None) -> Verdicts:
-        settings = self.settings
+    def _judged(
+        self, observations: Observations, rows: int | None, progress: ProgressCallback | None, processes: int
+    ) -> Iterator[Result]:
+        """Yield the results of all series, each as a whole, or in parts of about `rows` rows."""
+        if processes < 1:
+            raise ConfigError(f"`processes` must be at least 1, but got {processes}.")
+        processes = min(processes, len(observations.series))
+        if processes > 1:
+            from tsadc.detectors.parallel import judge
+
+            self._notice_earlier_version()
+            total, scored = len(observations), 0
+
+            def done(count: int) -> None:
+                nonlocal scored
+                scored += count
+                if progress is not None and count:
+                    progress(ScoringProgress(scored, total))
+
+            return judge(self, observations, rows, processes, done)
+        verdicts = self._verdicts(observations, progress)
+        return verdicts.whole_series() if rows is None else verdicts.parts(rows)
+
+    def _notice_earlier_version(self) -> None:
         if self.usual_ is None or not self.usual_.knows_gaps:
             notice(
                 "This model was fitted by an earlier version and may not report sensors that stop reporting; fit it "
                 "again to have such outages as events."
             )
+
+    def _verdicts(self, observations: Observations, progress: ProgressCallback | None) -> Verdicts:
+        settings = self.settings
+        self._notice_earlier_version()
         return Verdicts(
             observations=observations,
             evidence=self._evidence(observations, progress),
@@ -866,6 +902,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         rows: int = 20_000,
         calendar: Calendar | None = None,
         progress: ProgressCallback | None = None,
+        processes: int = 1,
     ) -> Iterator[Result]:
         """Find the same as `detect`, in parts, for data larger than memory.
 
@@ -882,6 +919,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
             Planned work, as for `detect`.
         progress : callable, optional
             Called with a `ScoringProgress` after each observation.
+        processes : int, default 1
+            As for `detect`. With several, the parts of up to two series for each are in memory.
 
         Yields
         ------
@@ -896,8 +935,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         >>> sum(len(part.timeline) for part in parts)
         6000
         """
-        verdicts = self._verdicts(self._cut(X, calendar).observations, progress)
-        for result in self._explainer().explain(verdicts.parts(rows)):
+        judged = self._judged(self._cut(X, calendar).observations, rows, progress, processes)
+        for result in self._explainer().explain(judged):
             yield self._with_planned(result, calendar)
 
     @final

@@ -1,0 +1,69 @@
+"""Judge the series of many entities in several processes; the results are those of one process, in the same order."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from typing import TYPE_CHECKING
+
+from tsadc.detectors.result import Result
+from tsadc.errors import TsadcError, TsadcNotice
+from tsadc.nn.runtime.processes import end_with_parent
+from tsadc.series import Observations, Place
+
+if TYPE_CHECKING:
+    from tsadc.detectors.base import Detector
+
+AHEAD = 2  # series for each process that are judged or wait, so that memory is bounded
+
+_detector: Detector  # of a child process
+
+
+def judge(
+    detector: Detector, observations: Observations, rows: int | None, processes: int, done: Callable[[int], None]
+) -> Iterator[Result]:
+    """Yield the results of all series, each as a whole, or in parts of about `rows` rows.
+
+    `done` is called with the number of observations of each series that has been judged."""
+    spawn = multiprocessing.get_context("spawn")  # forked after torch has started threads, a process may hang
+    pool = ProcessPoolExecutor(processes, spawn, _begin, (detector,))
+    waiting: deque[tuple[int, Future[list[Result]]]] = deque()
+    try:
+        for number, indices in enumerate(observations.by_series()):
+            places = tuple(Place(0, observations.places[i].start) for i in indices)
+            alone = Observations((observations.series[number],), places, observations.length)
+            waiting.append((len(indices), pool.submit(_judge, alone, rows)))
+            if len(waiting) >= AHEAD * processes:
+                yield from _finished(*waiting.popleft(), done)
+        while waiting:
+            yield from _finished(*waiting.popleft(), done)
+    except BrokenExecutor:
+        raise TsadcError(
+            "A process that was judging has ended, perhaps for lack of memory; use fewer with --processes."
+        ) from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _finished(count: int, future: Future[list[Result]], done: Callable[[int], None]) -> list[Result]:
+    results = future.result()
+    done(count)
+    return results
+
+
+def _begin(detector: Detector) -> None:
+    global _detector
+    end_with_parent()
+    warnings.simplefilter("ignore", TsadcNotice)  # given by the parent
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    _detector = detector
+
+
+def _judge(observations: Observations, rows: int | None) -> list[Result]:
+    verdicts = _detector._verdicts(observations, None)
+    return list(verdicts.whole_series() if rows is None else verdicts.parts(rows))

@@ -1,0 +1,46 @@
+"""Several processes judge the series of many entities as one does."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pandas.testing import assert_frame_equal
+
+from machines import LENGTH, machines, unfitted
+from terminal import tsadc
+from tsadc.errors import ConfigError
+
+pytestmark = pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
+
+
+def test_the_result_is_that_of_one_process(tmp_path: Path):
+    """In Python, as a whole and in parts, and as tables of the command; progress counts every observation."""
+    series = machines()
+    detector = unfitted().fit(series).set_threshold(method="tail", share=0.2)
+    alone, seen = detector.detect(series), []
+    together = detector.detect(series, processes=2, progress=seen.append)
+    for name in ("intervals", "timeline", "variables", "observations", "similar"):
+        assert_frame_equal(getattr(together, name), getattr(alone, name))
+    assert len(alone.intervals)
+    assert seen[-1].done == seen[-1].total == len(alone.observations)
+    parts = detector.detect_parts(series, rows=3 * LENGTH, processes=3)
+    expected = detector.detect_parts(series, rows=3 * LENGTH)
+    for part, own in zip(parts, expected, strict=True):
+        assert_frame_equal(part.timeline, own.timeline)
+    detector.save(tmp_path / "model")
+    for item in series[:3]:
+        np.save(tmp_path / f"{item.entity}.npy", item.values)
+    files = sorted(tmp_path.glob("*.npy"))
+    for count in (1, 2):
+        answer = tsadc(
+            "detect", *files, "--model", tmp_path / "model", "--out", tmp_path / str(count), "--processes", count
+        )
+        assert answer.code == 0, answer.err
+    for table in sorted((tmp_path / "1").iterdir()):
+        assert table.read_bytes() == (tmp_path / "2" / table.name).read_bytes()
+
+
+def test_no_process_is_refused():
+    detector = unfitted().fit(machines())
+    with pytest.raises(ConfigError, match="`processes` must be at least 1, but got 0"):
+        detector.detect(machines(), processes=0)
