@@ -24,7 +24,14 @@ def _data_folder() -> Path:
     return Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-SLOWEST = ("test_memory.py", "test_plant_quality.py", "test_run.py", "test_workflow.py", "test_dirty_history.py")
+SLOWEST = (
+    "test_ray.py",
+    "test_memory.py",
+    "test_plant_quality.py",
+    "test_run.py",
+    "test_workflow.py",
+    "test_dirty_history.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

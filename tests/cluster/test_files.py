@@ -236,6 +236,11 @@ def test_options_that_do_not_go_with_ray_are_refused(plant: Path, tmp_path: Path
     words = ("detect", plant / "data", "--model", plant / "model", "--out", tmp_path / "found")
     assert "--engine must be local or ray" in tsadc(*words, "--engine", "spark").refusal
     assert "--address names a Ray cluster; add --engine ray" in tsadc(*words, "--address", "auto").refusal
+    assert "--partition is for --engine ray" in tsadc(*words, "--partition", "month").refusal
+    assert (
+        "--workers is for --engine ray"
+        in tsadc("fit", plant / "data", "--out", tmp_path / "m", "--workers", "2").refusal
+    )
     assert "--update does not go together" in tsadc(*words, "--engine", "ray", "--update").refusal
     assert "`--partition` must be day or month" in tsadc(*words, "--engine", "ray", "--partition", "year").refusal
     assert "--stream cannot be combined" in tsadc(*words, "--engine", "ray", "--stream").refusal

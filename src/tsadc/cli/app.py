@@ -315,7 +315,7 @@ def fit(
                 if workers is not None or hasattr(settings, "training"):
                     from tsadc.cli.cluster_train import train_on_cluster
 
-                    size = workers or 1
+                    size = 1 if workers is None else workers
                     args = (unfitted, data, reading, out, size)
                     echo(train_on_cluster(*args, address=address, remembered=remembered, calendar=planned))
                     return
@@ -571,6 +571,8 @@ def detect(
         if exit_code and unusual:
             raise typer.Exit(3)
         return
+    if partition != "day":
+        raise ConfigError("--partition is for --engine ray; add it.")
     title = ", ".join(stem(file) for file in data[:3]) or "query"
     existing: Existing = "update" if update else "replace" if force else "refuse"
     planned = _calendar(calendar)
@@ -964,6 +966,8 @@ def bench_run(
     from tsadc.cli.bench_run import RunOptions, run
 
     ray = _uses_ray(engine, address)
+    if ray and processes > 1:
+        raise ConfigError("--processes is for this machine, and --engine ray uses all cores; leave one of them out.")
     chosen = tuple(only or ())
     options = RunOptions(plan, _raw(raw), out, processes, chosen, seeds, dry_run, again, retry, ray, address)
     raise typer.Exit(run(options))

@@ -203,6 +203,7 @@ def connect(address: str | None) -> Iterator[Cluster]:
         ray = importlib.import_module("ray")
     except ImportError:
         raise ConfigError(NEEDS_RAY) from None
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to Ray's authors unless it is asked for
     if ray.is_initialized():  # by the program that called this: a process has one cluster
         yield Cluster(ray)
         return
