@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import json
 import operator
+import resource
 import statistics
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +91,7 @@ def measure() -> dict[str, Any]:
                 "summarise": seconds(lambda group=group: summarise_group(FitJob(Ensemble(length=LENGTH), None), group)),
                 "baselines": seconds(lambda group=group: group_baselines(adapting, group)),
             }
+        record["year"] = of_a_year(job, folder)
         found = list((folder / "out").rglob("*.parquet"))
         record["files_out"], record["bytes_out"] = len(found), sum(file.stat().st_size for file in found)
     with connect(None) as cluster:
@@ -98,6 +101,20 @@ def measure() -> dict[str, Any]:
         done = sum(1 for _ in cluster.map(operator.getitem, shared, [0] * TASKS))
         record["driver"] = (time.process_time() - start) / done
     return record
+
+
+def of_a_year(job: DetectJob, folder: Path) -> dict[str, float]:
+    """Return the processor seconds and the peak memory of judging an entity of a year, once."""
+    group = written(folder, 365)
+    elsewhere = replace(job, out=str(folder / "year"))
+    start = time.process_time()
+    judge(elsewhere, group)
+    taken = time.process_time() - start
+    return {
+        "detect": taken,
+        "bytes": group.files[0].size,
+        "peak": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
 
 
 def page(record: dict[str, Any]) -> str:
@@ -131,6 +148,12 @@ def page(record: dict[str, Any]) -> str:
         [[name, f"{number:,.0f}", f"{number * PUT:.2f}"] for name, number in files.items()],
     )
     limit = 1 / record["driver"]
+    year = record["year"]
+    predicted = hours["detect"] * 3600 / MACHINES
+    whole = (
+        f"An entity of a year, judged once: {year['detect']:.0f} s ({predicted:.0f} s by extrapolation), "
+        f"{year['bytes'] / 1e6:.0f} MB of Parquet, and at most {year['peak'] / 1e9:.1f} GB of memory."
+    )
     kept = f"{record['files_out']} files with {record['bytes_out'] / 1e6:.1f} MB"
     return (
         f"K = {record['variables']}, L = {record['length']}, one row a minute; processor seconds of one thread. "
@@ -138,7 +161,7 @@ def page(record: dict[str, Any]) -> str:
         f"At {PRICE} USD per core-hour. Loading a model of {record['model_bytes'] / 1e6:.0f} MB takes a process "
         f"{record['load']:.1f} s. The driver takes {1e3 * record['driver']:.1f} ms per task, so that it starts at most "
         f"{limit:,.0f} tasks a second. An entity of {DAYS[-1]} days is {long['bytes'] / 1e6:.1f} MB of Parquet, and "
-        f"its results are {kept}.\n"
+        f"its results are {kept}. {whole}\n"
     )
 
 

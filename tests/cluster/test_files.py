@@ -166,9 +166,17 @@ def test_a_job_continues_only_if_it_is_the_same(tmp_path: Path) -> None:
         job("two")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("mine")
-    with pytest.raises(OutputError, match="is no folder of results of a cluster"):
-        start(str(tmp_path / "other"), Manifest("1", "m", "j", ()), force=True)
-    assert (tmp_path / "other" / "notes.txt").read_text() == "mine"
+    for content, why in ((None, "holds notes.txt"), ("{}", "holds notes.txt"), ("{}", "is no folder of results")):
+        if content is not None:
+            (tmp_path / "other" / "manifest.json").write_text(content)
+        if why.startswith("is"):
+            (tmp_path / "other" / "notes.txt").unlink()
+        with pytest.raises(OutputError, match=why):
+            start(str(tmp_path / "other"), Manifest("1", "m", "j", ()), force=True)
+    assert (tmp_path / "other" / "manifest.json").read_text() == "{}"
+    (tmp_path / "found" / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match=r"holds notes.txt, which --force would remove"):
+        job("two", force=True)
 
 
 def test_names_of_entities_cannot_leave_the_folder() -> None:

@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 from tsadc.cluster import storage
 from tsadc.config import parse_json
-from tsadc.errors import OutputError
+from tsadc.errors import OutputError, listed
+from tsadc.show.result_files import TABLES
 
 MANIFEST, ENTITIES = "manifest.json", "entities"
 
@@ -80,16 +81,18 @@ def start(out: str, manifest: Manifest, *, force: bool) -> dict[str, Entity] | N
     """Write the manifest of a job that begins, and return the entities that an interrupted run of it has finished; None
     if there was no such run."""
     before = storage.read(storage.join(out, MANIFEST))
-    stored = _parsed(before)
-    if stored is None:
-        inside = storage.names_in(out)
-        if inside:
-            raise OutputError(f"{out} exists already and is no folder of results of a cluster; choose another name.")
-    elif force:
+    stored, inside = _parsed(before), storage.names_in(out)
+    if stored is not None and not {"job", "complete", "entities"} <= set(stored):
+        stored = None
+    other = [name for name in inside if name not in (MANIFEST, ENTITIES, *TABLES)]
+    if (stored is None and inside) or (force and other):
+        what = f"holds {listed(other)}, which --force would remove" if force and other else "is no folder of results"
+        raise OutputError(f"{out} exists already and {what}; choose another name.")
+    if stored is not None and force:
         storage.remove_folder(out)
-    elif stored.get("complete"):
+    elif stored is not None and stored["complete"]:
         raise OutputError(f"{out} exists already; choose another name, or replace it with --force.")
-    elif stored.get("job") != manifest.job:
+    elif stored is not None and stored["job"] != manifest.job:
         raise OutputError(
             f"{out} holds an unfinished job with another model, other data or other options; finish it with the same "
             "command, or replace it with --force."
