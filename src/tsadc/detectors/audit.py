@@ -140,11 +140,6 @@ class Suspect:
         return blamed(self.interval)
 
     @property
-    def rows(self) -> Part:
-        """The rows of the interval, as a part that has the first variable."""
-        return Part(self.number, self.interval.start, self.interval.stop, (0,))
-
-    @property
     def decision(self) -> str:
         """What a review is proposed to decide: "drop" if it is more likely anomalous than normal, otherwise "keep"."""
         return "drop" if self.probability >= LEVEL else "keep"
@@ -315,8 +310,11 @@ class Audit:
         -------
         tuple of array of shape (time,), bool
         """
-        rows = [suspect.rows for suspect in self.suspects if suspect.probability >= level]
-        return tuple(np.asarray(cells.any(axis=1)) for cells in marked(self.series, rows))
+        rows = tuple(np.zeros(len(series), dtype=bool) for series in self.series)
+        for suspect in self.suspects:
+            if suspect.probability >= level:
+                rows[suspect.number][suspect.interval.start : suspect.interval.stop] = True
+        return rows
 
     def suspected(self, level: float = LEVEL) -> tuple[Booleans, ...]:
         """Return for each series which cells are suspected: the variables to blame, in the rows of the intervals.

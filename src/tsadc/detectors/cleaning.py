@@ -25,7 +25,7 @@ from tsadc.errors import ConfigError, NotFittedError
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading
 from tsadc.io.write_back import Changes, write_back
-from tsadc.series import Booleans, Series
+from tsadc.series import Booleans, Series, without_rows
 from tsadc.variables import match
 
 if TYPE_CHECKING:  # this module does without torch
@@ -120,11 +120,11 @@ def report(series: Sequence[Series], corrections: Sequence[Correction]) -> pd.Da
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def audited(found: Audit, level: float) -> list[Correction]:
+def audited(outcome: Audit, level: float) -> list[Correction]:
     """Return the suspects of an audit with at least the probability `level`."""
     return [
-        Correction(part_of(suspect.number, found.series[suspect.number], suspect.interval), suspect.probability)
-        for suspect in found.suspects
+        Correction(part_of(suspect.number, outcome.series[suspect.number], suspect.interval), suspect.probability)
+        for suspect in outcome.suspects
         if suspect.probability >= level and not suspect.interval.is_missing
     ]
 
@@ -139,13 +139,11 @@ def without_suspects(
         if progress is not None and not isinstance(now, FoldProgress | Plan):  # commands show those of trainings only
             progress(now)
 
-    found = audit(detector, X, progress=report_training)
-    rows = found.suspected_rows(LEVEL)
-    cells = [
-        np.broadcast_to(inside[:, None], series.values.shape) for inside, series in zip(rows, found.series, strict=True)
-    ]
-    intervals = sum(suspect.probability >= LEVEL for suspect in found.suspects)
-    return cleared(found.series, cells), {"intervals": intervals, "rows": sum(int(inside.sum()) for inside in rows)}
+    outcome = audit(detector, X, progress=report_training)
+    rows = outcome.suspected_rows(LEVEL)
+    cleaned = tuple(without_rows(series, inside) for series, inside in zip(outcome.series, rows, strict=True))
+    intervals = sum(suspect.probability >= LEVEL for suspect in outcome.suspects)
+    return cleaned, {"intervals": intervals, "rows": sum(int(inside.sum()) for inside in rows)}
 
 
 class Decontaminator(Parameters):
@@ -363,9 +361,9 @@ class Decontaminator(Parameters):
         -------
         dict
         """
-        own = super().get_params()
+        arguments = super().get_params()
         nested = self.detector.get_params() if deep and self.detector is not None else {}
-        return own | {f"detector__{name}": value for name, value in nested.items()}
+        return arguments | {f"detector__{name}": value for name, value in nested.items()}
 
     def set_params(self, **params: Any) -> Self:
         """Set constructor arguments by name, also those of the detector as `detector__length` and so on.
