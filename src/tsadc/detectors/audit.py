@@ -42,6 +42,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import ndtri_exp
 from scipy.stats import t as student
 
+from tsadc.config import is_whole, require
 from tsadc.detectors.base import MIN_OBSERVATIONS, Detector, ScoringProgress
 from tsadc.detectors.drift import raised_by
 from tsadc.detectors.episodes import Episodes
@@ -65,7 +66,7 @@ from tsadc.detectors.threshold import (
 )
 from tsadc.detectors.threshold import LEVEL as CONFIDENCE
 from tsadc.detectors.threshold import _excess as excess_above_fence
-from tsadc.errors import ConfigError, DataError, TsadcNotice
+from tsadc.errors import DataError, TsadcNotice
 from tsadc.io.calendar import Calendar
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading
@@ -387,9 +388,9 @@ def audit(
     Raises
     ------
     ConfigError
-        If `folds` is not a whole number of at least 2.
+        If `detector` is no detector, or `folds` is not a whole number of at least 2.
     DataError
-        If the history is too short to be divided into so many folds.
+        If the history is too short to be divided into so many folds, or `calendar` is no calendar.
 
     Examples
     --------
@@ -403,6 +404,7 @@ def audit(
     (True, ('variable_1',))
     """
     begun = time.monotonic()
+    detector = as_detector(detector)
     expected = expected_events(calendar, detector.verdicts_)
     if expected is not None:
         length, coverage = detector.settings.length, detector.settings.coverage
@@ -510,8 +512,7 @@ def plan(detector: Detector, X: Any, folds: int = FOLDS) -> Plan:
     """Divide a history into folds: each entity into contiguous blocks of observations, one per fold.
 
     An entity with fewer observations than folds is not divided; such entities take turns."""
-    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
-        raise ConfigError(f"`folds` must be a whole number of at least 2, but got {folds!r}.")
+    require(is_whole(folds) and folds >= 2, "folds", "a whole number of at least 2", folds)
     history, clock, _ = _clone(detector).prepare(X)
     judged: list[list[int]] = [[] for _ in range(folds)]
     left_out: list[set[int]] = [set() for _ in range(folds)]
@@ -765,6 +766,13 @@ def _compared(model: Detector, history: Observations, learnt: Observations, susp
         int((flagged & ~suspected).sum()),
         flagged,
     )
+
+
+def as_detector(value: Any) -> Detector:
+    """Return a detector that a user gave; raise if it is something else, such as its class or its name."""
+    require(isinstance(value, Detector), "detector", "a detector, such as tsadc.Ensemble(length=60)", value)
+    detector: Detector = value
+    return detector
 
 
 def _clone(detector: Detector) -> Detector:
