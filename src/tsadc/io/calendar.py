@@ -220,8 +220,8 @@ class _Rows:
         if not isinstance(rows, slice) or rows.step not in (None, 1):
             raise TypeError("only consecutive rows can be read")
         first, last, _ = rows.indices(len(self))
-        found = _hidden(np.array(self.values[first:last]), self.spans, first)
-        return found[(slice(None), *rest)] if rest else found
+        values = _hidden(np.array(self.values[first:last]), self.spans, first)
+        return values[(slice(None), *rest)] if rest else values
 
 
 def without(values: Any, spans: Sequence[Span]) -> Floats:
@@ -357,7 +357,7 @@ class _Property:
 
     @property
     def text(self) -> str:
-        return re.sub(r"\\(.)", lambda found: "\n" if found[1] in "nN" else found[1], self.value).strip()
+        return re.sub(r"\\(.)", lambda escape: "\n" if escape[1] in "nN" else escape[1], self.value).strip()
 
 
 def _ics(text: str, file: Path) -> Iterator[Planned]:
@@ -466,10 +466,10 @@ def _moment(time: _Property, what: str) -> tuple[Moment, bool]:
 
 
 def _duration(text: str, what: str) -> datetime.timedelta:
-    found = DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
+    match = DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
         raise DataError(f"{what} has the duration {text[:40]!r}, but one such as PT8H or P1D was expected.")
-    weeks, days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    weeks, days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return datetime.timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
 
 
