@@ -1,14 +1,14 @@
 """Measure what fitting in parts costs per entity and per row, from 100 to 10,000 simulated entities.
 
-    make bench-scale                            # about half an hour of one core; resumes where it was interrupted
+    make bench-scale                            # some minutes of one core; resumes where it was interrupted
     python benchmarks/scale_entities.py         # makes the table from the records only
 
 Each number of entities is fitted in a process of its own: every partition of 250 entities is summarised, the summaries
 are merged, the ensemble is fitted to the result, and the entities that it was not fitted to are adapted in a second
-pass. Entities are simulated when they are needed, and that is not timed. They have few rows (720, K = 10, 12
-observations of 60 rows), because the cost per entity is the subject. What a row costs is measured with few entities
-that have many rows (K = 38, L = 600, as in the data set SMD), and the table multiplies both. Times are processor
-seconds of one thread.
+pass. Entities are simulated when they are needed, and that is not timed. They are small (K = 4, five observations of 24
+rows, 8 random convolutions per dilation), because the subject is how the cost grows with their number. What rows and
+entities of a real size cost (K = 38, L = 600, as in the data set SMD) is measured with few of them, and the text below
+the tables multiplies it. Times are processor seconds of one thread.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ RECORDS, PAGE = HERE / "results" / "scale.json", HERE.parent / "docs" / "tables"
 MINUTE = 60 * 10**9
 ENTITIES = (100, 1_000, 10_000)
 PARTITION = 250  # entities
-VARIABLES, LENGTH, OBSERVATIONS = 10, 60, 12
+VARIABLES, LENGTH, OBSERVATIONS, KERNELS = 4, 24, 5, 8
 ROW_VARIABLES, ROW_LENGTH = 38, 600
-ROW_COUNTS = (24_000, 96_000, 384_000)  # of an entity
+ROW_COUNTS = (24_000, 96_000, 384_000, 525_600)  # of an entity
 ADAPTED = 3  # entities whose adaptation is timed at K = 38
 YEAR = 525_600  # rows of a minute
 T = TypeVar("T")
@@ -77,7 +77,7 @@ def partitions(count: int) -> Iterator[list[Series]]:
 
 def fit_in_parts(count: int) -> dict[str, Any]:
     """Fit to `count` entities in partitions and return what each step costs."""
-    timer, detector = Timer(), Ensemble(length=LENGTH)
+    timer, detector = Timer(), Ensemble(length=LENGTH, config=Ensemble.Config(kernels=KERNELS))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     summary: Summary | None = None
     for own in partitions(count):
