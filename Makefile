@@ -60,7 +60,7 @@ bench-feedback: $(READY)
 bench-stream: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/stream.py $(TSADC_DATA)
 
-# About half an hour of one core; resumes where it was interrupted. Remove benchmarks/results/scale.json to measure again.
+# Some minutes of one core; resumes where it was interrupted. Remove benchmarks/results/scale.json to measure again.
 bench-scale: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/scale_entities.py --run
 
