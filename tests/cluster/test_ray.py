@@ -174,6 +174,13 @@ def test_bad_partitions_are_named_and_the_job_continues_when_they_are_corrected(
     assert set(unfinished["left_out"]) == {"7", "pump-2"}
     assert "part-1.parquet has other variables than" in unfinished["left_out"]["pump-2"]
 
+    answer = on_ray(connected, bad, "--model", model, "--out", tmp_path / "fewer", "--skip-bad")
+    assert answer.code == 0, answer.err
+    assert "2 entities left out: 7, pump-2; '7': " in answer.err
+    fewer = manifest(tmp_path / "fewer")
+    assert fewer["complete"]
+    assert set(fewer["entities"]) | set(fewer["left_out"]) == set(ENTITIES)
+
     before = {file: file.stat().st_mtime_ns for file in out.glob("timeline/*/*/part.parquet")}
     stale = out / "timeline/date=1999-01-01/entity=7/part.parquet"  # of a task that was killed while it wrote
     stale.parent.mkdir(parents=True)
@@ -186,6 +193,9 @@ def test_bad_partitions_are_named_and_the_job_continues_when_they_are_corrected(
     assert {file: file.stat().st_mtime_ns for file in before} == before  # not judged again
     assert manifest(out)["complete"]
     assert "exists already" in on_ray(connected, bad, "--model", model, "--out", out).refusal
+    answer = on_ray(connected, bad, "--model", model, "--out", tmp_path / "fewer", "--force")
+    assert answer.code == 0, answer.err
+    assert_same(tmp_path / "fewer", local)
 
 
 def test_an_entity_in_two_files_with_others_is_joined(connected: object, model: Path, tmp_path: Path) -> None:

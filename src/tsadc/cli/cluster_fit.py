@@ -75,10 +75,7 @@ def fit_on_cluster(
     progress: ProgressCallback | None = None,
 ) -> str:
     """Train the detector on the entities of partitioned Parquet files, save it to `out` and return a summary."""
-    if out.exists():
-        raise OutputError(f"{out} exists already; choose another name or remove it.")
-    check_options(reading)
-    refuse_own(detector)
+    check_request(detector, reading, out)
     with connect(address) as cluster:
         groups = group_files(cluster, data, replace(reading, skip_bad=False))
         fit = _Fit(cluster, detector, calendar, reading.skip_bad, len(groups), progress)
@@ -93,6 +90,14 @@ def fit_on_cluster(
         detector.provenance_["reading"] = dict(remembered)
     detector.save(out)
     return trained(detector, out)
+
+
+def check_request(detector: Detector, reading: Reading, out: Path) -> None:
+    """Raise if the model cannot be written, or not be trained on a cluster."""
+    if out.exists():
+        raise OutputError(f"{out} exists already; choose another name or remove it.")
+    check_options(reading)
+    refuse_own(detector)
 
 
 class _Fit:

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from tsadc.atomic import new_folder
+from tsadc.cli.cluster_fit import check_request
 from tsadc.cli.examination import check_history
 from tsadc.cli.workflow import trained
 from tsadc.cluster.engine import connect
-from tsadc.cluster.models import ModelFiles, model_files, refuse_own
-from tsadc.cluster.partitions import FileGroup, check_options, group_files, read_group
+from tsadc.cluster.models import ModelFiles, model_files
+from tsadc.cluster.partitions import FileGroup, group_files, read_group
 from tsadc.detectors.base import Detector
 from tsadc.detectors.store import load
-from tsadc.errors import ConfigError, DataError, OutputError, notice
+from tsadc.errors import ConfigError, DataError, notice
 from tsadc.io.calendar import Calendar
 from tsadc.io.reading import Reading
 from tsadc.series import Series
@@ -51,10 +52,7 @@ def train_on_cluster(
         raise ConfigError(f"--workers trains a network, but {detector.name} has none; leave it out.")
     if workers < 1:
         raise ConfigError(f"--workers must be at least 1, but got {workers}.")
-    if out.exists():
-        raise OutputError(f"{out} exists already; choose another name or remove it.")
-    check_options(reading)
-    refuse_own(detector)
+    check_request(detector, reading, out)
     with connect(address) as cluster:
         groups = group_files(cluster, data, replace(reading, skip_bad=False))
         job = cluster.share(TrainJob(detector, groups, calendar, remembered))
