@@ -110,6 +110,7 @@ def serve(config: Path | None, model: Path | None, echo: Any) -> None:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=GRACE,
             limit_concurrency=500,
+            http="h11",  # of uvicorn's two parsers, the one that limits the size of headers
             h11_max_incomplete_event_size=65536,
         )
     )

@@ -36,6 +36,7 @@ from tsadc.serve.config import Config, live_clock
 from tsadc.serve.episodes import Episodes, read_mutes
 from tsadc.serve.lifecycle import Quiet, silence
 from tsadc.serve.store import SCORED, Store, StoreError
+from tsadc.serve.stored_rows import rows_between
 
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
@@ -133,6 +134,11 @@ class Model:
         """Nanoseconds of an observation."""
         return self.length * self.clock.interval
 
+    @property
+    def late(self) -> int:
+        """Nanoseconds that a row may lie behind the latest one at most, to be accepted."""
+        return (self.reorder + 2) * self.clock.interval
+
 
 def model_digest(folder: Path) -> str:
     """Return what tells this model from a refitted one."""
@@ -195,6 +201,7 @@ class Scoring:
                     table.id,
                     table.name,
                     table.model,
+                    table.first_time,
                     state.sequence,
                     state.time,
                     state.model.label("judge"),
@@ -205,36 +212,42 @@ class Scoring:
             )
             for row in connection.execute(query).all():
                 entity = _Entity(row.id, row.name, row.model)
-                self._continue(connection, entity, row.sequence, row.time, row.judge, row.data)
+                self._continue(connection, entity, row.first_time, row.sequence, row.time, row.judge, row.data)
                 self._entities[row.id] = entity
 
     def _continue(
-        self, connection: Connection, entity: _Entity, sequence: int | None, least: int, judge: str, data: Any
+        self,
+        connection: Connection,
+        entity: _Entity,
+        first: int,
+        sequence: int | None,
+        least: int,
+        judge: str,
+        data: Any,
     ) -> None:
         """Restore the stream of an entity and push the rows that it has seen since."""
         model = self.models[entity.model]
         model.stream.forget(entity.name)
-        row = schema.rows.c
-        since = (row.entity == entity.id) & (row.sequence <= self.scored)
-        if sequence is not None:
+        if sequence is None:
+            sequence, least = 0, first - model.late
+        else:
             try:
                 if judge != model.digest:
                     raise DataError(f"The state of {entity.name!r} belongs to another model.")
                 model.stream.restore(entity.name, bytes(data))
                 entity.sequence, entity.latest = sequence, least
-                since = since & (row.sequence > sequence) & (row.time >= least)
             except DataError:  # the state of another model, or of another version of tsadc
-                entity.inherited = []
-                newest = connection.scalar(sa.select(sa.func.max(row.time)).where(since))
-                since = since & (row.time >= (newest or 0) - AT_START * model.span)
-        seen = connection.execute(sa.select(row.sequence, row.time, row.data).where(since).order_by(row.sequence)).all()
-        if seen:
-            values = _values([own.data for own in seen], len(model.variables))
-            update = model.stream.push_many(entity.name, np.array([own.time for own in seen]), values)
+                entity.inherited, sequence = [], 0
+                least -= AT_START * model.span
+        stored = rows_between(connection, entity.id, least)
+        order = np.argsort(stored.sequences)
+        seen = stored.at(order[(stored.sequences[order] > sequence) & (stored.sequences[order] <= self.scored)])
+        if len(seen):
+            update = model.stream.push_many(entity.name, seen.times, seen.values(len(model.variables)))
             if entity.inherited is not None:
                 latest = {own.id: own for own in update.intervals}
                 entity.inherited = [own for own in latest.values() if own.open and not own.withdrawn]
-            entity.sequence, entity.latest = seen[-1].sequence, max(own.time for own in seen)
+            entity.sequence, entity.latest = int(seen.sequences[-1]), int(seen.times.max())
             entity.pushed = len(seen)
 
     def _push(
@@ -309,8 +322,7 @@ class Scoring:
 
     def _state(self, entity: _Entity) -> dict[str, Any]:
         model = self.models[entity.model]
-        # Rows that may still be accepted lie at most this far behind the latest.
-        least = entity.latest - (model.reorder + 2) * model.clock.interval
+        least = entity.latest - model.late
         data = model.stream.state(entity.name)
         return {"entity": entity.id, "sequence": entity.sequence, "time": least, "model": model.digest, "data": data}
 
