@@ -96,4 +96,4 @@ def test_rows_of_an_entity_are_found_in_every_part(store: Store) -> None:
                     expected = connection.execute(sa.select(row.sequence, row.time).where(inside).order_by(row.time))
                     found = rows_between(connection, entity, first, last)
                     assert list(zip(found.sequences, found.times, strict=True)) == [tuple(own) for own in expected]
-        assert rows_between(connection, 1, most=2).values(2).tolist() == [[16, -1.5 * PART - 0.5], [15, -PART / 2]]
+        assert rows_between(connection, 1, most=2).values(2).tolist() == [[14, -1.5 * PART - 0.5], [13, -PART / 2]]
