@@ -35,6 +35,8 @@ from tsadc.serve import schema
 from tsadc.serve.config import Config, live_clock
 from tsadc.serve.episodes import Episodes, read_mutes
 from tsadc.serve.lifecycle import Quiet, silence
+from tsadc.serve.misfits import Misfit, Pace, other_rate, other_units, refused
+from tsadc.serve.queries import on_clock
 from tsadc.serve.store import SCORED, Store, StoreError
 from tsadc.serve.stored_rows import rows_between
 
@@ -48,6 +50,7 @@ IDLE = 0.5
 SHOWN = 2.0  # seconds after which the list of entities shows new rows
 MOST_SAVING = 5.0  # seconds for the states at the end
 HOUSEKEEPING = 15.0
+MOST_EXAMINED = 20  # observations per transaction
 AT_START = 3  # observations that are pushed again if an entity has no usable state
 DELETED = 5_000  # rows of a transaction of housekeeping
 SECOND = 10**9
@@ -96,6 +99,7 @@ class _Entity:
     id: int
     name: str
     model: str
+    pace: Pace
     pushed: int = 0
     sequence: int = 0
     latest: int = 0
@@ -111,6 +115,7 @@ class _Changes:
     scores: list[dict[str, Any]] = field(default_factory=list)
     intervals: list[tuple[_Entity, Sequence[Any]]] = field(default_factory=list)
     entities: dict[int, _Entity] = field(default_factory=dict)
+    examined: list[tuple[_Entity, LiveVerdict]] = field(default_factory=list)
 
 
 class Model:
@@ -160,6 +165,7 @@ class Scoring:
         self.episodes = Episodes(self.store, settings.writers, Quiet((), calendar))
         self._entities: dict[int, _Entity] = {}
         self._unshown: dict[int, _Entity] = {}  # those that have changed since the list of entities shows them
+        self.misfits: list[Misfit] = []
         with self.store.reading() as connection:
             self.scored = self.store.progress(connection, SCORED)
 
@@ -188,6 +194,7 @@ class Scoring:
             self._unshown.clear()
             raise
         self.scored = sequences[-1]
+        self._examine(changes)
         return len(found)
 
     def _know(self, connection: Connection, numbers: Sequence[int]) -> None:
@@ -211,7 +218,7 @@ class Scoring:
                 .where(table.id.in_(chosen))
             )
             for row in connection.execute(query).all():
-                entity = _Entity(row.id, row.name, row.model)
+                entity = _Entity(row.id, row.name, row.model, Pace(self.models[row.model].clock.interval))
                 self._continue(connection, entity, row.first_time, row.sequence, row.time, row.judge, row.data)
                 self._entities[row.id] = entity
 
@@ -263,18 +270,41 @@ class Scoring:
         chosen = places.tolist()
         own_times = np.array([times[i] for i in chosen], dtype=np.int64)
         values = _values([cells[i] for i in chosen], len(model.variables))
+        before = dict(model.stream.counts)
         update: StreamUpdate = model.stream.push_many(entity.name, own_times, values)
+        self._compare(entity, own_times, before)
         entity.sequence = sequences[chosen[-1]]
         entity.latest = max(entity.latest, int(own_times.max()))
         entity.pushed += len(chosen)
         changes.entities[entity.id] = self._unshown[entity.id] = entity
         for verdict in update.verdicts:
             entity.verdict = verdict
+            if verdict.final and verdict.anomalous and len(changes.examined) < MOST_EXAMINED:
+                changes.examined.append((entity, verdict))
             changes.scores.append(
                 {"entity": entity.id, "end": verdict.end, **{name: getattr(verdict, name) for name in SCORE_COLUMNS}}
             )
         if update.intervals:
             changes.intervals.append((entity, update.intervals))
+
+    def _compare(self, entity: _Entity, times: NDArray[np.int64], before: Mapping[str, int]) -> None:
+        """Note which rows do not fit the clock of their model."""
+        model = self.models[entity.model]
+        pace, after = model.clock.interval, model.stream.counts
+        self.misfits += refused(before, after, entity.name, entity.model, pace)
+        if seen := entity.pace.add(times):
+            self.misfits.append(other_rate(entity.name, entity.model, seen, pace))
+
+    def _examine(self, changes: _Changes) -> None:
+        """Look at the rows of anomalous observations for a change of units."""
+        for entity, verdict in changes.examined:
+            model = self.models[entity.model]
+            with self.store.reading() as connection:
+                rows = rows_between(connection, entity.id, verdict.start, verdict.end)
+            if len(rows):
+                values = rows.values(len(model.variables))
+                series = on_clock(entity.name, model.variables, model.clock, rows.times, values)
+                self.misfits += other_units(series, model.detector)
 
     def _write(self, changes: _Changes, sequence: int) -> None:
         now = time.time()
@@ -394,6 +424,11 @@ def _by_entity(numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int
         yield int(numbers[places[0]]), places
 
 
+def _say(misfit: Misfit) -> None:
+    """Report a problem to the parent."""
+    print(json.dumps(misfit), flush=True)
+
+
 def main() -> None:
     """Score rows until the standard input ends."""
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group of processes; the parent decides
@@ -410,8 +445,11 @@ def main() -> None:
                 scoring.housekeeping()
             wait = PAUSE if rows else IDLE
         except StoreError as error:
-            print(json.dumps({"error": str(error)}), flush=True)
+            _say(Misfit("scoring", str(error)))
             wait = 1.0
+        for misfit in scoring.misfits:
+            _say(misfit)
+        scoring.misfits.clear()
         began = time.monotonic()
         readable, _, _ = select.select([descriptor], [], [], wait)
         if readable:

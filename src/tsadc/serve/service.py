@@ -114,7 +114,7 @@ class ScoringProcess:
             if line.strip() == "ready":
                 self.ready.set()
             else:
-                self.problems.add("scoring", str(json.loads(line)["error"]))
+                self.problems.add(*json.loads(line))
         code = process.wait()
         drain.join()
         for pipe in (process.stdout, process.stderr):
