@@ -1,7 +1,8 @@
 """How many rows a second `tsadc serve` takes and scores, and how long a push takes, on loopback.
 
     make bench-serve                                            one minute on SQLite
-    python benchmarks/serve.py --seconds 1800 --rate 20000       half an hour, with the growth of memory
+    python benchmarks/serve.py --seconds 1800 --rate 2000        half an hour, with the growth of memory
+    python benchmarks/serve.py --detector tsadc                  scored by the network
     python benchmarks/serve.py --store postgresql://user@host/db --json OUT
 
 A model of 38 variables is fitted on simulated waves. Rows of 1,000 entities are prepared beforehand as bodies of
@@ -36,8 +37,8 @@ def waves(rows: np.ndarray, seed: int) -> np.ndarray:
     return np.sin(2 * np.pi * rows[:, None] / periods + np.arange(VARIABLES)) + noise
 
 
-def fit(folder: Path) -> None:
-    """Fit the default ensemble on two simulated entities."""
+def fit(folder: Path, detector: str) -> None:
+    """Fit the default ensemble, or the network of TSAD-C for one epoch, on two simulated entities."""
     import tsadc
     from tsadc.series import Clock
 
@@ -45,7 +46,8 @@ def fit(folder: Path) -> None:
     rows = np.arange(40 * LENGTH)
     clock = Clock(0, SECOND, dated=True)
     history = [tsadc.Series(waves(rows, seed), names, clock, f"e{seed}") for seed in range(2)]
-    tsadc.Ensemble(length=LENGTH).fit(history).save(folder)
+    made = tsadc.TSADC(length=LENGTH, epochs=1) if detector == "tsadc" else tsadc.Ensemble(length=LENGTH)
+    made.fit(history).save(folder)
 
 
 class Bodies:
@@ -84,18 +86,19 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=200, help="Rows of a request, each of another entity.")
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--store", default="store.sqlite")
+    parser.add_argument("--detector", choices=["ensemble", "tsadc"], default="ensemble")
     parser.add_argument("--json", type=Path, default=None)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         record = measure(options, Path(folder))
-    print(json.dumps(record, indent=1))
+    print(json.dumps(record))
     if options.json:
         options.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     """Run the service under load and return what was measured."""
-    fit(folder / "model")
+    fit(folder / "model", options.detector)
     config = folder / "config.toml"
     config.write_text(
         f'[server]\nport = 0\nstore = "{options.store}"\nfuture = 1e12\nkeep_days = 100000\n'
@@ -114,7 +117,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
         time.sleep(0.2)
     start = int(time.time() - 86_400) // LENGTH * LENGTH * SECOND
     load = Load(options, address, bodies, start)
-    memory: list[tuple[float, int]] = []
+    memory: list[tuple[int, int, int]] = []
     begun, used = time.monotonic(), cpu(process.pid)
     threads = [threading.Thread(target=load.send) for _ in range(options.clients)]
     for thread in threads:
@@ -122,8 +125,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     child = int(health(address)["scoring"]["pid"])  # type: ignore[index]
     used_child = cpu(child)
     while time.monotonic() - begun < options.seconds:
-        time.sleep(min(5.0, options.seconds / 10))
-        memory.append((round(time.monotonic() - begun, 1), (resident(process.pid) + resident(child)) >> 20))
+        time.sleep(min(30.0, options.seconds / 10))
+        memory.append((round(time.monotonic() - begun), resident(process.pid) >> 20, resident(child) >> 20))
     load.stop = True
     for thread in threads:
         thread.join()
@@ -138,6 +141,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     process.wait()
     times = np.sort(load.times)
     return {
+        "detector": options.detector,
         "seconds": round(took, 1),
         "entities": options.entities,
         "variables": VARIABLES,
@@ -152,7 +156,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
         "refused_requests": load.refused,
         "push_ms": {f"p{p}": round(1e3 * float(np.percentile(times, p)), 1) for p in (50, 90, 99, 99.9)},
         "cpu_share": {"ingest": round(used / took, 2), "scoring": round(used_child / took, 2)},
-        "memory_mb": {"first": memory[0][1], "last": memory[-1][1], "most": max(own for _, own in memory)},
+        "memory_mb": {"seconds, ingest, scoring": memory},
         "cores": os.cpu_count(),
         "load_average": os.getloadavg()[0],
     }

@@ -75,8 +75,8 @@ def other_rate(entity: str, model: str, seen: int, pace: int) -> Misfit:
     """Say that rows come too seldom."""
     return Misfit(
         "rate",
-        f"Rows of {entity!r} come every {spell(seen)}, but the model {model!r} was fitted on one every {spell(pace)}, so "
-        "most rows count as missing; send all rows, or fit a model on rows like these.",
+        f"Rows of {entity!r} come every {spell(seen)}, but the model {model!r} was fitted on one every {spell(pace)}, "
+        "so most rows count as missing; send all rows, or fit a model on rows like these.",
     )
 
 
