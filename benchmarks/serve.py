@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import itertools
 import json
 import os
 import subprocess
@@ -119,7 +120,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     load = Load(options, address, bodies, start)
     memory: list[tuple[int, int, int]] = []
     begun, used = time.monotonic(), cpu(process.pid)
-    threads = [threading.Thread(target=load.send) for _ in range(options.clients)]
+    threads = [threading.Thread(target=load.send, args=[client]) for client in range(options.clients)]
     for thread in threads:
         thread.start()
     child = int(health(address)["scoring"]["pid"])  # type: ignore[index]
@@ -167,16 +168,18 @@ class Load:
 
     def __init__(self, options: argparse.Namespace, address: str, bodies: Bodies, start: int) -> None:
         self.options, self.address, self.bodies, self.start = options, address, bodies, start
-        self.stop, self.number, self.rows, self.refused = False, 0, 0, 0
+        self.stop, self.rows, self.refused = False, 0, 0
         self.times: list[float] = []
         self.lock, self.begun = threading.Lock(), time.monotonic()
 
-    def send(self) -> None:
-        """Send until `stop`. A refused request is sent again, so that no entity misses a row."""
+    def send(self, client: int) -> None:
+        """Send until `stop`. A refused request is sent again, so that no entity misses a row. The rows of an entity
+        always come from the same client, so that they come in order."""
         connection = http.client.HTTPConnection(self.address, timeout=60)
-        while not self.stop:
-            with self.lock:
-                number, self.number = self.number, self.number + 1
+        count = len(self.bodies.groups)
+        for number in (number for number in itertools.count() if number % count % self.options.clients == client):
+            if self.stop:
+                break
             body, rows = self.bodies.body(number, self.start)
             if self.options.rate:
                 due = self.begun + number * self.options.batch / self.options.rate
