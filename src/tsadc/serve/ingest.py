@@ -312,6 +312,7 @@ class Ingest:
         """Forget what a failed transaction has changed in memory; wait for the store as long as it takes."""
         while True:
             try:
+                self.store.renew()
                 return self._load()
             except StoreError as error:
                 self.problems.add("store", str(error))

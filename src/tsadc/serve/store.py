@@ -91,6 +91,17 @@ class Store:
                     raise StoreError(another)
             self._lock = connection
 
+    def renew(self) -> None:
+        """Take the lock again if it was lost, as when PostgreSQL was restarted; refuse if another service has it."""
+        if not isinstance(self._lock, Connection):
+            return
+        try:
+            self._lock.scalar(sa.select(1))
+        except SQLAlchemyError:
+            with contextlib.suppress(SQLAlchemyError):
+                self._lock.close()
+            self.own()
+
     def _migrate(self) -> None:
         config = AlembicConfig()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
