@@ -229,8 +229,8 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
 
     @app.get("/v1/models")
     def models() -> dict[str, Any]:
-        """List models, those in use first."""
-        return {"models": queries.models()}
+        """List models, those in use first, and the latest refit of each."""
+        return {"models": queries.models(), "refits": service.refresh.candidates()}
 
     @app.get("/v1/models/{name}/candidate")
     def candidate(name: Name) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tsadc.errors import listed
 from tsadc.series import Floats
 from tsadc.serve import schema
 from tsadc.serve.config import Config
-from tsadc.serve.metrics import Problems
+from tsadc.serve.metrics import Problems, log
 from tsadc.serve.rows import Overloaded, RowBatch, RowTable
 from tsadc.serve.store import SCORED, Store, StoreError
 from tsadc.serve.stored_rows import CELL, PART, part_of
@@ -141,6 +141,7 @@ class Ingest:
         parts = [part for table in tables if len(table) for part in self._parts(table, receipt)]
         rows = sum(len(part.times) for part in parts)
         done: Future[Receipt] = Future()
+        done.set_running_or_notify_cancel()  # rows that were handed over are stored, also if nobody waits any longer
         if not rows:
             done.set_result(receipt)
             return done
@@ -264,6 +265,10 @@ class Ingest:
             except StoreError as error:
                 self.problems.add("store", str(error))
                 time.sleep(IDLE)
+            except Exception as error:  # a mistake in this program must not end the thread that all senders need
+                log.exception("Storing rows failed")
+                self.problems.add("store", f"Storing rows failed: {type(error).__name__}: {error}")
+                time.sleep(IDLE)
 
     def _take(self) -> list[_Request]:
         """Return the requests that wait, up to the size of a commit."""
@@ -294,9 +299,10 @@ class Ingest:
                 group.flush()
             if self._sequence > before:
                 self.committed()
-        except StoreError as error:
+        except Exception as error:
+            known = isinstance(error, StoreError)
             for request in requests:
-                request.done.set_exception(error)
+                request.done.set_exception(error if known else StoreError("The rows could not be stored."))
             self._reload()
             raise
         else:

@@ -38,7 +38,7 @@ from tsadc.serve.lifecycle import Quiet, silence
 from tsadc.serve.misfits import Misfit, Pace, other_rate, other_units, refused
 from tsadc.serve.queries import on_clock
 from tsadc.serve.store import SCORED, Store, StoreError
-from tsadc.serve.stored_rows import rows_between
+from tsadc.serve.stored_rows import part_of, rows_between
 
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
@@ -53,6 +53,7 @@ HOUSEKEEPING = 15.0
 MOST_EXAMINED = 20  # observations per transaction
 AT_START = 3  # observations that are pushed again if an entity has no usable state
 DELETED = 5_000  # rows of a transaction of housekeeping
+MOST_DELETING = 5.0  # seconds
 SECOND = 10**9
 SCORE_COLUMNS = ("start", "score", "threshold", "anomalous", "severity", "coverage", "final")
 
@@ -382,24 +383,42 @@ class Scoring:
             self.episodes.expire(connection, silent, now, lambda: self.store.next_change(connection))
         kept = 86_400 * self.settings.keep_days
         oldest, span = now - kept, int(kept * SECOND)
+        self._delete_rows(int(oldest * SECOND), span)
+        entity, score, sent = schema.entities.c, schema.scores.c, schema.outbox.c
+        with self.store.reading() as connection:
+            latest = connection.execute(sa.select(entity.id, entity.last_time).where(entity.last_time.is_not(None)))
+            bounds = [{"e": number, "t": min(int(oldest * SECOND), last - span)} for number, last in latest]
+        for first in range(0, len(bounds), 500):
+            with self.store.writing() as connection:  # entity by entity, as the index of scores is by entity
+                old_scores = sa.delete(schema.scores).where(
+                    (score.entity == sa.bindparam("e")) & (score.end < sa.bindparam("t"))
+                )
+                connection.execute(old_scores, bounds[first : first + 500])
         with self.store.writing() as connection:
-            row, score, sent, state = schema.rows.c, schema.scores.c, schema.outbox.c, schema.states.c
-            entity = schema.entities.c
-            # A row is kept as long as the state of its entity does not reflect it.
-            old = (
-                sa.select(row.sequence)
-                .join(schema.states, state.entity == row.entity)
-                .where((row.time < int(oldest * SECOND)) & (row.sequence <= state.sequence))
-                .where(row.time < state.time - span)
-                .order_by(row.sequence)
-                .limit(DELETED)
-            )
-            connection.execute(sa.delete(schema.rows).where(row.sequence.in_(old.scalar_subquery())))
-            latest = sa.select(entity.last_time).where(entity.id == score.entity).scalar_subquery()
-            connection.execute(
-                sa.delete(schema.scores).where((score.end < int(oldest * SECOND)) & (score.end < latest - span))
-            )
             connection.execute(sa.delete(schema.outbox).where(sent.delivered < oldest))
+
+    def _delete_rows(self, oldest: int, span: int) -> None:
+        """Delete old rows, for a few seconds at most. They are looked for by the index and without a lock."""
+        row, state = schema.rows.c, schema.states.c
+        # A row is kept as long as the state of its entity does not reflect it.
+        old = (
+            sa.select(row.sequence)
+            .join(schema.states, state.entity == row.entity)
+            .where((row.part <= part_of(oldest)) & (row.time < oldest) & (row.sequence <= state.sequence))
+            .where(row.time < state.time - span)
+            .order_by(row.part)
+            .limit(DELETED)
+        )
+        last = time.monotonic() + MOST_DELETING
+        while time.monotonic() < last:
+            with self.store.reading() as connection:
+                found = list(connection.scalars(old))
+            if found:
+                with self.store.writing() as connection:
+                    one = sa.delete(schema.rows).where(row.sequence == sa.bindparam("s"))
+                    connection.execute(one, [{"s": sequence} for sequence in found])
+            if len(found) < DELETED:
+                break
 
 
 def _summary(entity: _Entity, change: int, now: float) -> dict[str, Any]:
