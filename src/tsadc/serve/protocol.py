@@ -26,5 +26,5 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _close_silent(self) -> None:
-        if self.cycle is None:  # no request has begun
+        if getattr(self, "cycle", None) is None:  # no request has begun
             self.transport.close()
