@@ -50,6 +50,7 @@ IDLE = 0.5
 SHOWN = 2.0  # seconds after which the list of entities shows new rows
 MOST_SAVING = 5.0  # seconds for the states at the end
 HOUSEKEEPING = 15.0
+MOST_STATES = 50  # per transaction: entities that began together are all due at once, and a state is large
 MOST_EXAMINED = 20  # observations per transaction
 AT_START = 3  # observations that are pushed again if an entity has no usable state
 DELETED = 5_000  # rows of a transaction of housekeeping
@@ -310,11 +311,9 @@ class Scoring:
     def _write(self, changes: _Changes, sequence: int) -> None:
         now = time.time()
         inheriting = [own for own in changes.entities.values() if own.inherited is not None]
-        saved = [
-            own
-            for own in changes.entities.values()
-            if own.pushed >= self.models[own.model].length or own.inherited is not None
-        ]
+        due = [own for own in changes.entities.values() if own.pushed >= self.models[own.model].length]
+        due.sort(key=lambda own: -own.pushed)
+        saved = [*inheriting, *[own for own in due if own.inherited is None][:MOST_STATES]]
         states = [self._state(entity) for entity in saved]
         with self.store.writing() as connection:
             change = self.store.next_change(connection)
