@@ -51,7 +51,7 @@ def test_rows_that_fit_are_not_mentioned(local: Config) -> None:
 
 def test_a_clock_that_jumped_ahead_and_back_is_named(local: Config) -> None:
     [late] = said(local, batch("pump 0", 0, 10), batch("pump 0", 200, 1), batch("pump 0", 10, 30))
-    assert (late.reason, late.count) == ("late", 30)
+    assert (late.reason, late.rows) == ("late", 30)
     assert "Rows of 'pump 0' are older than others that came before" in late.sentence
     assert "correct the clock of the sender" in late.sentence
 
@@ -83,7 +83,7 @@ def test_infinite_values_are_named(local: Config) -> None:
     values = rows.values.copy()
     values[1, 2] = np.inf
     [found] = said(local, RowBatch("test", "pump 0", NAMES, rows.times, values))
-    assert (found.reason, found.count, found.sentence) == (
+    assert (found.reason, found.rows, found.sentence) == (
         "infinite_values",
         1,
         "Infinite values of 'pump 0' count as missing.",

@@ -25,7 +25,7 @@ class Misfit(NamedTuple):
 
     reason: str
     sentence: str
-    count: int = 1
+    rows: int = 1
 
 
 def refused(
