@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ scorer.judge(entity, values)     # score, threshold, verdict, and what views and
 
 `python -m {name}`, in the folder above, runs the self-test.
 """
+DRIFT = """The scores of earlier observations, which a threshold that follows drift needs: `judge(..., recent=scores)`
+  takes up to 20 of them."""
 
 
 def write_python(detector: Ensemble, out: Path) -> None:
@@ -54,13 +57,19 @@ def write_python(detector: Ensemble, out: Path) -> None:
     tests = examples(detector)
     usage = USAGE.format(name=out.name, length=detector.settings.length, count=len(detector.variables_))
     with new_folder(out) as folder:
-        for name, text in pruned(standalone.__name__, STAND_INS).items():
+        for name, text in sources().items():
             (folder / name).write_text(text)
         (folder / "__main__.py").write_text(RUN)
         np.savez(folder / ARRAYS, allow_pickle=False, **arrays_of(detector))
-        complete(folder, detector, tests, usage, {"neighbours": detector.settings.neighbours})
+        complete(folder, detector, tests, usage, DRIFT, {"neighbours": detector.settings.neighbours})
         scorer = Scorer.load(folder)
         check("Python", tests, [scorer.score(example.entity, example.values) for example in tests])
+
+
+@cache
+def sources() -> dict[str, str]:
+    """Return the text of each Python file of the scorer, without `__main__.py`."""
+    return pruned(standalone.__name__, STAND_INS)
 
 
 def arrays_of(detector: Ensemble) -> dict[str, Any]:

@@ -41,8 +41,8 @@ CONTENT = """
 
 - Cutting series into observations of {length} rows{interval}: `tsadc detect` begins them at multiples of the length,
   and leaves out those with values in less than {coverage:.0%} of the rows.
-- The threshold that follows drift (`usual_scores` in the manifest is what it is computed from), events, reasons, and
-  alarms about sensors that stop reporting.
+- Events, reasons, and alarms about sensors that stop reporting.
+- {drift}
 - Planned work: use NaN for it, as for everything that was not measured.
 - Later changes of the model: export it again after `tsadc refit`, `tsadc adapt` or `tsadc label`.
 
@@ -123,8 +123,13 @@ def check(kind: str, expected: Sequence[Example], scores: Sequence[float]) -> No
         )
 
 
-def complete(folder: Path, detector: Ensemble, tests: Sequence[Example], usage: str, extra: dict[str, Any]) -> None:
-    """Write manifest, self-test and README beside the files of the scorer, which are in the folder already."""
+def complete(
+    folder: Path, detector: Ensemble, tests: Sequence[Example], usage: str, drift: str, extra: dict[str, Any]
+) -> None:
+    """Write manifest, self-test and README beside the files of the scorer, which are in the folder already.
+
+    `usage` says how to call the scorer, `drift` what it knows about the threshold that follows drift. `extra` is what
+    only this kind of scorer has in its manifest."""
     known, settings = entities_of(detector), detector.settings
     usual = {name: detector._usual_score(name) for name in known}
     every = detector.clock_.every
@@ -162,6 +167,7 @@ def complete(folder: Path, detector: Ensemble, tests: Sequence[Example], usage: 
         length=settings.length,
         interval="" if every is None else f", {every / 1e9:g} s apart",
         coverage=settings.coverage,
+        drift=drift,
         manifest=MANIFEST,
         self_test=SELF_TEST,
         tolerance=TOLERANCE,

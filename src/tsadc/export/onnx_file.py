@@ -37,6 +37,9 @@ Made by `tsadc export --to onnx`. `{graph}` runs in onnxruntime, in any of its l
 
 Values are in the units of the history, in the order of `variables` of the manifest.
 """
+DRIFT = """The threshold that follows drift: let q be the quarter quantile of the last 20 scores of an entity, its usual
+  score (`usual_scores` of the manifest) in place of those that are lacking; `tsadc detect` adds q minus the usual score
+  to the threshold, if that is positive."""
 
 
 def write_onnx(detector: Ensemble, out: Path) -> None:
@@ -56,7 +59,7 @@ def write_onnx(detector: Ensemble, out: Path) -> None:
     )
     with new_folder(out) as folder:
         (folder / GRAPH).write_bytes(graph_of(detector).SerializeToString())
-        complete(folder, detector, tests, usage, {})
+        complete(folder, detector, tests, usage, DRIFT, {})
         check("ONNX", tests, _run(folder / GRAPH, detector, tests))
 
 

@@ -32,6 +32,7 @@ from tsadc.series import Floats
 
 MOST_DFT = 512  # of the larger factor of a length: a product with a matrix is faster than the node DFT up to here
 PRECISION = 1e-28  # of a linear solution: square of its residual, relative to that at the start
+SAME = 1e-11  # squared distance per feature that rounding explains: the original compares with 0
 MISSING_SIZE = -1.0  # of a cell; sizes are 0 or more
 
 
@@ -225,7 +226,7 @@ def _neighbours(group: Neighbours, own: Observation, entities: Entities) -> Tens
     deviation = (u - nearest.take(order)).abs().cast(np.float64)
     distances = (deviation.square().sum(1) / float(group.pool.shape[1])).sqrt()
     # The nearest one is the observation itself, if the history is scored again.
-    skipped = (exact.part(0, 1, 0).equals(0.0)).cast(np.int64) * int(number > 1)
+    skipped = (exact.part(0, 1, 0) <= SAME * group.pool.shape[1]).cast(np.int64) * int(number > 1)
     place = own.graph.constant(np.arange(number), np.int64)
     chosen = ((place >= skipped) & (place < skipped + group.count)).cast(np.float64)
     mean = (distances * chosen).sum(0, keepdims=True) / chosen.sum(0, keepdims=True)
