@@ -54,7 +54,7 @@ ROUNDS = 7
 REFUSED = ("tsadc", "torch", "scipy", "sklearn", "pandas")
 # The process that measures memory: arguments are the kind of scorer, its folder, and the file of observations.
 CHILD = """
-import json, resource, sys, time
+import json, sys, time
 kind, folder, file, refused = sys.argv[1:5]
 class Refuse:
     def find_spec(self, name, path=None, target=None):
@@ -64,7 +64,10 @@ sys.meta_path.insert(0, Refuse())
 import numpy as np
 with np.load(file) as pack:
     values, names, indices = pack["values"], pack["names"].tolist(), pack["indices"]
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+before = peak()
 started = time.perf_counter()
 if kind == "native":
     import tsadc
@@ -89,8 +92,7 @@ else:
         float(session.run(["score"], {"values": own, "entity": np.array([index])})[0][0])
         for index, own in zip(indices, values)
     ]
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({"scores": scores, "loaded": loaded, "memory": (peak - before) * 1024}))
+print(json.dumps({"scores": scores, "loaded": loaded, "memory": peak() - before}))
 """
 
 

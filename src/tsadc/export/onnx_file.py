@@ -114,16 +114,16 @@ def _normalised(detector: Ensemble, values: Tensor, entities: Entities) -> Obser
 
 def _change(lesson: Lesson, added: Tensor, entities: Entities) -> Tensor:
     """Follow `Lesson.change`: what the verdicts of people change."""
+    index, exemplars = entities.index, lesson.exemplars
     change = (added * (lesson.factor - 1)).sum(0, keepdims=True)
-    vectors = np.stack([exemplar.added for exemplar in lesson.exemplars])
+    vectors = np.stack([exemplar.added for exemplar in exemplars])
     sizes = np.maximum(np.linalg.norm(vectors, axis=1), 1e-9)
-    distances = (added - vectors).square().sum(1).sqrt()
+    distances: Tensor = (added - vectors).square().sum(1).sqrt()
     similarity = ((distances / (WIDTH * sizes)).square() * -0.5).exp()
-    true = np.array([exemplar.true for exemplar in lesson.exemplars])
+    true = np.array([exemplar.true for exemplar in exemplars])
     most_true = (similarity * true.astype(np.float64)).max(0, keepdims=True)
-    owners = [entities.names.index(exemplar.entity) for exemplar in lesson.exemplars]
-    same = entities.index.graph.constant(owners, np.int64).equals(entities.index)
-    false = same & entities.index.graph.constant(~true) & (similarity > most_true)
-    excess = np.array([exemplar.excess for exemplar in lesson.exemplars])
-    lowered = false.where(similarity * excess, 0.0).max(0, keepdims=True)
+    same = index.graph.constant([entities.names.index(exemplar.entity) for exemplar in exemplars]).equals(index)
+    false = same & index.graph.constant(~true) & (similarity > most_true)
+    excess = np.array([exemplar.excess for exemplar in exemplars])
+    lowered: Tensor = false.where(similarity * excess, 0.0).max(0, keepdims=True)
     return change - lowered

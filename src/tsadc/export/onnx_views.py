@@ -151,7 +151,8 @@ def _projected(group: Remainder, own: Observation) -> Tensor:
     """Follow `linear.completed` and `linear.project`."""
     known = _completed(own.known.transpose(), own.silent.transpose(), group.center, group.precision).transpose()
     centred = known.clip(linear.COVARIANCE_CLIP) - group.center[:, None]
-    return group.components.T @ (group.components @ centred) + group.center[:, None]
+    components = own.graph.constant(group.components, np.float64)
+    return components.transpose() @ (components @ centred) + group.center[:, None]
 
 
 def _completed(known: Tensor, missing: Tensor, center: Floats, precision: Floats) -> Tensor:
@@ -218,15 +219,16 @@ def _neighbours(group: Neighbours, own: Observation, entities: Entities) -> Tens
     values, known = FEATURES[type(group.features)](group.features, own)
     u = _standardised(values, known, group.standardiser, entities).cast(np.float32)
     pool = own.graph.constant(group.pool)
-    fast = group.squares - 2.0 * (pool @ u)
+    fast = (pool @ u) * -2.0 + group.squares
     number = min(group.count + neighbours.EXTRA_CANDIDATES, len(group.pool))
     _, candidates = fast.top(number, axis=0, largest=False)
     nearest = pool.take(candidates)
     exact, order = (nearest.cast(np.float64) - u.cast(np.float64)).square().sum(1).top(number, axis=0, largest=False)
     deviation = (u - nearest.take(order)).abs().cast(np.float64)
-    distances = (deviation.square().sum(1) / float(group.pool.shape[1])).sqrt()
+    width = float(group.pool.shape[1])
+    distances = (deviation.square().sum(1) / width).sqrt()
     # The nearest one is the observation itself, if the history is scored again.
-    skipped = (exact.part(0, 1, 0) <= SAME * group.pool.shape[1]).cast(np.int64) * int(number > 1)
+    skipped = (exact.part(0, 1, 0) <= SAME * width).cast(np.int64) * int(number > 1)
     place = own.graph.constant(np.arange(number), np.int64)
     chosen = ((place >= skipped) & (place < skipped + group.count)).cast(np.float64)
     mean = (distances * chosen).sum(0, keepdims=True) / chosen.sum(0, keepdims=True)
@@ -354,31 +356,32 @@ def _quarters(group: Quarters, own: Observation, entities: Entities) -> Tensor:
 
 
 def _energy(group: Energy, own: Observation, entities: Entities) -> Tensor:
-    sizes, known = _log_sizes(group.windows, own.z64, own.measured, own, centred=True)
+    sizes, known = _log_sizes(group.windows, own.z64, own.measured, centred=True)
     return _window_scores(group, [sizes], [known], entities, own)
 
 
-def _log_sizes(
-    windows: Windows, x: Tensor, measured: Tensor, own: Observation, centred: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Follow `Windows.log_sizes`: (variable, window), and where it is known."""
+def _log_sizes(windows: Windows, x: Tensor, measured: Tensor, centred: bool = False) -> tuple[Tensor, Tensor]:
+    """Follow `Windows.log_sizes`: (window, variable), and where it is known."""
     places = windows.starts[:, None] + np.arange(windows.width)
-    within = measured.take(places, axis=1)
-    cells = within.where(x.take(places, axis=1), 0.0)
-    count = within.count(2)
+    # Whole rows are taken, (window, step, variable): single cells would take ten times as long.
+    within = measured.transpose().take(places)
+    cells = within.where(x.transpose().take(places), 0.0)
+    count = within.count(1, keepdims=True)
     number = count.at_least(1.0)
     if centred:
-        mean = (cells.sum(2) / number).reshape(own.variables, len(windows), 1)
-        cells = within.where(cells - mean, 0.0)
-    size = (cells.square().sum(2) / number).sqrt()
-    return (size + features.MIN_WINDOW_SIZE).log(), count * 2.0 >= float(windows.width)
+        cells = within.where(cells - cells.sum(1, keepdims=True) / number, 0.0)
+    size = (cells.square().sum(1, keepdims=True) / number).sqrt()
+    shape = len(windows), -1
+    return (size + features.MIN_WINDOW_SIZE).log().reshape(*shape), (count * 2.0 >= float(windows.width)).reshape(
+        *shape
+    )
 
 
 def _window_scores(
     group: Energy, sizes: Sequence[Tensor], known: Sequence[Tensor], entities: Entities, own: Observation
 ) -> Tensor:
-    """Follow `Energy.score` for sizes (variable, window) of each view."""
-    stacked, present = (joined(tensors).transpose() for tensors in (sizes, known))
+    """Follow `Energy.score` for sizes (window, variable) of each view."""
+    stacked, present = (joined(tensors, axis=1) for tensors in (sizes, known))
     u = _standardised(stacked, present, group.standardiser, entities).abs()
     number = min(features.TOP_VARIABLES, own.variables)
     by_view = u.reshape(len(group.windows), len(group.names), own.variables)
@@ -390,7 +393,7 @@ def _ridge(group: RidgeResiduals, own: Observation, entities: Entities) -> Tenso
     residual = own.z64 - _predicted(group, own, entities)
     changes = residual - residual.pad(1, 0, 0.0).part(0, own.length, 1)
     both = own.measured & (own.measured.cast(np.float32).pad(1, 0, 0.0).part(0, own.length, 1) > 0)
-    pairs = [_log_sizes(group.windows, x, where, own) for x, where in ((residual, own.measured), (changes, both))]
+    pairs = [_log_sizes(group.windows, x, where) for x, where in ((residual, own.measured), (changes, both))]
     sizes, known = zip(*pairs, strict=True)
     return _window_scores(group, sizes, known, entities, own)
 
@@ -474,9 +477,10 @@ def _bank(group: Density, entities: Entities, graph: Graph) -> Tensor:
 def _ranges(group: Ranges, own: Observation, entities: Entities) -> Tensor:
     graph = own.graph
     places = group.starts[:, None] + np.arange(group.width)
-    high = own.measured.where(own.z, -np.inf).take(places, axis=1).max(2).cast(np.float64)
-    low = own.measured.where(own.z, np.inf).take(places, axis=1).min(2).cast(np.float64)
-    known = own.measured.take(places, axis=1).count(2) * 2.0 >= float(group.width)
+    # Whole rows are taken, (window, step, variable).
+    high = own.measured.where(own.z, -np.inf).transpose().take(places).max(1).transpose().cast(np.float64)
+    low = own.measured.where(own.z, np.inf).transpose().take(places).min(1).transpose().cast(np.float64)
+    known = own.measured.transpose().take(places).count(1).transpose() * 2.0 >= float(group.width)
     ranges = known.where(high - low, 0.0).cast(np.float32).cast(np.float64) / group.scale[:, None]
     largest = max(len(bank) for bank in group.bank)
     if largest == 0:
