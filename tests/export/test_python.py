@@ -183,7 +183,7 @@ def test_sparse_products_are_those_of_scipy_to_the_bit() -> None:
     rows = np.repeat(np.arange(40), generator.integers(0, 30, 40))
     places = np.concatenate([generator.permutation(50)[: (rows == i).sum()] for i in range(40)])
     entries = generator.normal(size=len(rows)).astype(np.float32), (rows, places)
-    dense = generator.normal(size=(50, 70)).astype(np.float32)
+    dense = generator.normal(size=(50, 400)).astype(np.float32)
     product = sparse.csr_array(entries, shape=(40, 50)) @ dense
     assert product.dtype == np.float32
     np.testing.assert_array_equal(product, csr_array(entries, shape=(40, 50)) @ dense)

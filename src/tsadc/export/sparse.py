@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+COLUMNS_AT_ONCE = 192  # so that intermediate results stay in the cache of the processor
 Entries = tuple[NDArray[Any], tuple[NDArray[Any], NDArray[Any]]]
 
 
@@ -32,9 +33,14 @@ class csr_array:
             self.places.append((columns[chosen], values[chosen][:, None]))
 
     def __matmul__(self, dense: NDArray[Any]) -> NDArray[Any]:
-        total = np.zeros((len(self.order), dense.shape[1]), dtype=dense.dtype)
-        for columns, values in self.places:
-            total[: len(columns)] += values * dense[columns]
-        product = np.empty_like(total)
-        product[self.order] = total
+        product = np.empty((len(self.order), dense.shape[1]), dtype=dense.dtype)
+        for first in range(0, dense.shape[1], COLUMNS_AT_ONCE):
+            part = np.ascontiguousarray(dense[:, first : first + COLUMNS_AT_ONCE])
+            total = np.zeros((len(self.order), part.shape[1]), dtype=dense.dtype)
+            term = np.empty_like(total)
+            for columns, values in self.places:
+                own = term[: len(columns)]
+                np.multiply(part.take(columns, axis=0, out=own, mode="clip"), values, out=own)
+                total[: len(columns)] += own
+            product[self.order, first : first + COLUMNS_AT_ONCE] = total
         return product
