@@ -23,7 +23,7 @@ MORE = (MANY - FEW) * LENGTH * VARIABLES * 8  # bytes of values
 SETTINGS = [
     "decontaminator.channels=1", "decontaminator.state=2", "dependencies.features=1", "dependencies.state=2",
     "dependencies.graphs=1", "dependencies.gin_layers=1", "inference.masks=2", "training.batch=4",
-    "training.micro_batch=1", "validation=0.5", "squash=false",
+    "training.micro_batch=1", "validation=0.5", "squash=false", "ensemble.kernels=4",
 ]  # fmt: skip
 CHILD = """
 import ctypes, json, sys, threading
