@@ -5,12 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from terminal import QUICK, frame, tsadc, untouched
-from tsadc.detectors.classical.robust_z import RobustZ
+from terminal import frame, tsadc, untouched
 
 SETTINGS = ("--length", "40", "--set", "kernels=8")
 
@@ -81,19 +82,23 @@ def test_bad_requests_are_refused_in_a_sentence(model: Path, tmp_path: Path) -> 
         assert "must consist of letters, digits and underscores" in refusal(model, "python", tmp_path / "a-b")
 
 
+def changed(model: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """Return a copy of the model with other settings."""
+    shutil.copytree(model, folder)
+    settings = json.loads((folder / "config.json").read_text())
+    change(settings)
+    (folder / "config.json").write_text(json.dumps(settings))
+    return folder
+
+
 def test_what_cannot_be_exported_is_refused(model: Path, tmp_path: Path) -> None:
-    folder = model.parent
-    RobustZ(length=40).fit({"left": frame().drop(columns="time")}).save(tmp_path / "robust")
-    network = tsadc("fit", folder / "left.csv", folder / "right.csv", "--out", tmp_path / "network", *QUICK)
-    audit = tsadc(
-        *("fit", folder / "left.csv", folder / "right.csv", "--out", tmp_path / "audit", *SETTINGS),
-        *("--set", "mode=audit"),
-    )
-    assert (network.code, audit.code) == (0, 0)
+    for name in ("robust-z", "tsadc", "of-a-file"):
+        changed(model, tmp_path / name, lambda settings, name=name: settings.update(detector=name))
+    changed(model, tmp_path / "audit", lambda settings: settings["settings"].update(mode="audit"))
     with untouched(tmp_path):
-        for name, detector in (("robust", "robust-z"), ("network", "tsadc")):
+        for name in ("robust-z", "tsadc", "of-a-file"):
             sentence = refusal(tmp_path / name, "onnx", tmp_path / "new")
-            assert f"is a model of the detector '{detector}', but only models of 'ensemble' can be exported" in sentence
+            assert f"is a model of the detector '{name}', but only models of 'ensemble' can be exported" in sentence
         assert "is in audit mode, which needs the whole record" in refusal(
             tmp_path / "audit", "python", tmp_path / "new"
         )

@@ -58,7 +58,7 @@ def write_python(detector: Ensemble, out: Path) -> None:
     usage = USAGE.format(name=out.name, length=detector.settings.length, count=len(detector.variables_))
     with new_folder(out) as folder:
         for name, text in sources().items():
-            (folder / name).write_text(text)
+            (folder / name).write_text(text, encoding="utf-8")
         (folder / "__main__.py").write_text(RUN)
         np.savez(folder / ARRAYS, allow_pickle=False, **arrays_of(detector))
         complete(folder, detector, tests, usage, DRIFT, {"neighbours": detector.settings.neighbours})

@@ -172,7 +172,7 @@ def complete(
         self_test=SELF_TEST,
         tolerance=TOLERANCE,
     )
-    (folder / README).write_text(page)
+    (folder / README).write_text(page, encoding="utf-8")
     files = sorted(file for file in folder.iterdir() if file.name != MANIFEST)
     about["files"] = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     (folder / MANIFEST).write_text(json.dumps(about, indent=1) + "\n")
