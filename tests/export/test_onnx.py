@@ -77,6 +77,14 @@ def test_an_observation_of_the_history_is_not_its_own_neighbour() -> None:
     assert run("plain", entity, values)[0] == pytest.approx(expected, abs=5e-6)
 
 
+def test_convolutions_in_parts_are_the_same(monkeypatch) -> None:
+    detector, (entity, values) = fitted("plain"), observations("plain", 2)[1]
+    monkeypatch.setattr(onnx_views, "OUTPUTS_AT_ONCE", 1000)  # a dozen kernels
+    parts = session_of(graph_of(detector).SerializeToString())
+    given = {"values": values, "entity": np.array([entities_of(detector).index(entity)])}
+    np.testing.assert_array_equal(parts.run(["views"], given)[0], run("plain", entity, values)[1])
+
+
 def test_nothing_measured_scores_zero() -> None:
     score, views = run("plain", "pump 0", np.full((LENGTHS["plain"], 6), np.nan))
     assert score == 0

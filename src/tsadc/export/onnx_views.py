@@ -32,6 +32,7 @@ from tsadc.series import Floats
 
 MOST_DFT = 512  # of the larger factor of a length: a product with a matrix is faster than the node DFT up to here
 PRECISION = 1e-28  # of a linear solution: square of its residual, relative to that at the start
+OUTPUTS_AT_ONCE = 2**18  # of convolutions, kernels times steps: this bounds the memory of a long observation
 SAME = 1e-11  # squared distance per feature that rounding explains: the original compares with 0
 MISSING_SIZE = -1.0  # of a cell; sizes are 0 or more
 
@@ -269,18 +270,20 @@ def _convolutions(own_features: Convolutions, own: Observation) -> tuple[Tensor,
     shifted = joined(shifts)
     matrix = own_features.matrix
     sums, order = [], []
-    for number in np.unique(np.diff(matrix.indptr)).tolist():  # entries of a kernel: 9 for each of its variables
-        own_kernels = np.flatnonzero(np.diff(matrix.indptr) == number)
-        places = matrix.indptr[own_kernels][:, None] + np.arange(number)
-        # Added one after the other, because the sum of float32 depends on the order.
-        total: Tensor | None = None
-        for column, weight in zip(matrix.indices[places].T, matrix.data[places].T, strict=True):
-            product = shifted.take(column) * weight[:, None]
-            total = product if total is None else total + product
-        assert total is not None
-        above = (total > own_features.bias[own_kernels, None]) & own.some
-        sums.append(above.count(1))
-        order.append(own_kernels)
+    entries = np.diff(matrix.indptr)  # of each kernel: 9 for each of its variables
+    for number in np.unique(entries).tolist():
+        alike = np.flatnonzero(entries == number)
+        for chosen in np.array_split(alike, -(-len(alike) * own.length // OUTPUTS_AT_ONCE)):
+            places = matrix.indptr[chosen][:, None] + np.arange(number)
+            # Added one after the other, because the sum of float32 depends on the order.
+            total: Tensor | None = None
+            for column, weight in zip(matrix.indices[places].T, matrix.data[places].T, strict=True):
+                product = shifted.take(column) * weight[:, None]
+                total = product if total is None else total + product
+            assert total is not None
+            above = (total > own_features.bias[chosen, None]) & own.some
+            sums.append(above.count(1))
+            order.append(chosen)
     count = joined(sums).take(np.argsort(np.concatenate(order)))
     share = count / own.some.count(0).at_least(1.0)
     rare = share.at_most(1.0 - share)
