@@ -143,6 +143,10 @@ def test_the_manifest_describes_the_model_and_every_file(folder: Path) -> None:
         assert hashlib.sha256(files[name].read_bytes()).hexdigest() == digest
 
 
+def test_the_licence_comes_with_the_code(folder: Path) -> None:
+    assert (folder / "plain" / "LICENSE").read_text() == (ROOT.parent / "LICENSE").read_text()
+
+
 def test_a_name_that_cannot_be_imported_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="is to be imported by its name"):
         write_python(fitted("plain"), tmp_path / "pump-scorer")

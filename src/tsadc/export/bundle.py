@@ -29,7 +29,7 @@ self_test()
 USAGE = """# A scorer of anomalies
 
 Made by `tsadc export --to python`. It needs Python 3.11 or newer and numpy 2, and no other package. The files are parts
-of tsadc, unchanged, under its licence (MIT).
+of tsadc, unchanged, under its licence.
 
 ```python
 from {name} import Scorer
@@ -42,6 +42,28 @@ scorer.judge(entity, values)     # score, threshold, verdict, and what views and
 `values` are {length} rows of {count} variables in the units of the history, NaN where nothing was measured.
 
 `python -m {name}`, in the folder above, runs the self-test.
+"""
+LICENCE = """MIT License
+
+Copyright (c) 2026 The tsadc authors
+
+Permission is hereby granted, free of charge, to any person obtaining a copy
+of this software and associated documentation files (the "Software"), to deal
+in the Software without restriction, including without limitation the rights
+to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all
+copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+SOFTWARE.
 """
 DRIFT = """The scores of earlier observations, which a threshold that follows drift needs: `judge(..., recent=scores)`
   takes up to 20 of them."""
@@ -60,6 +82,7 @@ def write_python(detector: Ensemble, out: Path) -> None:
         for name, text in sources().items():
             (folder / name).write_text(text, encoding="utf-8")
         (folder / "__main__.py").write_text(RUN)
+        (folder / "LICENSE").write_text(LICENCE)
         np.savez(folder / ARRAYS, allow_pickle=False, **arrays_of(detector))
         complete(folder, detector, tests, usage, DRIFT, {"neighbours": detector.settings.neighbours})
         scorer = Scorer.load(folder)
