@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
 .PHONY: demo test check format fuzz audit notebook clean bench-general bench-choices bench-network bench-studies bench-speed \
-	bench-cluster s3-server bench-detectors bench-feedback bench-serve bench-scale bench-serve-faults bench-stream results
+	bench-cluster s3-server bench-detectors bench-export bench-feedback bench-serve bench-scale bench-serve-faults bench-stream results
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -19,9 +19,11 @@ check: $(READY)
 	$(VENV)/bin/mypy
 	$(MAKE) test
 
-# 10,000 damaged files, 1,000 damaged models and 10,000 damaged requests; a minute or two on two idle cores. docs/guides/safety.md
+# 10,000 damaged files, 1,000 damaged models and 10,000 damaged requests; a minute or two on two idle cores. Then 300 requests
+# to each operation of the service. docs/guides/safety.md
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python tests/fuzz/fuzzer.py --files 10000 --models 1000 --requests 10000 --processes 2
+	OMP_NUM_THREADS=1 TSADC_EXAMPLES=300 $(VENV)/bin/python -m pytest -q tests/serve/test_openapi.py
 
 # Known vulnerabilities of the installed packages; it ends after 5 minutes at the latest.
 audit: $(READY)
@@ -63,6 +65,10 @@ bench-stream: $(READY)
 # Some minutes of one core; resumes where it was interrupted. Remove benchmarks/results/scale.json to measure again.
 bench-scale: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/scale_entities.py --run
+
+# A few minutes; resumes where it was interrupted. Remove benchmarks/results/export.json to measure again.
+bench-export: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/export.py $(TSADC_DATA)
 
 # A minute of load on the live service, on an otherwise idle machine. docs/reliability.md
 bench-serve: $(READY)
