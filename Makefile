@@ -19,9 +19,11 @@ check: $(READY)
 	$(VENV)/bin/mypy
 	$(MAKE) test
 
-# 10,000 damaged files, 1,000 damaged models and 10,000 damaged requests; a minute or two on two idle cores. docs/guides/safety.md
+# 10,000 damaged files, 1,000 damaged models and 10,000 damaged requests; a minute or two on two idle cores. Then 300 requests
+# to each operation of the service. docs/guides/safety.md
 fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python tests/fuzz/fuzzer.py --files 10000 --models 1000 --requests 10000 --processes 2
+	OMP_NUM_THREADS=1 TSADC_EXAMPLES=300 $(VENV)/bin/python -m pytest -q tests/serve/test_openapi.py
 
 # Known vulnerabilities of the installed packages; it ends after 5 minutes at the latest.
 audit: $(READY)

@@ -63,7 +63,7 @@ from tsadc.show.markdown import table as markdown
 from tsadc.windows import cut
 
 HERE = Path(__file__).parent
-RESULTS, PAGE = HERE / "results" / "cleaning.jsonl", HERE.parent / "docs" / "tables" / "cleaning.md"
+RESULTS, PAGE = HERE / "results" / "cleaning", HERE.parent / "docs" / "tables" / "cleaning.md"
 DATA = ("plant", "sleep", "ludb")
 ETAS = (0.1, 0.2, 0.3)
 DETECTORS = ("isolation-forest", "pca", "usad", "lstm-ae", "s4-ae", "ensemble")
@@ -218,14 +218,16 @@ def _task(data: str, eta: float, seed: int, raw: Path) -> Task:
 
 def keep(record: Record) -> None:
     """Add a record in place of the one with the same key."""
-    others = [other for other in load() if _key(other) != _key(record)]
-    write_file(RESULTS, "".join(json.dumps(each) + "\n" for each in [*others, record]).encode())
+    data = record["dataset"]
+    others = [other for other in load() if other["dataset"] == data and _key(other) != _key(record)]
+    lines = "".join(json.dumps(each) + "\n" for each in [*others, record])
+    write_file(RESULTS / f"{data}.jsonl", lines.encode())
     print(_key(record), record["ap"], record["cpu_seconds"], flush=True)
 
 
 def load() -> list[Record]:
-    """Return all records."""
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    """Return all records, which have a file per data set."""
+    return [json.loads(line) for file in sorted(RESULTS.glob("*.jsonl")) for line in file.read_text().splitlines()]
 
 
 def _key(record: Record) -> Key:

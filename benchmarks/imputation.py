@@ -284,7 +284,8 @@ def table(records: Sequence[dict[str, Any]]) -> str:
     for name in DATA:
         covered = [kept.get((name, method), {}).get(f"{kind}_coverage") for method, kind in shown]
         lines.append(f"| {name} | {' | '.join('' if cell is None else f'{cell:.0%}' for cell in covered)} |")
-    lines += ["", "Seconds of processor time, to learn and to impute:", ""]
+    rough = "on a machine that other jobs kept busy, some methods more than others, so only orders of size compare"
+    lines += ["", f"Seconds of processor time, to learn and to impute, {rough}:", ""]
     lines += [f"| | {' | '.join(methods)} |", "|---" * (len(methods) + 1) + "|"]
     for name in DATA:
         took = [kept.get((name, method), {}).get("seconds") for method in methods]

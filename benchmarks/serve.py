@@ -1,7 +1,8 @@
 """How many rows a second `tsadc serve` takes and scores, and how long a push takes, on loopback.
 
     make bench-serve                                            one minute on SQLite
-    python benchmarks/serve.py --seconds 1800 --rate 20000       half an hour, with the growth of memory
+    python benchmarks/serve.py --seconds 1800 --rate 2000        half an hour, with the growth of memory
+    python benchmarks/serve.py --detector tsadc                  scored by the network
     python benchmarks/serve.py --store postgresql://user@host/db --json OUT
 
 A model of 38 variables is fitted on simulated waves. Rows of 1,000 entities are prepared beforehand as bodies of
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import itertools
 import json
 import os
 import subprocess
@@ -36,8 +38,8 @@ def waves(rows: np.ndarray, seed: int) -> np.ndarray:
     return np.sin(2 * np.pi * rows[:, None] / periods + np.arange(VARIABLES)) + noise
 
 
-def fit(folder: Path) -> None:
-    """Fit the default ensemble on two simulated entities."""
+def fit(folder: Path, detector: str) -> None:
+    """Fit the default ensemble, or the network of TSAD-C for one epoch, on two simulated entities."""
     import tsadc
     from tsadc.series import Clock
 
@@ -45,7 +47,8 @@ def fit(folder: Path) -> None:
     rows = np.arange(40 * LENGTH)
     clock = Clock(0, SECOND, dated=True)
     history = [tsadc.Series(waves(rows, seed), names, clock, f"e{seed}") for seed in range(2)]
-    tsadc.Ensemble(length=LENGTH).fit(history).save(folder)
+    made = tsadc.TSADC(length=LENGTH, epochs=1) if detector == "tsadc" else tsadc.Ensemble(length=LENGTH)
+    made.fit(history).save(folder)
 
 
 class Bodies:
@@ -84,18 +87,19 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=200, help="Rows of a request, each of another entity.")
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--store", default="store.sqlite")
+    parser.add_argument("--detector", choices=["ensemble", "tsadc"], default="ensemble")
     parser.add_argument("--json", type=Path, default=None)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         record = measure(options, Path(folder))
-    print(json.dumps(record, indent=1))
+    print(json.dumps(record))
     if options.json:
         options.json.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     """Run the service under load and return what was measured."""
-    fit(folder / "model")
+    fit(folder / "model", options.detector)
     config = folder / "config.toml"
     config.write_text(
         f'[server]\nport = 0\nstore = "{options.store}"\nfuture = 1e12\nkeep_days = 100000\n'
@@ -114,16 +118,16 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
         time.sleep(0.2)
     start = int(time.time() - 86_400) // LENGTH * LENGTH * SECOND
     load = Load(options, address, bodies, start)
-    memory: list[tuple[float, int]] = []
+    memory: list[tuple[int, int, int]] = []
     begun, used = time.monotonic(), cpu(process.pid)
-    threads = [threading.Thread(target=load.send) for _ in range(options.clients)]
+    threads = [threading.Thread(target=load.send, args=[client]) for client in range(options.clients)]
     for thread in threads:
         thread.start()
     child = int(health(address)["scoring"]["pid"])  # type: ignore[index]
     used_child = cpu(child)
     while time.monotonic() - begun < options.seconds:
-        time.sleep(min(5.0, options.seconds / 10))
-        memory.append((round(time.monotonic() - begun, 1), (resident(process.pid) + resident(child)) >> 20))
+        time.sleep(min(30.0, options.seconds / 10))
+        memory.append((round(time.monotonic() - begun), resident(process.pid) >> 20, resident(child) >> 20))
     load.stop = True
     for thread in threads:
         thread.join()
@@ -138,6 +142,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     process.wait()
     times = np.sort(load.times)
     return {
+        "detector": options.detector,
         "seconds": round(took, 1),
         "entities": options.entities,
         "variables": VARIABLES,
@@ -152,7 +157,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
         "refused_requests": load.refused,
         "push_ms": {f"p{p}": round(1e3 * float(np.percentile(times, p)), 1) for p in (50, 90, 99, 99.9)},
         "cpu_share": {"ingest": round(used / took, 2), "scoring": round(used_child / took, 2)},
-        "memory_mb": {"first": memory[0][1], "last": memory[-1][1], "most": max(own for _, own in memory)},
+        "memory_mb": {"seconds, ingest, scoring": memory},
         "cores": os.cpu_count(),
         "load_average": os.getloadavg()[0],
     }
@@ -163,16 +168,18 @@ class Load:
 
     def __init__(self, options: argparse.Namespace, address: str, bodies: Bodies, start: int) -> None:
         self.options, self.address, self.bodies, self.start = options, address, bodies, start
-        self.stop, self.number, self.rows, self.refused = False, 0, 0, 0
+        self.stop, self.rows, self.refused = False, 0, 0
         self.times: list[float] = []
         self.lock, self.begun = threading.Lock(), time.monotonic()
 
-    def send(self) -> None:
-        """Send until `stop`. A refused request is sent again, so that no entity misses a row."""
+    def send(self, client: int) -> None:
+        """Send until `stop`. A refused request is sent again, so that no entity misses a row. The rows of an entity
+        always come from the same client, so that they come in order."""
         connection = http.client.HTTPConnection(self.address, timeout=60)
-        while not self.stop:
-            with self.lock:
-                number, self.number = self.number, self.number + 1
+        count = len(self.bodies.groups)
+        for number in (number for number in itertools.count() if number % count % self.options.clients == client):
+            if self.stop:
+                break
             body, rows = self.bodies.body(number, self.start)
             if self.options.rate:
                 due = self.begun + number * self.options.batch / self.options.rate

@@ -102,7 +102,8 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     )
     sender, victims = Sender(), {"service": 0, "scoring": 0}
     served = Served(file)
-    for _ in range(options.kills):
+    for trial in range(options.kills):
+        print(f"\r{trial} of {options.kills} trials, {len(sender.rows):,} rows", end="", file=sys.stderr, flush=True)
         pid = wait_for_scoring(served)
         after = float(generator.uniform(0.0, 1.5))
         victim = "scoring" if generator.random() < 0.3 else "service"

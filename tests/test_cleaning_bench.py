@@ -100,7 +100,7 @@ def measured(bench, tmp_path, monkeypatch):
         return {"ap": 0.5 + 0.1 * len(trained)}, {}
 
     monkeypatch.setattr(cleaning, "execute", execute)
-    monkeypatch.setattr(cleaning, "RESULTS", tmp_path / "cleaning.jsonl")
+    monkeypatch.setattr(cleaning, "RESULTS", tmp_path)
     values = np.random.default_rng(0).normal(size=(4, 120, 2))
     task = Task(values, values, Answers(((),) * 4, ("series",) * 4))
 

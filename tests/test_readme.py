@@ -19,6 +19,7 @@ from tsadc.data.catalogue import draw
 from tsadc.detectors import GROUP
 
 ROOT = Path(__file__).parents[1]
+CLEANING = "docs/guides/clean.md"
 
 
 def blocks(file: str, language: str) -> list[str]:
@@ -287,13 +288,32 @@ def test_links_lead_somewhere():
                 assert (page.parent / target).exists(), f"{page.name} -> {target}"
 
 
+def shorter_cleaning(*, forecasts: bool) -> list[str]:
+    """Return the Python of the guide to cleaning, with a shorter history; either the forecasts, or the rest."""
+    codes = [code.replace("6000", "2400").replace("3000:3090", "1200:1290") for code in blocks(CLEANING, "python")]
+    return [code for code in codes if ("forecast = " in code) == forecasts]
+
+
+@pytest.mark.filterwarnings("default")  # of other libraries
+@pytest.mark.parametrize(("library", "number"), [("statsforecast", 0), ("sktime", 1)])
+def test_a_forecast_is_closer_to_the_truth_after_cleaning(library: str, number: int) -> None:
+    pytest.importorskip(library, reason=f"{library} is not installed with tsadc")
+    names: dict[str, Any] = {}
+    exec(shorter_cleaning(forecasts=False)[0], names)
+    truth, errors = 2 * np.sin(np.arange(2400, 2460) / 40), []
+    for data in (names["clean"], names["history"]):
+        names["clean"] = data
+        exec(shorter_cleaning(forecasts=True)[number], names)
+        forecast = names["forecast"]
+        errors.append(np.abs(np.asarray(forecast["MSTL"] if number == 0 else forecast) - truth).mean())
+    assert errors[0] < 0.8 * errors[1]
+
+
 def test_the_guide_to_cleaning() -> None:
     """Shorter than in the guide, as each block audits a history."""
     pytest.importorskip("pyod")
-    code = "\n".join(blocks("docs/guides/clean.md", "python"))
-    code = code.replace("6000", "2400").replace("3000:3090", "1200:1290")
     names: dict[str, Any] = {}
-    exec(code, names)
+    exec("\n".join(shorter_cleaning(forecasts=False)), names)
     fault = slice(1200, 1290)
     assert np.abs(names["clean"]["power"].to_numpy()[fault] - 2 * names["load"][fault]).max() < 0.5
     assert "power" in names["cleaner"].report_["variables"].iloc[0]
@@ -329,7 +349,7 @@ def test_the_guide_to_verdicts_runs(tmp_path, monkeypatch):
 def test_the_commands_of_the_guide_to_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_units(tmp_path / "history", ["unit-1", "unit-6"], 900, seed=0)
-    (block,) = blocks("docs/guides/clean.md", "console")
+    (block,) = blocks(CLEANING, "console")
     for command in block.splitlines():
         run(command.replace("60", "30"), monkeypatch)
     assert {file.name for file in (tmp_path / "cleaned").iterdir()} == {"unit-1.csv", "unit-6.csv", "changes.csv"}

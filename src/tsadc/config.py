@@ -110,6 +110,11 @@ def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
+def is_whole(value: Any) -> bool:
+    """Return whether a value is a whole number, of Python or of NumPy; True and False are not."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
 def require(condition: bool, name: str, expected: str, value: Any) -> None:
     """Raise a `ConfigError` unless `condition` holds; for range checks in `__post_init__`."""
     if not condition:

@@ -130,6 +130,10 @@ def test_intervals_without_a_line_in_the_review_are_kept_with_a_notice(
     alone.write_text(lines[0] + "\n")
     said = tsadc("fit", *data, "--out", tmp_path / "other", *QUICK, "--review", alone)
     assert "has no line about an interval, so all count as `keep`" in said.err
+    assert lines[1].split(",")[1] == f"1 of {total}"
+    alone.write_text("\n".join([lines[0], lines[1].replace(f"of {total}", f"of {total + 2}")]) + "\n")
+    said = tsadc("fit", *data, "--out", tmp_path / "another", *QUICK, "--review", alone)
+    assert f"{total + 1} of {total + 2} intervals have no line in {alone}" in said.err
 
 
 def test_planned_work_is_not_audited(folder: Path, answer: Answer, tmp_path: Path) -> None:

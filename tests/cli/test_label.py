@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from terminal import ALONE, frame, tsadc, untouched
-from tsadc.cli.label import sparkline
+from tsadc.cli.label import questions, sparkline
 from tsadc.cli.nightly import identity
 from tsadc.detectors.store import load
 from tsadc.show.stored_results import read_results
@@ -359,3 +359,20 @@ def test_a_kill_leaves_the_model_before_or_after(home: Path, model: Path) -> Non
         assert len(load(model).verdicts_) in (0, len(names))
     assert subprocess.run(command, env=ALONE, check=True, capture_output=True).returncode == 0
     assert len(load(model).verdicts_) == len(names)
+
+
+def test_without_dates_the_same_rows_of_other_data_are_asked_about(home: Path, model: Path, tmp_path: Path) -> None:
+    for size, name in ((0, "first"), (3, "second")):
+        data = new()
+        data.loc[100:115, "b"] += size
+        data.drop(columns="time").to_csv(tmp_path / "press.csv", index=False)
+        assert tsadc("detect", tmp_path / "press.csv", "--model", model, "--out", tmp_path / name).code == 0
+    tables = [pd.read_csv(tmp_path / name / "intervals.csv") for name in ("first", "second")]
+    name = tables[0]["id"].iloc[0]
+    assert [table["start"].iloc[0] for table in tables] == [tables[0]["start"].iloc[0]] * 2
+    assert tables[1]["id"].iloc[0] == name
+    assert tsadc("label", model, "--results", tmp_path / "first", "--interval", name, "true").code == 0
+    verdicts = load(model).verdicts_
+    for folder, asked in (("first", False), ("second", True)):
+        left = questions(model, read_results(tmp_path / folder), verdicts)
+        assert (name in [interval.judged.id for interval in left]) == asked

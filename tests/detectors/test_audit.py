@@ -83,6 +83,14 @@ def test_bad_input_is_one_sentence(folds: Any, rows: int, error: type[Exception]
     assert len(re.findall(r"[.!?](\s|$)", str(raised.value))) == 1
 
 
+@pytest.mark.parametrize("detector", ["robust-z", RobustZ, None])
+def test_what_is_no_detector_is_refused(detector: object) -> None:
+    with pytest.raises(
+        ConfigError, match=r"`detector` must be a detector, such as tsadc.Ensemble\(length=60\), but got"
+    ):
+        tsadc.audit(detector, np.zeros((400, 3)))
+
+
 def test_the_estimate_of_a_falling_density_is_the_slope_of_the_least_concave_majorant() -> None:
     p = np.random.default_rng(0).beta(0.5, 1.2, size=40)
     x, y = np.concatenate([[0], np.sort(p), [1]]), np.concatenate([np.arange(41) / 40, [1]])

@@ -161,12 +161,17 @@ def test_errors_say_what_to_do() -> None:
     dirty, _ = history()
     with pytest.raises(tsadc.NotFittedError, match=r"not fitted yet; call fit\(history\) first"):
         cleaner().transform(dirty)
-    with pytest.raises(tsadc.ConfigError, match="`fill` must be 'expected' or 'nan' or 'drop', but got 'mean'"):
+    with pytest.raises(tsadc.ConfigError, match="`fill` must be 'expected', 'nan' or 'drop', but got 'mean'"):
         cleaner(fill="mean").fit(dirty)
     with pytest.raises(tsadc.ConfigError, match="`level` must be a number above 0 and at most 1, but got 0"):
         cleaner(level=0).fit(dirty)
     with pytest.raises(tsadc.ConfigError, match="`level` must be a number above 0 and at most 1, but got 'high'"):
         cleaner(level="high").fit(dirty)
+    with pytest.raises(tsadc.ConfigError, match="`level` must be a number above 0 and at most 1, but got True"):
+        tsadc.Decontaminator(level=True).fit(np.zeros((600, 3)))
+    for other in ("robust-z", RobustZ):
+        with pytest.raises(tsadc.ConfigError, match=r"`detector` must be a detector, such as tsadc.Ensemble\("):
+            tsadc.Decontaminator(other).fit(np.zeros((600, 3)))
     with pytest.raises(tsadc.ConfigError, match="give one of `detector` and `length`"):
         cleaner(length=20).fit(dirty)
     with pytest.raises(tsadc.ConfigError, match="no detector to set 'detector__length' of"):
@@ -180,3 +185,12 @@ def test_a_detector_can_learn_from_what_is_not_suspect() -> None:
     assert len(clean.decision_scores_) == len(plain.decision_scores_) - 1  # all rows of one observation are left out
     assert "cleaned" not in plain.provenance_
     assert clean.decision_scores_.max() < plain.decision_scores_.max()
+
+
+def test_arguments_that_are_set_after_the_fit_are_checked_by_transform() -> None:
+    history = np.random.default_rng(0).normal(size=(1200, 3))
+    cleaner = tsadc.Decontaminator(RobustZ(length=60), folds=np.int64(2)).fit(history)
+    with pytest.raises(tsadc.ConfigError, match="`samples` must be a whole number of at least 0, but got -1"):
+        cleaner.set_params(samples=-1).transform(history)
+    with pytest.raises(tsadc.ConfigError, match="`fill` must be"):
+        cleaner.set_params(samples=0, fill="mean").transform(history)

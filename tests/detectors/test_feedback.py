@@ -388,3 +388,17 @@ def test_planned_work_needs_times(detector: tsadc.Ensemble) -> None:
     with pytest.raises(DataError, match="use data with a time column, or the verdict 'false'"):
         detector.feedback(result, {name: "planned"})
     assert detector.verdicts_ == ()
+
+
+def test_without_dates_a_verdict_about_other_data_is_replaced_with_a_notice(detector: tsadc.Ensemble) -> None:
+    first = np.asarray(new().values)
+    second = first.copy()
+    second[300:330, 1] += 4
+    name, other = (detector.detect(data).intervals["id"].iloc[0] for data in (first, second))
+    assert name == other  # both begin in the same row
+    (verdict,) = detector.feedback(detector.detect(first), {name: True}).verdicts_
+    results = [detector.detect(data) for data in (first, second)]
+    assert [feedback.is_about(verdict, feedback.judged(result, [name])[0]) for result in results] == [True, False]
+    detector.feedback(results[0], {name: True})  # the same again
+    with pytest.warns(TsadcNotice, match=f"verdict about the interval {name} of other data is replaced, because names"):
+        detector.feedback(results[1], {name: True})

@@ -102,3 +102,10 @@ def test_planned_work_is_not_learnt_from() -> None:
     planned = tsadc.Ensemble(length=20, kernels=4).fit([spoilt], calendar=Calendar((minutes(0, 200),)))
     assert np.array_equal(planned.decision_scores_, clean.decision_scores_)
     assert planned.threshold_ == clean.threshold_
+
+
+def test_what_is_no_calendar_is_refused() -> None:
+    detector = RobustZ(length=20).fit([series(2000)])
+    for call in (detector.fit, detector.detect, lambda data, calendar: tsadc.audit(detector, data, calendar=calendar)):
+        with pytest.raises(tsadc.DataError, match=r"`calendar` must be a tsadc.Calendar, but got 'work.ics'; read a f"):
+            call([series(2000)], calendar="work.ics")

@@ -185,6 +185,20 @@ def test_overlapping_entries_become_one() -> None:
     assert Calendar(entries).planned(series) == [Span(1, 10, (0,), "a; b"), Span(12, 13, (0,), "")]
 
 
+@pytest.mark.parametrize("timezone", [None, "Pacific/Kiritimati", "Pacific/Pago_Pago"])
+def test_entries_far_from_the_data_are_skipped_and_no_others(timezone: str | None) -> None:
+    series, generator = hours(timezone=timezone), np.random.default_rng(0)
+    zones = (None, UTC, ZoneInfo("Pacific/Kiritimati"), ZoneInfo("Pacific/Pago_Pago"))
+    starts = [FIRST + timedelta(hours=int(hour)) for hour in generator.integers(-120, 140, 200)]
+    for i, start in enumerate(starts):
+        begin = start.replace(tzinfo=zones[i % len(zones)])
+        entry = Planned(begin, begin + timedelta(hours=3))
+        rows = entry.rows(series.clock)
+        assert rows is not None
+        expected = [Span(*rows, (0, 1), "")] if rows[0] < len(series) and rows[1] > 0 else []
+        assert Calendar((entry,)).planned(series) == expected
+
+
 def test_times_without_a_zone_are_those_of_the_data() -> None:
     entry = Planned(FIRST + timedelta(hours=6), FIRST + timedelta(hours=8))
     assert entry.rows(hours().clock) == (6, 8)
@@ -215,6 +229,9 @@ def test_a_misspelt_entity_is_named_even_if_others_are_right() -> None:
     valve = replace(hours(), entity="valve-1")
     with pytest.warns(TsadcNotice, match=r"names valve-x, but the data only has pump, valve-1.*did you mean valve-1\?"):
         Calendar((right, wrong)).compare([hours(), valve])
+    capitals = Planned(FIRST, later, "PUMP")
+    with pytest.warns(TsadcNotice, match=r"names PUMP, valve-x, .*; did you mean pump, valve-1\?$"):
+        Calendar((capitals, wrong)).compare([hours(), valve])
     with pytest.warns(TsadcNotice, match=r"names valve-x, .* entries have no effect\.$"):
         Calendar((every, wrong)).compare([hours()])
     Calendar((right, every)).compare([hours(), valve])
@@ -223,7 +240,7 @@ def test_a_misspelt_entity_is_named_even_if_others_are_right() -> None:
 def test_a_calendar_of_something_else_is_noticed() -> None:
     with pytest.warns(TsadcNotice, match="names press, but the data only has pump"):
         Calendar((Planned(FIRST, FIRST + timedelta(hours=1), "press"),)).compare([hours()])
-    with pytest.warns(TsadcNotice, match="variables that the data lacks: speed"):
-        Calendar((Planned(FIRST, FIRST + timedelta(hours=1), "pump", ("speed",)),)).compare([hours()])
+    with pytest.warns(TsadcNotice, match=r"variables that the data lacks: flwo, speed; did you mean flow\?$"):
+        Calendar((Planned(FIRST, FIRST + timedelta(hours=1), "pump", ("speed", "flwo")),)).compare([hours()])
     with pytest.warns(TsadcNotice, match="1 of 1 entries of the calendar have row numbers, but the data has dates"):
         Calendar((Planned(0, 5, "pump"),)).compare([hours()])

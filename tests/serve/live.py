@@ -105,17 +105,20 @@ class Served:
         self.start()
 
     def start(self) -> None:
+        # Not a pipe, which would block the service when it is full.
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tsadc", "serve", str(self.file)],
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self.errors,
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", **self.environment},
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if "http://" not in line:
-            raise AssertionError(self.process.communicate())
+            self.errors.seek(0)
+            raise AssertionError(self.errors.read())
         address = line.partition("http://")[2].partition(" ")[0]
         self.client = httpx.Client(base_url=f"http://{address}", timeout=30)
 
@@ -136,9 +139,9 @@ class Served:
 
     def _gone(self) -> None:
         self.client.close()
-        for pipe in (self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
+        self.errors.close()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
     def push(self, rows: RowBatch) -> httpx.Response:
         return self.client.post("/v1/rows", content=json.dumps(as_json(rows)))

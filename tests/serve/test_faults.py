@@ -1,26 +1,33 @@
 """Killed, stopped, badly configured: nothing acknowledged is lost, and no alert is doubled or forgotten."""
 
+import contextlib
 import itertools
+import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from live import INTERVAL, LENGTH, NAMES, START, PostgreSQL, Served, batch, wait_for
+import uvicorn
+from live import INTERVAL, LENGTH, NAMES, START, PostgreSQL, Served, as_json, batch, wait_for
 
 import tsadc
 from tsadc.series import Clock
 from tsadc.serve import schema
 from tsadc.serve.config import Server
+from tsadc.serve.protocol import PatientProtocol
 from tsadc.serve.queries import Queries
-from tsadc.serve.store import Store
+from tsadc.serve.rows import RowBatch
+from tsadc.serve.store import Store, StoreError
 
 Serve = Callable[..., Served]
 ENTITIES = 5
@@ -135,3 +142,124 @@ def test_changes_are_sent_as_they_happen(serve: Serve) -> None:
         changed = next(line for line in lines if line.startswith("data:"))
     assert '"entities": ["pump 0"]' in changed
     assert served.stop() < 10
+
+
+def acknowledged_rows(store: Store) -> int:
+    with store.reading() as connection:
+        return connection.scalar(sa.select(sa.func.count()).select_from(schema.rows)) or 0
+
+
+def push_until(served: Served, status: int, first: int, most: int = 400) -> int:
+    """Send requests of 100 rows until one is answered with a status; return the next row that is to be sent."""
+    for number in range(first, first + most * 100, 100):
+        answer = served.push(batch("pump 0", number, 100))
+        if answer.status_code == status:
+            return number if status != 200 else number + 100
+        assert answer.status_code in (200, 503)
+        if answer.status_code == 503:
+            assert answer.headers["Retry-After"]
+            assert "The store" in answer.json()["error"]
+    raise AssertionError(f"no request was answered with {status}")
+
+
+def test_a_database_that_is_restarted_under_load_loses_nothing(serve: Serve, postgresql: PostgreSQL) -> None:
+    url = postgresql.new_database()
+    served = serve(url)
+    next_row = push_until(served, 200, 0)
+    postgresql.stop()
+    try:
+        assert push_until(served, 503, next_row) == next_row
+        assert served.client.get("/v1/health").json()["status"] == "failing"
+    finally:
+        postgresql.start()
+    wait_for(lambda: served.push(batch("pump 0", next_row, 100)).status_code == 200)
+    served.scored()
+    wait_for(lambda: served.client.get("/v1/health").json()["status"] == "ok")
+    other = Store(Server(store=url).url)
+    assert acknowledged_rows(other) == next_row + 100
+    with pytest.raises(StoreError, match="Another `tsadc serve` uses the store"):  # the lock was taken again
+        other.own()
+    other.close()
+
+
+def test_a_full_disk_refuses_rows_and_loses_none(serve: Serve, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True, check=False)
+    if made.returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    try:
+        served = serve(str(disk / "store.sqlite"))
+        next_row = push_until(served, 503, 0)
+        assert next_row > 0
+        wait_for(
+            lambda: any("disk is full" in own["problem"] for own in served.client.get("/v1/health").json()["problems"])
+        )
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        wait_for(lambda: served.push(batch("pump 0", next_row, 100)).status_code == 200)
+        served.scored()
+        assert served.stop() < 10
+        store = Store(Server(store=str(disk / "store.sqlite")).url)
+        assert acknowledged_rows(store) == next_row + 100
+        store.close()
+    finally:
+        served.kill()
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_slow_clients_delay_nobody(serve: Serve) -> None:
+    served = serve()
+    host, port = served.client.base_url.host, served.client.base_url.port
+    assert port is not None
+    body = b"POST /v1/rows HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+    with contextlib.ExitStack() as slow:
+        for sent in (b"", b"POST /v1/rows HT", body):
+            for _ in range(20):
+                slow.enter_context(socket.create_connection((host, port))).sendall(sent)
+        assert served.push(batch("pump 0", 0, 10)).status_code == 200
+        served.stop()
+
+
+def test_a_connection_without_a_request_is_closed() -> None:
+    class Hasty(PatientProtocol):
+        patience = 0.2
+
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(answer, http=Hasty, lifespan="off", log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        for sent in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n"):
+            with socket.create_connection(listening.getsockname(), timeout=30) as connection:
+                connection.sendall(sent)
+                assert connection.recv(1000) == b""
+        with socket.create_connection(listening.getsockname(), timeout=30) as connection:
+            for _ in range(2):  # one that asks may stay
+                connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert connection.recv(1000).startswith(b"HTTP/1.1 204")
+                time.sleep(0.3)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def test_a_storm_of_missing_values_is_survived(serve: Serve) -> None:
+    served = serve()
+    for first in range(0, 20 * LENGTH, LENGTH):
+        rows = batch("pump 0", first, LENGTH)
+        if 3 * LENGTH <= first < 12 * LENGTH:
+            rows = RowBatch("test", "pump 0", NAMES, rows.times, np.full_like(rows.values, np.nan))
+        content = json.dumps(as_json(rows))  # with NaN, as Python writes it
+        assert served.client.post("/v1/rows", content=content).status_code == 200
+    served.scored()
+    health = served.client.get("/v1/health").json()
+    assert health["status"] == "ok"
+    assert health["scoring"]["restarts"] == 0
+    scores = served.client.get("/v1/entities/pump 0").json()["scores"]
+    assert scores["end"][-1] == (START + 20 * LENGTH * INTERVAL) / 1e6
+    assert scores["anomalous"][-1] is False

@@ -14,7 +14,7 @@ from live import INTERVAL, NAMES, START, batch
 from tsadc.errors import DataError
 from tsadc.serve import schema
 from tsadc.serve.config import Config
-from tsadc.serve.ingest import Ingest
+from tsadc.serve.ingest import Ingest, _Group
 from tsadc.serve.metrics import Problems
 from tsadc.serve.rows import Overloaded, RowBatch
 from tsadc.serve.store import Store, StoreError
@@ -215,3 +215,22 @@ def test_a_store_of_a_later_version_is_refused(store: Store, config: Config) -> 
         connection.execute(sa.text("UPDATE alembic_version SET version_num = 'later'"))
     with pytest.raises(StoreError, match="later version of tsadc; upgrade"):
         Store(config.server.url)
+
+
+def test_a_sender_that_does_not_wait_stops_nobody(store: Store, ingest: Ingest) -> None:
+    """A request that took too long is cancelled by its handler."""
+    waiting = ingest.offer([batch("a", 0, 5)])
+    assert not waiting.cancel()
+    assert ingest.submit(batch("b", 0, 5)).stored == 5
+    assert len(stored(store)) == 10
+
+
+def test_a_mistake_in_storing_ends_only_its_requests(
+    store: Store, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(_Group, "flush", lambda _: 1 / 0)
+        with pytest.raises(StoreError, match="could not be stored"):
+            ingest.submit(batch("a", 0, 5))
+    assert ingest.submit(batch("a", 0, 5)).stored == 5
+    assert "Storing rows failed: ZeroDivisionError" in str(ingest.problems.recent())

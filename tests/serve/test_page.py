@@ -2,6 +2,7 @@
 
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +14,10 @@ import pytest
 from live import INTERVAL, NAMES, START, Served, batch, waves
 
 from pages import CHROMIUM, Page
+from tsadc.serve import schema
+from tsadc.serve.config import Server
 from tsadc.serve.page import OWN, REPORT_STYLE, page_file
+from tsadc.serve.store import Store
 from tsadc.show import words
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright here to drive a browser")
@@ -370,3 +374,53 @@ def test_numbers_and_durations_are_worded_as_in_the_report(served: Served, visit
     periods = [30.0, 7000.0, 86400.0 * 40, 3.2e9]
     expected = [words.return_period(pd.Timedelta(seconds=value)) for value in periods]
     assert page.evaluate(run, ["returnPeriod", periods]) == expected
+
+
+@browser_only
+def test_a_refit_is_compared_and_a_new_level_is_decided(
+    served: Served, visit: Callable[..., Any], live_model: Path
+) -> None:
+    compared = {
+        "compared": {"days": 7.0, "observations": 40},
+        "alarms": {"present": 2, "candidate": 9},
+        "drifting": {"present": [], "candidate": ["pump 8"]},
+        "agreement": 0.85,
+        "objections": ["it raises 9 alarms in the last 7 days, the present one 2"],
+    }
+    level = [{"name": "flow", "usual": 4.1, "now": 5.3}]
+    candidate = live_model.with_name(f"{live_model.name}.candidate")
+    candidate.mkdir()
+    store = Store(Server(store=str(served.file.parent / "tsadc.sqlite")).url)
+    with store.writing() as connection:
+        connection.execute(
+            schema.refreshes.insert().values(
+                model="plant", state="candidate", started=time.time(), comparison=compared, note=""
+            )
+        )
+        connection.execute(
+            schema.proposals.insert().values(
+                entity=1, state="open", lasting=True, since=START, above=13, observations=14, variables=level,
+                created=time.time(), by="",
+            )
+        )  # fmt: skip
+    store.close()
+    page = visit(served, "#/models")
+    detail = page.locator("#detail")
+    expect(detail).to_contain_text("The new model waits for a decision.")
+    expect(detail.get_by_role("row", name="Alarms")).to_contain_text("29")
+    expect(detail.get_by_role("row", name="Entities that drift")).to_contain_text("pump 8")
+    for text in ("85 % of 40 observations", "it raises 9 alarms", "13 of 14 observations", "usually 4.10, now 5.30"):
+        expect(detail).to_contain_text(text)
+    for pressed, left in (
+        ("Remove the new model", "The new model was refused. Refused by Bo."),
+        ("It is not normal", ""),
+    ):
+        detail.get_by_role("button", name=pressed).click()
+        page.get_by_label("Your name").fill("Bo")
+        page.locator("#form-dialog").get_by_role("button", name=pressed).click()
+        expect(page.locator("#form-dialog")).to_be_hidden()
+        expect(detail).to_contain_text(left)
+    expect(detail).not_to_contain_text("New levels")
+    assert not candidate.exists()
+    [proposal] = served.client.get("/v1/proposals").json()["proposals"]
+    assert (proposal["state"], proposal["by"]) == ("refused", "Bo")

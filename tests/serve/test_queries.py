@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from tsadc.errors import DataError
 from tsadc.serve import schema
 from tsadc.serve.queries import Page, Queries
 from tsadc.serve.store import Store
+from tsadc.serve.stored_rows import PART, part_of, rows_between
 
 SECOND = 10**9
 # entity: (severity, muted, acknowledged) of each open episode
@@ -27,7 +30,7 @@ def add(store: Store) -> None:
     score = {"threshold": 1.0, "anomalous": False, "severity": 0.0, "coverage": 1.0, "final": True}
     with store.writing() as connection:
         for number, (name, episodes) in enumerate(OPEN.items(), 1):
-            connection.execute(schema.entities.insert().values(id=number, name=name, model="m"))
+            connection.execute(schema.entities.insert().values(id=number, name=name, model="m", first_time=0))
             for k, (severity, muted, seen) in enumerate(episodes):
                 own = {"id": f"{name} {k}", "interval": f"{name} {k}", "entity": number, "severity": severity}
                 own |= {"muted": muted, "acknowledged": 1.0 if seen else None}
@@ -72,3 +75,25 @@ def test_the_scores_of_an_entity_are_those_that_meet_the_period(store: Store) ->
     assert queries.entity("calm", None, None, limit=3)["scores"]["score"] == [7.0, 8.0, 9.0]
     assert queries.entity("calm", "2500", "1970-01-01T00:00:05Z")["scores"]["score"] == [2.0, 3.0, 4.0]
     assert queries.entity("open", None, None)["state"] == "open"
+
+
+def test_rows_of_an_entity_are_found_in_every_part(store: Store) -> None:
+    """The definition is a query without parts."""
+    times = [-3 * PART - 1, -PART, 0, 1, PART - 1, PART, 5 * PART + 7, 900 * PART, 900 * PART + 1]
+    row = schema.rows.c
+    with store.writing() as connection:
+        for entity in (1, 2, 3):
+            connection.execute(schema.entities.insert().values(id=entity, name=str(entity), model="m", first_time=0))
+        known = [(entity, time) for time in reversed(times) for entity in (1, 2) if entity == 1 or time > 0]
+        for sequence, (entity, time) in enumerate(known):
+            values = {"sequence": sequence, "part": part_of(time), "entity": entity, "time": time}
+            connection.execute(schema.rows.insert().values(**values, data=np.array([sequence, time / 2]).tobytes()))
+    with store.reading() as connection:
+        for entity in (1, 2, 3):
+            for first in (*times, -(2**62), 2**62):
+                for last in (*times, 2**62):
+                    inside = (row.entity == entity) & (row.time >= first) & (row.time < last)
+                    expected = connection.execute(sa.select(row.sequence, row.time).where(inside).order_by(row.time))
+                    found = rows_between(connection, entity, first, last)
+                    assert list(zip(found.sequences, found.times, strict=True)) == [tuple(own) for own in expected]
+        assert rows_between(connection, 1, most=2).values(2).tolist() == [[14, -1.5 * PART - 0.5], [13, -PART / 2]]

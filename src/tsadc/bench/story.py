@@ -99,7 +99,7 @@ def make_story(plant: Plant.Config, *, seed: int = 0, progress: ProgressCallback
         history=history.series,
         cleaned=cleaned,
         corrections=cleaner.report_,
-        precision={name: average_precision(labels, own) for name, own in scores.items()},
+        precision={name: average_precision(labels, by_detector) for name, by_detector in scores.items()},
         questions=questions,
         verdicts=verdicts,
     )
@@ -150,7 +150,7 @@ def _answered(detector: Detector, new: Labelled) -> tuple[tuple[Question, ...], 
     after = detector.detect(new.series)
     chosen = [intervals[asked.id] for asked in questions]
     spans = [(series.entity, interval.start, interval.stop) for series, interval in chosen]
-    lines = [_measured(when, found, new, spans) for when, found in (("before", before), ("after", after))]
+    lines = [_measured(when, result, new, spans) for when, result in (("before", before), ("after", after))]
     return tuple(questions), pd.DataFrame(lines)
 
 
@@ -164,19 +164,19 @@ def _measured(when: str, result: Result, new: Labelled, asked: Sequence[Span]) -
     kept = np.array(
         [left(scored.entity(i), place.start, place.start + result.length) for i, place in enumerate(scored.places)]
     )
-    found = [
+    alarms = [
         (part.series.entity, interval.start, interval.stop)
         for part in result.parts
         for interval in part.intervals
         if left(part.series.entity, interval.start, interval.stop)
     ]
     truths = [true for true in new.truth if left(true.entity, true.start, true.stop)]
-    met = [true for true in truths if any(e == true.entity and a < true.stop and b > true.start for e, a, b in found)]
+    met = [true for true in truths if any(e == true.entity and a < true.stop and b > true.start for e, a, b in alarms)]
     return {
         "answers": when,
         "AP": average_precision(new.touched(scored)[kept], result.scores[kept]),
-        "alarms": len(found),
-        "false alarms": sum(not _meets(new, *span) for span in found),
+        "alarms": len(alarms),
+        "false alarms": sum(not _meets(new, *span) for span in alarms),
         "anomalies found": len(met),
         "anomalies": len(truths),
     }

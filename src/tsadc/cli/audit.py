@@ -37,18 +37,18 @@ def audit_to(
 
     An earlier audit is replaced, unless its review file was edited."""
     _refuse_to_replace(out)  # before time is spent
-    found = audit(detector, series, folds=folds, calendar=calendar, progress=_reporting(progress))
-    save_to(found, out, title=title, about=about)
-    decide = f"; decide about each interval in {out / REVIEW}" if found.suspects else ""
-    return f"{_verdict(found)}\nThe page is {out / PAGE}{decide}."
+    outcome = audit(detector, series, folds=folds, calendar=calendar, progress=_reporting(progress))
+    save_to(outcome, out, title=title, about=about)
+    decide = f"; decide about each interval in {out / REVIEW}" if outcome.suspects else ""
+    return f"{_verdict(outcome)}\nThe page is {out / PAGE}{decide}."
 
 
-def save_to(found: Audit, out: Path, *, title: str, about: Mapping[str, str]) -> None:
+def save_to(outcome: Audit, out: Path, *, title: str, about: Mapping[str, str]) -> None:
     """Write the folder `out`; an earlier audit is there until the new one is complete."""
     with locked_folder(out):
         _refuse_to_replace(out)
         with replaced_folder(out) as folder:
-            write_audit(found, folder, title=title, about=about)
+            write_audit(outcome, folder, title=title, about=about)
 
 
 def _refuse_to_replace(out: Path) -> None:
@@ -97,9 +97,9 @@ def _cost(planned: Plan) -> str:
     )
 
 
-def _verdict(found: Audit) -> str:
-    lines = [f"{headline(found)}. {summary(found)}", compared(found)]
-    for suspect in found.suspects[:SHOWN]:
+def _verdict(outcome: Audit) -> str:
+    lines = [f"{headline(outcome)}. {summary(outcome)}", compared(outcome)]
+    for suspect in outcome.suspects[:SHOWN]:
         start, end = suspect.clock.at([suspect.interval.start, suspect.interval.stop])
         rows = "" if suspect.clock.dated else "rows "
         lines.append(

@@ -42,13 +42,13 @@ class AuditFolder:
         try:
             facts = parse_json((folder / FACTS).read_bytes())
             length = int(facts["settings"]["length"])
-            found = {"data": facts["data"]["digest"], "length": length, "review": facts["review"]}
-            found["suspects"] = int(facts["suspects"])
+            kept = {"data": facts["data"]["digest"], "length": length, "review": facts["review"]}
+            kept["suspects"] = int(facts["suspects"])
         except (OSError, ValueError, KeyError, TypeError):
             raise DataError(
                 f"{folder} is no folder that `tsadc audit` has written, or is damaged; make one with `tsadc audit`."
             ) from None
-        return cls(folder, found)
+        return cls(folder, kept)
 
     @property
     def length(self) -> int:
@@ -76,15 +76,15 @@ class AuditFolder:
         try:
             _, lines = read_texts(file)
             # A spreadsheet may have saved the table with decimal commas.
-            found = {line["id"]: float(line["probability"].replace(",", ".")) for line in lines}
+            probabilities = {line["id"]: float(line["probability"].replace(",", ".")) for line in lines}
         except (OSError, KeyError, ValueError):
-            found = {}
-        if len(found) != self.facts["suspects"]:
+            probabilities = {}
+        if len(probabilities) != self.facts["suspects"]:
             raise DataError(
                 f"{file} must give the probability of each of the {self.facts['suspects']} intervals of the audit, but "
-                f"gives {len(found)}; restore it, or make a new audit."
+                f"gives {len(probabilities)}; restore it, or make a new audit."
             )
-        return found
+        return probabilities
 
 
 def check_request(audited: AuditFolder, out: Path, fill: str, level: float | None, samples: int) -> None:

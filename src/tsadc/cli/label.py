@@ -18,7 +18,7 @@ from tsadc.cli.workflow import check_report, explain_threshold
 from tsadc.config import parse_json
 from tsadc.detectors import feedback
 from tsadc.detectors.base import Detector
-from tsadc.detectors.feedback import Answer, Verdict, as_answer, as_named, given, question_order, without
+from tsadc.detectors.feedback import Answer, Verdict, as_answer, as_named, given, is_about, question_order, without
 from tsadc.detectors.store import load
 from tsadc.errors import DataError
 from tsadc.series import Floats
@@ -203,8 +203,11 @@ def read_answers(file: Path) -> Given:
 
 def questions(model: Path, results: StoredResults, verdicts: Sequence[Verdict]) -> list[Stored]:
     """Return the intervals that have no verdict yet, in the order that teaches most."""
-    known = {verdict.id for verdict in verdicts}
-    left = [interval for interval in judged_by(model, results) if interval.judged.id not in known]
+    left = [
+        interval
+        for interval in judged_by(model, results)
+        if not any(is_about(verdict, interval.judged) for verdict in verdicts)
+    ]
     scored = [interval for interval in left if interval.judged.scored]
     order = question_order([interval.excess for interval in scored], [interval.judged.views for interval in scored])
     return [*(scored[i] for i in order), *(interval for interval in left if not interval.judged.scored)]

@@ -87,6 +87,7 @@ def serve(config: Path | None, model: Path | None, echo: Any) -> None:
         import uvicorn
 
         from tsadc.serve.http import create_app
+        from tsadc.serve.protocol import PatientProtocol
         from tsadc.serve.service import Service
     except ImportError as error:
         raise ConfigError(f"The service needs more packages ({error.name}): pip install 'tsadc[serve]'.") from None
@@ -110,6 +111,7 @@ def serve(config: Path | None, model: Path | None, echo: Any) -> None:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=GRACE,
             limit_concurrency=500,
+            http=PatientProtocol,
             h11_max_incomplete_event_size=65536,
         )
     )

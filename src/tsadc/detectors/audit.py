@@ -42,6 +42,7 @@ from scipy.optimize import isotonic_regression
 from scipy.special import ndtri_exp
 from scipy.stats import t as student
 
+from tsadc.config import is_whole, require
 from tsadc.detectors.base import MIN_OBSERVATIONS, Detector, ScoringProgress
 from tsadc.detectors.drift import raised_by
 from tsadc.detectors.episodes import Episodes
@@ -65,7 +66,7 @@ from tsadc.detectors.threshold import (
 )
 from tsadc.detectors.threshold import LEVEL as CONFIDENCE
 from tsadc.detectors.threshold import _excess as excess_above_fence
-from tsadc.errors import ConfigError, DataError, TsadcNotice
+from tsadc.errors import DataError, TsadcNotice
 from tsadc.io.calendar import Calendar
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading
@@ -138,11 +139,6 @@ class Suspect:
     def blamed(self) -> tuple[str, ...]:
         """The variables to blame for the interval."""
         return blamed(self.interval)
-
-    @property
-    def rows(self) -> Part:
-        """The rows of the interval, as a part that has the first variable."""
-        return Part(self.number, self.interval.start, self.interval.stop, (0,))
 
     @property
     def decision(self) -> str:
@@ -315,8 +311,11 @@ class Audit:
         -------
         tuple of array of shape (time,), bool
         """
-        rows = [suspect.rows for suspect in self.suspects if suspect.probability >= level]
-        return tuple(np.asarray(cells.any(axis=1)) for cells in marked(self.series, rows))
+        rows = tuple(np.zeros(len(series), dtype=bool) for series in self.series)
+        for suspect in self.suspects:
+            if suspect.probability >= level:
+                rows[suspect.number][suspect.interval.start : suspect.interval.stop] = True
+        return rows
 
     def suspected(self, level: float = LEVEL) -> tuple[Booleans, ...]:
         """Return for each series which cells are suspected: the variables to blame, in the rows of the intervals.
@@ -389,9 +388,9 @@ def audit(
     Raises
     ------
     ConfigError
-        If `folds` is not a whole number of at least 2.
+        If `detector` is no detector, or `folds` is not a whole number of at least 2.
     DataError
-        If the history is too short to be divided into so many folds.
+        If the history is too short to be divided into so many folds, or `calendar` is no calendar.
 
     Examples
     --------
@@ -405,6 +404,7 @@ def audit(
     (True, ('variable_1',))
     """
     begun = time.monotonic()
+    detector = as_detector(detector)
     expected = expected_events(calendar, detector.verdicts_)
     if expected is not None:
         length, coverage = detector.settings.length, detector.settings.coverage
@@ -512,8 +512,7 @@ def plan(detector: Detector, X: Any, folds: int = FOLDS) -> Plan:
     """Divide a history into folds: each entity into contiguous blocks of observations, one per fold.
 
     An entity with fewer observations than folds is not divided; such entities take turns."""
-    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
-        raise ConfigError(f"`folds` must be a whole number of at least 2, but got {folds!r}.")
+    require(is_whole(folds) and folds >= 2, "folds", "a whole number of at least 2", folds)
     history, clock, _ = _clone(detector).prepare(X)
     judged: list[list[int]] = [[] for _ in range(folds)]
     left_out: list[set[int]] = [set() for _ in range(folds)]
@@ -767,6 +766,13 @@ def _compared(model: Detector, history: Observations, learnt: Observations, susp
         int((flagged & ~suspected).sum()),
         flagged,
     )
+
+
+def as_detector(value: Any) -> Detector:
+    """Return a detector that a user gave; raise if it is something else, such as its class or its name."""
+    require(isinstance(value, Detector), "detector", "a detector, such as tsadc.Ensemble(length=60)", value)
+    detector: Detector = value
+    return detector
 
 
 def _clone(detector: Detector) -> Detector:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 import numpy as np
 import pandas as pd
 
-from tsadc.config import require
-from tsadc.detectors.audit import FOLDS, LEVEL, Audit, AuditCallback, FoldProgress, Plan, audit, part_of
+from tsadc.config import is_whole, require
+from tsadc.detectors.audit import FOLDS, LEVEL, Audit, AuditCallback, FoldProgress, Plan, as_detector, audit, part_of
 from tsadc.detectors.base import Detector, ProgressCallback, ScoringProgress
 from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.imputation import Imputed, Imputer
@@ -25,7 +25,7 @@ from tsadc.errors import ConfigError, NotFittedError
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading
 from tsadc.io.write_back import Changes, write_back
-from tsadc.series import Booleans, Series
+from tsadc.series import Booleans, Series, without_rows
 from tsadc.variables import match
 
 if TYPE_CHECKING:  # this module does without torch
@@ -120,11 +120,11 @@ def report(series: Sequence[Series], corrections: Sequence[Correction]) -> pd.Da
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def audited(found: Audit, level: float) -> list[Correction]:
+def audited(outcome: Audit, level: float) -> list[Correction]:
     """Return the suspects of an audit with at least the probability `level`."""
     return [
-        Correction(part_of(suspect.number, found.series[suspect.number], suspect.interval), suspect.probability)
-        for suspect in found.suspects
+        Correction(part_of(suspect.number, outcome.series[suspect.number], suspect.interval), suspect.probability)
+        for suspect in outcome.suspects
         if suspect.probability >= level and not suspect.interval.is_missing
     ]
 
@@ -139,13 +139,11 @@ def without_suspects(
         if progress is not None and not isinstance(now, FoldProgress | Plan):  # commands show those of trainings only
             progress(now)
 
-    found = audit(detector, X, progress=report_training)
-    rows = found.suspected_rows(LEVEL)
-    cells = [
-        np.broadcast_to(inside[:, None], series.values.shape) for inside, series in zip(rows, found.series, strict=True)
-    ]
-    intervals = sum(suspect.probability >= LEVEL for suspect in found.suspects)
-    return cleared(found.series, cells), {"intervals": intervals, "rows": sum(int(inside.sum()) for inside in rows)}
+    outcome = audit(detector, X, progress=report_training)
+    rows = outcome.suspected_rows(LEVEL)
+    cleaned = tuple(without_rows(series, inside) for series, inside in zip(outcome.series, rows, strict=True))
+    intervals = sum(suspect.probability >= LEVEL for suspect in outcome.suspects)
+    return cleaned, {"intervals": intervals, "rows": sum(int(inside.sum()) for inside in rows)}
 
 
 class Decontaminator(Parameters):
@@ -256,12 +254,7 @@ class Decontaminator(Parameters):
         ConfigError
             If an argument is out of range.
         """
-        require(self.fill in get_args(Fill), "fill", " or ".join(map(repr, get_args(Fill))), self.fill)
-        numeric = isinstance(self.level, int | float | np.floating)
-        require(numeric and 0 < self.level <= 1, "level", "a number above 0 and at most 1", self.level)
-        whole = isinstance(self.samples, int | np.integer) and not isinstance(self.samples, bool)
-        require(whole and self.samples >= 0, "samples", "a whole number of at least 0", self.samples)
-        require(not self.samples or self.fill == "expected", "samples", '0 unless fill="expected"', self.samples)
+        self._check()
         detector = self._unfitted()
         self.audit_ = audit(detector, X, folds=self.folds, progress=progress)
         series, corrections = self.audit_.series, audited(self.audit_, self.level)
@@ -312,11 +305,14 @@ class Decontaminator(Parameters):
         ------
         NotFittedError
             If it is not fitted.
+        ConfigError
+            If an argument is out of range.
         DataError
             If the data cannot be used, or a column of whole numbers would have to hold a missing value.
         """
         if not hasattr(self, "detector_"):
             raise NotFittedError("This Decontaminator is not fitted yet; call fit(history) first.")
+        self._check()  # they may have been set since
         settings = self.detector_.settings
         series = match(as_series(X, settings.length, Reading(coverage=settings.coverage)), self.detector_.variables_)
         if digest(series) == self.audit_.data["digest"]:
@@ -344,12 +340,20 @@ class Decontaminator(Parameters):
             self.bands_ = bands(series, cells, imputations)
         return corrected(series, cells, imputations, self.fill)
 
+    def _check(self) -> None:
+        """Raise if an argument is out of range."""
+        require(self.fill in get_args(Fill), "fill", "'expected', 'nan' or 'drop'", self.fill)
+        numeric = isinstance(self.level, int | float | np.number) and not isinstance(self.level, bool)
+        require(numeric and 0 < self.level <= 1, "level", "a number above 0 and at most 1", self.level)
+        require(is_whole(self.samples) and self.samples >= 0, "samples", "a whole number of at least 0", self.samples)
+        require(not self.samples or self.fill == "expected", "samples", '0 unless fill="expected"', self.samples)
+
     def _unfitted(self) -> Detector:
         if self.detector is None:
             return Ensemble(length=self.length)
         if self.length is not None:
             raise ConfigError("`length` belongs to the detector; give one of `detector` and `length`.")
-        return type(self.detector)(config=self.detector.settings)
+        return type(as_detector(self.detector))(config=self.detector.settings)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's arguments by name.
@@ -363,9 +367,9 @@ class Decontaminator(Parameters):
         -------
         dict
         """
-        own = super().get_params()
+        arguments = super().get_params()
         nested = self.detector.get_params() if deep and self.detector is not None else {}
-        return own | {f"detector__{name}": value for name, value in nested.items()}
+        return arguments | {f"detector__{name}": value for name, value in nested.items()}
 
     def set_params(self, **params: Any) -> Self:
         """Set constructor arguments by name, also those of the detector as `detector__length` and so on.
@@ -373,7 +377,7 @@ class Decontaminator(Parameters):
         Parameters
         ----------
         **params
-            New values, used from the next `fit` on.
+            New values. `fill`, `level` and `samples` are used from the next `transform` on, others from the next `fit`.
 
         Returns
         -------

@@ -53,6 +53,7 @@ WIDTH = 0.1  # of the similarity of exemplars, as a share of their size
 MARGIN = 0.1  # spreads by which a copy of a false alarm stays below the threshold
 COPY = 0.9  # similarity of two questions from which on one of them is enough
 CAUTION = 1.0  # mistakes that a change of the false alarms by a factor of e must avoid
+SAME_SCORE = 1e-4  # tolerance for the rounding of scores that verdicts have changed
 MOST_VERDICTS, MOST_BYTES, MOST_TEXT = 100_000, 2**26, 10_000  # in a file; characters of a note
 
 
@@ -432,7 +433,12 @@ def given(
                 "same rows of later data; use data with a time column, or the verdict 'false'."
             )
         old = kept.get(interval.id)
-        if old is not None and old.verdict != answer:
+        if old is not None and not is_about(old, interval):
+            notice(
+                f"The verdict about the interval {interval.id} of other data is replaced, because names of intervals "
+                "repeat from file to file without dates."
+            )
+        elif old is not None and old.verdict != answer:
             notice(f"The interval {interval.id} was judged {old.verdict!r} before; it is now {answer!r}.")
         if not interval.scored and answer != "planned":
             notice(
@@ -461,6 +467,16 @@ def given(
             others,
         )
     return tuple(kept.values())
+
+
+def is_about(verdict: Verdict, interval: Judged) -> bool:
+    """Return whether a verdict is about this interval. Names repeat from file to file without dates, so that the
+    label-free scores must be the same, too."""
+    if verdict.id != interval.id or interval.dated:
+        return verdict.id == interval.id
+    if verdict.score is None or not interval.scored:
+        return verdict.score is None and not interval.scored
+    return math.isclose(verdict.score, interval.score, rel_tol=SAME_SCORE, abs_tol=SAME_SCORE)
 
 
 def _unweighted(names: Sequence[str], weights: Floats, views: Mapping[str, float]) -> dict[str, float]:

@@ -143,12 +143,12 @@ class Autoregression:
     @cached_property
     def couplings(self) -> Floats:
         order = self.order
-        found = np.zeros((2 * order + 1, *self.filters.shape[1:]))
+        couplings = np.zeros((2 * order + 1, *self.filters.shape[1:]))
         for distance in range(order + 1):
             earlier, later = self.filters[distance:], self.filters[: order + 1 - distance]
-            found[order + distance] = np.einsum("jab,jac->bc", earlier, later)
-            found[order - distance] = found[order + distance].T
-        return found
+            couplings[order + distance] = np.einsum("jab,jac->bc", earlier, later)
+            couplings[order - distance] = couplings[order + distance].T
+        return couplings
 
     def impute(
         self, z: Floats, wanted: Booleans, samples: int = 0, generator: np.random.Generator | None = None
@@ -204,25 +204,25 @@ class Autoregression:
                 yield from _back(chain, samples, generator)
                 chain = []
                 continue
-            own = self._coupling(rows, columns, rows, columns)
+            precision = self._coupling(rows, columns, rows, columns)
             right = -gradient[rows, columns]
             if chain:
                 before = chain[-1]
                 link = self._coupling(before.rows, before.columns, rows, columns)
                 gain = before.inverse @ link
                 chain[-1] = before._replace(gain=gain)
-                own -= link.T @ gain
+                precision -= link.T @ gain
                 right = right - gain.T @ before.right
-            factor = cho_factor(own, lower=True, check_finite=False)
-            inverse = cho_solve(factor, np.eye(len(own)), check_finite=False)
+            factor = cho_factor(precision, lower=True, check_finite=False)
+            inverse = cho_solve(factor, np.eye(len(precision)), check_finite=False)
             chain.append(_Block(rows, columns, inverse, right, np.empty((len(rows), 0))))
 
     def _coupling(self, rows: Indices, columns: Indices, other_rows: Indices, other_columns: Indices) -> Floats:
         """Return Q between cells; most are less than 2 p rows apart."""
         distance = other_rows[None, :] - rows[:, None]
         places = np.clip(distance, -self.order, self.order) + self.order
-        found = self.couplings[places, columns[:, None], other_columns[None, :]]
-        return np.where(np.abs(distance) <= self.order, found, 0.0)
+        coupling = self.couplings[places, columns[:, None], other_columns[None, :]]
+        return np.where(np.abs(distance) <= self.order, coupling, 0.0)
 
 
 def _back(chain: Sequence[_Block], samples: int, generator: np.random.Generator | None) -> Iterator[_Solved]:
@@ -320,13 +320,13 @@ class Imputer:
                 wanted = hidden[first:stop]
                 if wanted.any():
                     z = np.where(wanted, np.nan, _scaled(self.scaler, series, first, stop))
-                    found = _candidates(model, z, wanted, samples, generator)
-                    weights = self.weights[found.kind, found.column]
-                    values[first:stop][wanted] = (weights * np.stack([found.gaussian, found.interpolated], 1)).sum(1)
-                    widening = self.widening[found.kind, found.column]
-                    deviation[first:stop][wanted] = found.deviation * widening
+                    cells = _candidates(model, z, wanted, samples, generator)
+                    weights = self.weights[cells.kind, cells.column]
+                    values[first:stop][wanted] = (weights * np.stack([cells.gaussian, cells.interpolated], 1)).sum(1)
+                    widening = self.widening[cells.kind, cells.column]
+                    deviation[first:stop][wanted] = cells.deviation * widening
                     # As far from the imputation as a draw is from the Gaussian mean, widened like the deviation.
-                    draws.append((found.draws - found.gaussian) * widening * unit[found.column])
+                    draws.append((cells.draws - cells.gaussian) * widening * unit[cells.column])
         values = self.scaler.undo(series.entity, values)
         apart = np.concatenate(draws, axis=1) if draws else np.empty((samples, 0))
         return Imputed(values, deviation * unit, values[hidden] + apart)
@@ -342,8 +342,8 @@ class _Models(NamedTuple):
     def fit(cls, entities: Sequence[str], grams: Sequence[Gram], variables: int) -> _Models:
         total = _sum(grams)
         several = zip(entities, grams, strict=True) if len(entities) > 1 else ()
-        own = {entity: _autoregression(total, gram, variables) for entity, gram in several}
-        return cls(_autoregression(total, None, variables), own)
+        by_entity = {entity: _autoregression(total, gram, variables) for entity, gram in several}
+        return cls(_autoregression(total, None, variables), by_entity)
 
     def filled(self, entity: str, z: Floats) -> Floats:
         """Return z (time, variable) with its gaps filled, except rows that are far from measured ones."""
@@ -363,7 +363,7 @@ class _Tests:
         for i in evenly_spaced(len(chunks), max(2 * FOLDS, MAX_CELLS // (CHUNK * len(series[0].names)))):
             entity, fold, span = chunks[i]
             self.chosen.setdefault((entity, fold), []).append(span)
-        self.found: list[_Candidates] = []
+        self.candidates: list[_Candidates] = []
         self.truth: list[Floats] = []
 
     def folds(self, series: Series) -> list[int]:
@@ -376,15 +376,15 @@ class _Tests:
             wanted = _hide(z.shape, self.generator) & np.isfinite(z)
             if wanted.any():
                 self.truth.append(z[wanted])
-                self.found.append(_candidates(model, np.where(wanted, np.nan, z), wanted))
+                self.candidates.append(_candidates(model, np.where(wanted, np.nan, z), wanted))
 
     def choose(self, variables: int) -> tuple[Floats, Floats]:
         """Return the weights (kind, variable, 2) with the smallest absolute errors, and the widening (kind, variable)
         with which 90 % of the errors lie within 1.645 deviations."""
         weights, widening = np.tile(MIXTURES[0], (KINDS, variables, 1)), np.ones((KINDS, variables))
-        if not self.found:
+        if not self.candidates:
             return weights, widening
-        fields = zip(*(candidates[:-1] for candidates in self.found), strict=True)
+        fields = zip(*(candidates[:-1] for candidates in self.candidates), strict=True)
         gaussian, interpolated, deviation, column, kind = map(np.concatenate, fields)
         both = np.stack([gaussian, interpolated], axis=1)
         errors = np.abs(both @ MIXTURES.T - np.concatenate(self.truth)[:, None])
@@ -466,11 +466,11 @@ def _sum(grams: Sequence[Gram], without: int | None = None) -> Gram:
     return sum(kept[1:], start=kept[0])
 
 
-def _autoregression(pooled: Gram, own: Gram | None, variables: int) -> Autoregression:
+def _autoregression(pooled: Gram, of_entity: Gram | None, variables: int) -> Autoregression:
     """Fit to the gram of all entities, or to that of one entity and a little of all."""
     matrix = pooled.matrix()
-    if own is not None:
-        matrix = own.matrix() + POOLED_STEPS * len(matrix) * matrix / max(pooled.steps, 1.0)
+    if of_entity is not None:
+        matrix = of_entity.matrix() + POOLED_STEPS * len(matrix) * matrix / max(pooled.steps, 1.0)
     return Autoregression.fit(matrix, variables)
 
 

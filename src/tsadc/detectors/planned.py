@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from tsadc.config import shown
 from tsadc.detectors.feedback import Verdict
 from tsadc.detectors.result import Interval, Result, SeriesResult
-from tsadc.errors import TooShortError
+from tsadc.errors import DataError, TooShortError
 from tsadc.io.calendar import Calendar, Planned, Span, planned_cells, without
 from tsadc.series import Observations, Series
 from tsadc.windows import first_start
@@ -22,6 +24,7 @@ MOST_PARTIAL = 0.1  # of an observation
 
 def expected_events(calendar: Calendar | None, verdicts: Sequence[Verdict]) -> Calendar | None:
     """Return a calendar with the intervals that were judged to be planned work; None if there are neither."""
+    _refuse_others(calendar)
     judged = tuple(
         Planned(verdict.start, verdict.end, verdict.entity, (), verdict.note, ticks=verdict.dated)
         for verdict in verdicts
@@ -33,6 +36,7 @@ def expected_events(calendar: Calendar | None, verdicts: Sequence[Verdict]) -> C
 
 def masked(series: Iterable[Series], calendar: Calendar, length: int) -> tuple[Series, ...]:
     """Return the series with planned work as not measured."""
+    _refuse_others(calendar)
     every = tuple(series)
     calendar.compare(every)
     spans = [_hidden(item, calendar, length) for item in every]
@@ -45,6 +49,15 @@ def masked(series: Iterable[Series], calendar: Calendar, length: int) -> tuple[S
         replace(item, values=without(item.values, hidden)) if hidden else item
         for hidden, item in zip(spans, every, strict=True)
     )
+
+
+def _refuse_others(calendar: Any) -> None:
+    """Raise if what a user gave is neither a calendar nor None."""
+    if not isinstance(calendar, Calendar | None):
+        raise DataError(
+            f"`calendar` must be a tsadc.Calendar, but got {shown(calendar)}; read a file with "
+            "tsadc.Calendar.read(file)."
+        )
 
 
 def _covers(spans: Sequence[Span], series: Series) -> bool:

@@ -14,7 +14,7 @@ import datetime
 import difflib
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, cast
@@ -64,17 +64,24 @@ class Planned:
 
     def rows(self, clock: Clock) -> tuple[int, int] | None:
         """Return the rows [start, stop) of a clock, which may lie outside the series; None if the clock cannot say."""
-        edges = [self._tick(edge, clock) for edge in (self.start, self.end)]
-        if edges[0] is None or edges[1] is None:
+        if not self.is_comparable(clock.dated):
             return None
-        first, last = (-((clock.start - edge) // clock.interval) for edge in cast(list[int], edges))
+        first, last = (-((clock.start - self._tick(edge, clock)) // clock.interval) for edge in (self.start, self.end))
         return first, last
 
-    def _tick(self, edge: Moment | int, clock: Clock) -> int | None:
+    def is_comparable(self, dated: bool) -> bool:
+        """Return whether data with dates, or without, can have the entry."""
+        return (self.ticks or not isinstance(self.start, int)) == dated
+
+    def is_outside(self, around: tuple[Moment, Moment] | None) -> bool:
+        """Return whether the entry lies outside of two times, which have no time zone; False if it has no times."""
+        if around is None or isinstance(self.start, int) or isinstance(self.end, int):
+            return False
+        return self.end.replace(tzinfo=None) < around[0] or self.start.replace(tzinfo=None) > around[1]
+
+    def _tick(self, edge: Moment | int, clock: Clock) -> int:
         if isinstance(edge, int):
-            return edge if self.ticks == clock.dated else None
-        if not clock.dated:
-            return None
+            return edge
         stamp = pd.Timestamp(edge)
         if stamp.tzinfo is None:
             # The hour that is skipped in spring lasts no time, and the one that is repeated in autumn lasts two.
@@ -138,45 +145,62 @@ class Calendar:
     def __add__(self, other: Calendar) -> Calendar:
         return Calendar((*self.entries, *other.entries))
 
-    def spans(self, series: Series) -> list[Span]:
+    def planned(self, series: Series) -> list[Span]:
         """Return the planned rows of a series, in order of time; those of the same variables that overlap are one."""
-        found: dict[tuple[int, ...], list[Span]] = {}
+        by_columns: dict[tuple[int, ...], list[Span]] = {}
         every = tuple(range(len(series.names)))
+        around = _around(series)
         for entry in self.entries:
-            rows = entry.rows(series.clock) if entry.entity in (*ANY, series.entity) else None
-            if rows is None or rows[0] >= rows[1]:
+            if entry.entity not in (*ANY, series.entity) or entry.is_outside(around):
+                continue
+            rows = entry.rows(series.clock)
+            if rows is None or rows[0] >= min(rows[1], len(series)) or rows[1] <= 0:
                 continue
             columns = every
             if entry.variables:
                 columns = tuple(k for k in every if series.names[k] in entry.variables)
             if columns:
-                found.setdefault(columns, []).append(Span(*rows, columns, entry.note))
-        return sorted((span for spans in found.values() for span in _merged(spans)), key=lambda span: span.start)
-
-    def planned(self, series: Series) -> list[Span]:
-        """Return the spans that hold rows of the series."""
-        return [span for span in self.spans(series) if span.start < len(series) and span.stop > 0]
+                by_columns.setdefault(columns, []).append(Span(*rows, columns, entry.note))
+        return sorted((span for spans in by_columns.values() for span in _merged(spans)), key=lambda span: span.start)
 
     def compare(self, series: Sequence[Series]) -> None:
         """Issue a notice if the calendar can hardly belong to the data."""
         known = {item.entity for item in series}
         named = {entry.entity for entry in self.entries if not entry.ticks} - {*ANY}  # verdicts have names of data
         if unknown := sorted(named - known):
-            close = difflib.get_close_matches(unknown[0], sorted(known - named), n=1)
-            meant = f"; did you mean {close[0]}?" if close else "."
             notice(
                 f"The calendar names {listed(unknown)}, but the data only has {listed(sorted(known))}, so those "
-                f"entries have no effect{meant}"
+                f"entries have no effect{_meant(unknown, known)}"
             )
         names = {name for item in series for name in item.names}
         lacking = sorted({name for entry in self.entries for name in entry.variables} - names)
         if lacking:
-            notice(f"The calendar names variables that the data lacks: {listed(lacking)}.")
+            notice(f"The calendar names variables that the data lacks: {listed(lacking)}{_meant(lacking, names)}")
         clocks = {item.clock.dated for item in series}
-        unusable = sum(all(entry.rows(item.clock) is None for item in series) for entry in self.entries)
+        unusable = sum(not any(map(entry.is_comparable, clocks)) for entry in self.entries)
         if unusable:
             what = "dates, but the data has none" if clocks == {False} else "row numbers, but the data has dates"
             notice(f"{unusable} of {len(self.entries)} entries of the calendar have {what}; they have no effect.")
+
+
+def _around(series: Series) -> tuple[Moment, Moment] | None:
+    """Return times before and after a series, by any time zone; None without dates. Entries beyond them are skipped
+    without a conversion, which would take seconds for a repetition over decades."""
+    if not series.clock.dated:
+        return None
+    first, last = series.clock.tick(0), series.clock.tick(len(series))
+    epoch, day = Moment(1970, 1, 1), datetime.timedelta(days=1)
+    return (
+        epoch + datetime.timedelta(microseconds=first // 1000) - 2 * day,
+        epoch + datetime.timedelta(microseconds=last // 1000) + 2 * day,
+    )
+
+
+def _meant(unknown: Iterable[str], known: Iterable[str]) -> str:
+    """Return the end of a sentence about unknown names: which of the known ones may be meant."""
+    by_fold = {name.casefold(): name for name in known}
+    close = [match for name in unknown for match in difflib.get_close_matches(name.casefold(), by_fold, n=1)]
+    return f"; did you mean {listed([by_fold[match] for match in dict.fromkeys(close)])}?" if close else "."
 
 
 class _Rows:
@@ -196,8 +220,8 @@ class _Rows:
         if not isinstance(rows, slice) or rows.step not in (None, 1):
             raise TypeError("only consecutive rows can be read")
         first, last, _ = rows.indices(len(self))
-        found = _hidden(np.array(self.values[first:last]), self.spans, first)
-        return found[(slice(None), *rest)] if rest else found
+        values = _hidden(np.array(self.values[first:last]), self.spans, first)
+        return values[(slice(None), *rest)] if rest else values
 
 
 def without(values: Any, spans: Sequence[Span]) -> Floats:
@@ -333,7 +357,7 @@ class _Property:
 
     @property
     def text(self) -> str:
-        return re.sub(r"\\(.)", lambda found: "\n" if found[1] in "nN" else found[1], self.value).strip()
+        return re.sub(r"\\(.)", lambda escape: "\n" if escape[1] in "nN" else escape[1], self.value).strip()
 
 
 def _ics(text: str, file: Path) -> Iterator[Planned]:
@@ -442,10 +466,10 @@ def _moment(time: _Property, what: str) -> tuple[Moment, bool]:
 
 
 def _duration(text: str, what: str) -> datetime.timedelta:
-    found = DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
+    match = DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
         raise DataError(f"{what} has the duration {text[:40]!r}, but one such as PT8H or P1D was expected.")
-    weeks, days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    weeks, days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return datetime.timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
 
 

@@ -72,13 +72,13 @@ def sources(paths: Sequence[Path], reading: Reading, changes: Mapping[str, Chang
     """Yield what changes in each file that `tsadc.read` reads, in its order. `changes` are by entity."""
     files = expand(paths, ENDINGS)
     for file, name in zip(files, entity_names(files), strict=True):
-        own, entity = own_reading(file, paths, reading)
+        of_file, entity = own_reading(file, paths, reading)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TsadcNotice)  # given when the data was read
             if ending(file) == ".npy":
                 yield _array(file, _changes_of(changes, entity or name, file))
             else:
-                yield _table(file, name, entity, own, changes)
+                yield _table(file, name, entity, of_file, changes)
 
 
 def _changes_of(changes: Mapping[str, Changes], entity: str, file: Path) -> Changes:
@@ -87,11 +87,11 @@ def _changes_of(changes: Mapping[str, Changes], entity: str, file: Path) -> Chan
     return changes[entity]
 
 
-def _array(file: Path, own: Changes) -> Source:
-    shape = own.series.values.shape
+def _array(file: Path, changes: Changes) -> Source:
+    shape = changes.series.values.shape
     rows = np.arange(shape[0])
-    columns = Columns(None, np.asarray(own.series.values), own.series.names)
-    return Source(file, own.series.names, *source_cells(columns, own, rows), source_rows(own, rows))
+    columns = Columns(None, np.asarray(changes.series.values), changes.series.names)
+    return Source(file, changes.series.names, *source_cells(columns, changes, rows), source_rows(changes, rows))
 
 
 def _table(file: Path, name: str, entity: str | None, reading: Reading, changes: Mapping[str, Changes]) -> Source:
@@ -196,8 +196,8 @@ def _write_cells(lines: list[str], records: Sequence[tuple[int, int]], source: S
             if not written and len(fields[row]) == 1:
                 written = "NaN"  # an empty line would be no row
             fields[row][place] = before + written + after
-    for row, own in fields.items():
-        lines[records[row][0]] = form.separator.join(own)
+    for row, texts in fields.items():
+        lines[records[row][0]] = form.separator.join(texts)
 
 
 def _fields(line: str, separator: str) -> list[str]:
@@ -214,14 +214,14 @@ def _fields(line: str, separator: str) -> list[str]:
 
 def _parts(field: str) -> tuple[str, str, str]:
     """Return what stands before the text of a field, the text, and what stands after it: blanks, quotes, line ends."""
-    found = FIELD.fullmatch(field)
-    return (found[1], found[2], found[3]) if found else ("", field, "")
+    match = FIELD.fullmatch(field)
+    return (match[1], match[2], match[3]) if match else ("", field, "")
 
 
 def _digits(texts: Sequence[str]) -> int | None:
     """Return the largest number of decimals; None if a number is not written plainly."""
-    found = [PLAIN.fullmatch(_parts(text)[1]) for text in texts]
-    return max((len(number[1] or "") for number in found if number), default=0) if all(found) else None
+    numbers = [PLAIN.fullmatch(_parts(text)[1]) for text in texts]
+    return max((len(number[1] or "") for number in numbers if number), default=0) if all(numbers) else None
 
 
 def _number(value: float, digits: int | None, decimal: str) -> str:
@@ -240,7 +240,7 @@ def _rewrite_arrow(source: Source, out: Path) -> None:
     cells = source.cells & ~source.dropped[:, None]
     for k, name in enumerate(source.names):
         if cells[:, k].any():
-            place = next(i for i, own in enumerate(table.schema.names) if own.strip() == name)
+            place = next(i for i, column in enumerate(table.schema.names) if column.strip() == name)
             field = table.schema.field(place)
             new = pa.array(_arrow_values(source.values[:, k], cells[:, k], field), type=field.type)
             table = table.set_column(place, field, compute.if_else(pa.array(cells[:, k]), new, table.column(place)))
@@ -259,7 +259,7 @@ def _arrow_values(values: Floats, cells: Booleans, field: Any) -> list[Any]:
 
     if not field.nullable and np.isnan(values[cells]).any():
         raise no_missing(f"Column {field.name!r}", field.type)
-    numbers: list[Any] = [float(v) if own and not np.isnan(v) else None for v, own in zip(values, cells, strict=True)]
+    numbers: list[Any] = [float(v) if cell and not np.isnan(v) else None for v, cell in zip(values, cells, strict=True)]
     if pa.types.is_boolean(field.type):
         return [None if number is None else number >= 0.5 for number in numbers]
     if pa.types.is_integer(field.type):

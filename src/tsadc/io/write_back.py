@@ -56,10 +56,12 @@ def write_back(data: Any, changes: Sequence[Changes]) -> Any:
     if isinstance(data, Series):
         return _series(data, changes[0])
     if isinstance(data, Sequence) and data and all(isinstance(item, Series) for item in data):
-        new = [_series(item, own) for item, own in zip(data, changes, strict=True)]
+        new = [_series(item, change) for item, change in zip(data, changes, strict=True)]
         return tuple(new) if isinstance(data, tuple) else new
     if isinstance(data, Mapping) and not hasattr(data, "coords"):
-        return {entity: write_back(value, [own]) for (entity, value), own in zip(data.items(), changes, strict=True)}
+        return {
+            entity: write_back(value, [change]) for (entity, value), change in zip(data.items(), changes, strict=True)
+        }
     frame = as_frame(data)
     if frame is not None:
         return _frame(data, frame, changes[0])
@@ -70,22 +72,22 @@ def write_back(data: Any, changes: Sequence[Changes]) -> Any:
     return _array(np.asanyarray(data), changes[0])
 
 
-def _series(data: Series, own: Changes) -> Series:
+def _series(data: Series, changes: Changes) -> Series:
     """Return the series with new values. A row that is dropped becomes a row of NaN, as the clock stays regular."""
     columns = Columns(None, np.asarray(data.values), data.names)
     if data.names == unnamed(len(data.names)):
-        columns = replace(columns, names=own.series.names)  # matched by position
-    cells, values = source_cells(columns, own, np.arange(len(data)))
+        columns = replace(columns, names=changes.series.names)  # matched by position
+    cells, values = source_cells(columns, changes, np.arange(len(data)))
     new = np.array(data.values)
     new[cells] = values[cells]
-    new[own.dropped] = np.nan
+    new[changes.dropped] = np.nan
     return replace(data, values=new)
 
 
-def _array(data: NDArray[Any], own: Changes) -> NDArray[Any]:
-    new, cells = data.copy(), own.changed & ~own.dropped[:, None]
-    new[cells.reshape(data.shape)] = as_type(own.values[cells], data.dtype, "The array")
-    return np.array(new[~own.dropped.reshape(len(data), -1).any(axis=1)])
+def _array(data: NDArray[Any], changes: Changes) -> NDArray[Any]:
+    new, cells = data.copy(), changes.changed & ~changes.dropped[:, None]
+    new[cells.reshape(data.shape)] = as_type(changes.values[cells], data.dtype, "The array")
+    return np.array(new[~changes.dropped.reshape(len(data), -1).any(axis=1)])
 
 
 def as_type(values: Floats, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
@@ -118,35 +120,35 @@ def rows_of_clock(columns: Columns, series: Series, reading: Reading = DEFAULT) 
     return np.rint(offset / series.clock.interval).astype(np.int64)
 
 
-def source_cells(columns: Columns, own: Changes, rows: NDArray[np.int64]) -> tuple[Booleans, Floats]:
+def source_cells(columns: Columns, changes: Changes, rows: NDArray[np.int64]) -> tuple[Booleans, Floats]:
     """Return the cells to change (row, variable) of a source, and their new values; `rows` are those of the series."""
-    inside = (rows >= 0) & (rows < len(own.series))
+    inside = (rows >= 0) & (rows < len(changes.series))
     places = np.where(inside, rows, 0)
     cells, values = np.zeros(columns.values.shape, dtype=bool), np.full(columns.values.shape, np.nan)
     for k, name in enumerate(columns.names):
-        if name in own.series.names:  # others are no variables of the detector
-            column = own.series.names.index(name)
-            cells[:, k] = own.cells[places, column] & inside & np.isfinite(columns.values[:, k])
-            values[:, k] = own.values[places, column]
+        if name in changes.series.names:  # others are no variables of the detector
+            column = changes.series.names.index(name)
+            cells[:, k] = changes.cells[places, column] & inside & np.isfinite(columns.values[:, k])
+            values[:, k] = changes.values[places, column]
     return cells, values
 
 
-def source_rows(own: Changes, rows: NDArray[np.int64]) -> Booleans:
+def source_rows(changes: Changes, rows: NDArray[np.int64]) -> Booleans:
     """Return which rows of a source are left out; `rows` are those of the series."""
-    inside = (rows >= 0) & (rows < len(own.series))
-    return np.asarray(inside & own.dropped[np.where(inside, rows, 0)])
+    inside = (rows >= 0) & (rows < len(changes.series))
+    return np.asarray(inside & changes.dropped[np.where(inside, rows, 0)])
 
 
-def _frame(data: Any, frame: pd.DataFrame, own: Changes) -> Any:
+def _frame(data: Any, frame: pd.DataFrame, changes: Changes) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TsadcNotice)  # given when the data was read
         columns = split_columns(frame, "The data")
-    rows = rows_of_clock(columns, own.series)
+    rows = rows_of_clock(columns, changes.series)
     shape = len(frame), len(columns.names)
     cells, values, dropped = np.zeros(shape, dtype=bool), np.zeros(shape), np.zeros(len(frame), dtype=bool)
     count = len(columns.values)  # empty rows at the end of the frame are no rows of the series
-    cells[:count], values[:count] = source_cells(columns, own, rows)
-    dropped[:count] = source_rows(own, rows)
+    cells[:count], values[:count] = source_cells(columns, changes, rows)
+    dropped[:count] = source_rows(changes, rows)
     cells &= ~dropped[:, None]
     positions = [[str(name).strip() for name in frame.columns].index(name) for name in columns.names]
     if isinstance(data, pd.DataFrame):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 import pandas as pd
 
 from tsadc.config import shown
@@ -22,10 +23,7 @@ EXAMPLE = '{"rows": [{"entity": "pump", "time": "2026-03-01T12:30:00Z", "values"
 
 def decode_json(body: bytes) -> list[RowBatch | RowTable]:
     """Return the rows of a JSON body: `{"rows": [...]}`, `{"batches": [...]}` or `{"tables": [...]}`."""
-    try:
-        content = json.loads(body)
-    except (ValueError, RecursionError):
-        raise DataError(f"The body must be JSON such as {EXAMPLE}.") from None
+    content = _parsed(body)
     if not isinstance(content, dict) or len(content) != 1 or not content.keys() <= {"rows", "batches", "tables"}:
         raise DataError(f"The body must have `rows`, `batches` or `tables`, such as {EXAMPLE}.")
     [(kind, items)] = content.items()
@@ -34,6 +32,18 @@ def decode_json(body: bytes) -> list[RowBatch | RowTable]:
     if kind == "rows":
         return list(_from_rows(items))
     return [_from_columns(item, kind == "batches") for item in items]
+
+
+def _parsed(body: bytes) -> Any:
+    """Return what `json.loads` returns. orjson takes a third of its time but refuses NaN, which Python writes."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise DataError(f"The body must be JSON such as {EXAMPLE}.") from None
 
 
 def _from_rows(items: Sequence[Mapping[str, Any]]) -> Iterator[RowTable]:

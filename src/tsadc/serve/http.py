@@ -107,12 +107,15 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
     async def body_of(request: Request) -> bytes:
         """Return the body, refused as soon as it is too large."""
         parts, size = [], 0
-        async with asyncio.timeout(STORED_WITHIN):
-            async for part in request.stream():
-                size += len(part)
-                if size > limits.size:
-                    raise TooLarge(f"The body has more than {limits.megabytes} MB; send it in smaller parts.")
-                parts.append(part)
+        try:
+            async with asyncio.timeout(STORED_WITHIN):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > limits.size:
+                        raise TooLarge(f"The body has more than {limits.megabytes} MB; send it in smaller parts.")
+                    parts.append(part)
+        except asyncio.CancelledError:  # by uvicorn, when it has waited long enough at the end
+            raise Overloaded("The service is stopping; send the rows again in a moment.", 5.0) from None
         return b"".join(parts)
 
     async def store(batches: Sequence[RowBatch | RowTable]) -> dict[str, Any]:
@@ -229,8 +232,8 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
 
     @app.get("/v1/models")
     def models() -> dict[str, Any]:
-        """List models, those in use first."""
-        return {"models": queries.models()}
+        """List models, those in use first, and the latest refit of each."""
+        return {"models": queries.models(), "refits": service.refresh.candidates()}
 
     @app.get("/v1/models/{name}/candidate")
     def candidate(name: Name) -> dict[str, Any]:

@@ -24,15 +24,15 @@ from tsadc.errors import listed
 from tsadc.series import Floats
 from tsadc.serve import schema
 from tsadc.serve.config import Config
-from tsadc.serve.metrics import Problems
+from tsadc.serve.metrics import Problems, log
 from tsadc.serve.rows import Overloaded, RowBatch, RowTable
 from tsadc.serve.store import SCORED, Store, StoreError
+from tsadc.serve.stored_rows import CELL, PART, part_of
 
 AT_ONCE = 20_000  # rows of a commit
 IDLE = 0.25  # seconds
 MOST_COLUMNS = 10_000  # combinations of variables that are remembered
 MOST_NOTES = 10
-CELL = np.dtype("<f8")
 EARLIEST = 0  # rows before 1970 have a wrong clock
 SECOND = 10**9
 
@@ -141,6 +141,7 @@ class Ingest:
         parts = [part for table in tables if len(table) for part in self._parts(table, receipt)]
         rows = sum(len(part.times) for part in parts)
         done: Future[Receipt] = Future()
+        done.set_running_or_notify_cancel()  # rows that were handed over are stored, also if nobody waits any longer
         if not rows:
             done.set_result(receipt)
             return done
@@ -264,6 +265,10 @@ class Ingest:
             except StoreError as error:
                 self.problems.add("store", str(error))
                 time.sleep(IDLE)
+            except Exception as error:  # a mistake in this program must not end the thread that all senders need
+                log.exception("Storing rows failed")
+                self.problems.add("store", f"Storing rows failed: {type(error).__name__}: {error}")
+                time.sleep(IDLE)
 
     def _take(self) -> list[_Request]:
         """Return the requests that wait, up to the size of a commit."""
@@ -294,9 +299,10 @@ class Ingest:
                 group.flush()
             if self._sequence > before:
                 self.committed()
-        except StoreError as error:
+        except Exception as error:
+            known = isinstance(error, StoreError)
             for request in requests:
-                request.done.set_exception(error)
+                request.done.set_exception(error if known else StoreError("The rows could not be stored."))
             self._reload()
             raise
         else:
@@ -312,6 +318,7 @@ class Ingest:
         """Forget what a failed transaction has changed in memory; wait for the store as long as it takes."""
         while True:
             try:
+                self.store.renew()
                 return self._load()
             except StoreError as error:
                 self.problems.add("store", str(error))
@@ -325,37 +332,42 @@ class _Group:
 
     def __init__(self, ingest: Ingest, connection: Connection) -> None:
         self.ingest, self.connection = ingest, connection
-        self.inserts: list[tuple[int, int, int, bytes]] = []
+        self.inserts: list[tuple[int, int, int, int, bytes]] = []
 
     def add(self, part: _Part, receipt: Receipt) -> None:
         """Add rows. Those that are later than all others of their entity are new; others are compared."""
-        ingest, latest = self.ingest, self.ingest._latest
-        numbers = [ingest._ids.get(name) or self._entity(name, part.model) for name in part.entities]
+        ingest, latest, sequence, inserts = self.ingest, self.ingest._latest, self.ingest._sequence, self.inserts
+        times = part.times.tolist()
+        numbers = [
+            ingest._ids.get(name) or self._entity(name, part.model, tick)
+            for name, tick in zip(part.entities, times, strict=True)
+        ]
         compared: dict[int, list[int]] = {}
-        for place, (entity, tick, data) in enumerate(
-            zip(numbers, part.times.tolist(), _cells(part.values), strict=True)
-        ):
-            if not part.partial and tick > latest.get(entity, -1):
-                self._insert(entity, tick, data)
+        rows = zip(numbers, times, _cells(part.values), strict=True)
+        for place, (entity, tick, data) in enumerate(rows):
+            if tick > latest.get(entity, -1) and not part.partial:  # as `_insert`, which takes longer
+                sequence += 1
+                inserts.append((sequence, tick // PART, entity, tick, data))
+                latest[entity] = tick
             else:
                 compared.setdefault(entity, []).append(place)
+        ingest._sequence = sequence
         receipt.stored += len(numbers) - sum(map(len, compared.values()))
         for entity, places in compared.items():
             self._merge(entity, part.times[places], part.values[places], part.partial, receipt)
 
-    def _entity(self, name: str, model: str) -> int:
-        number = self.ingest._ids.get(name)
-        if number is None:
-            insert = sa.insert(schema.entities).values(name=name, model=model)
-            number = int(self.connection.execute(insert.returning(schema.entities.c.id)).scalar_one())
-            self.ingest._ids[name], self.ingest._models[name] = number, model
+    def _entity(self, name: str, model: str, first: int) -> int:
+        """Add an entity whose first row has this time; return its number."""
+        insert = sa.insert(schema.entities).values(name=name, model=model, first_time=first)
+        number = int(self.connection.execute(insert.returning(schema.entities.c.id)).scalar_one())
+        self.ingest._ids[name], self.ingest._models[name] = number, model
         return number
 
     def _insert(self, entity: int, tick: int, data: bytes) -> None:
         """Add a row that is not in the store."""
         ingest = self.ingest
         ingest._sequence += 1
-        self.inserts.append((ingest._sequence, entity, tick, data))
+        self.inserts.append((ingest._sequence, part_of(tick), entity, tick, data))
         ingest._latest[entity] = max(tick, ingest._latest.get(entity, tick))
 
     def _merge(self, entity: int, times: NDArray[np.int64], rows: Floats, may_wait: bool, receipt: Receipt) -> None:
@@ -377,7 +389,7 @@ class _Group:
                 receipt.filled += 1
             if time_ in stored:
                 own = schema.rows.c
-                where = (own.entity == entity) & (own.time == time_)
+                where = (own.part == part_of(time_)) & (own.entity == entity) & (own.time == time_)
                 self.connection.execute(sa.update(schema.rows).where(where).values(data=data))
                 stored[time_] = data
             elif may_wait and np.isnan(merged).any():
@@ -402,7 +414,10 @@ class _Group:
             return {}
         found: dict[int, bytes] = {}
         for first in range(0, len(times), 500):
-            where = (table.c.entity == entity) & table.c.time.in_(times[first : first + 500].tolist())
+            chosen = times[first : first + 500].tolist()
+            where = (table.c.entity == entity) & table.c.time.in_(chosen)
+            if table is schema.rows:
+                where &= table.c.part.in_({part_of(time_) for time_ in chosen})
             found.update(
                 (own.time, bytes(own.data))
                 for own in self.connection.execute(sa.select(table.c.time, table.c.data).where(where))
@@ -435,12 +450,12 @@ class _Group:
         """Send the rows to the database. The driver does it faster than SQLAlchemy, and PostgreSQL in one statement."""
         if self.inserts and self.ingest.store.is_sqlite:
             self.connection.exec_driver_sql(
-                "INSERT INTO rows (sequence, entity, time, data) VALUES (?, ?, ?, ?)", self.inserts
+                "INSERT INTO rows (sequence, part, entity, time, data) VALUES (?, ?, ?, ?, ?)", self.inserts
             )
         elif self.inserts:
             self.connection.exec_driver_sql(
-                "INSERT INTO rows (sequence, entity, time, data) "
-                "SELECT * FROM unnest(%s::bigint[], %s::integer[], %s::bigint[], %s::bytea[])",
+                "INSERT INTO rows (sequence, part, entity, time, data) "
+                "SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::integer[], %s::bigint[], %s::bytea[])",
                 tuple(list(column) for column in zip(*self.inserts, strict=True)),
             )
         self.inserts = []

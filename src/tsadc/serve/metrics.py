@@ -48,13 +48,14 @@ class Problems:
         self._logged: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def add(self, reason: str, sentence: str) -> None:
-        """Count a problem, and write it to the log unless the same reason was logged a moment ago."""
+    def add(self, reason: str, sentence: str, count: int = 1) -> None:
+        """Count a problem that occurred `count` times, and write it to the log unless the same reason was logged a
+        moment ago."""
         now = time.time()
         with self._lock:
-            self.counts[reason] = self.counts.get(reason, 0) + 1
+            self.counts[reason] = self.counts.get(reason, 0) + count
             own = self._recent.pop((reason, sentence), Problem(reason, sentence, 0, now))
-            own.count, own.when = own.count + 1, now
+            own.count, own.when = own.count + count, now
             self._recent[reason, sentence] = own  # the latest comes last
             if len(self._recent) > MOST_PROBLEMS:
                 del self._recent[next(iter(self._recent))]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import sqlalchemy as sa
+from sqlalchemy.engine import Connection
 
 from tsadc.detectors.usual import SeriesUsual
 from tsadc.errors import DataError
@@ -21,6 +22,7 @@ from tsadc.series import Clock, Floats, Series
 from tsadc.serve import schema
 from tsadc.serve.episodes import as_shown
 from tsadc.serve.store import CHANGED, Store
+from tsadc.serve.stored_rows import rows_between
 
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
@@ -131,20 +133,15 @@ class Queries:
     ) -> dict[str, Any]:
         """Return the values of an entity with the usual band. If there are more rows than points, each point has the
         lowest and the highest value of several rows."""
-        entity, row = schema.entities.c, schema.rows.c
+        entity = schema.entities.c
         with self.store.reading() as connection:
             own = connection.execute(sa.select(schema.entities).where(entity.name == name)).mappings().one_or_none()
             if own is None:
                 raise NotFound(f"There is no entity {name[:200]!r}.")
             detector, clock = self._detector(own["model"])
-            mine = row.entity == own["id"]
-            latest = connection.scalar(sa.select(sa.func.max(row.time)).where(mine)) or 0
-            end = tick_of(last, "to") if last else latest + 1
+            end = tick_of(last, "to") if last else _latest(connection, dict(own)) + 1
             start = tick_of(first, "from") if first else end - 4 * detector.settings.length * clock.interval
-            inside = mine & (row.time >= start) & (row.time < end)
-            found = connection.execute(
-                sa.select(row.time, row.data).where(inside).order_by(row.time).limit(MOST_ROWS + 1)
-            ).all()
+            found = rows_between(connection, own["id"], start, end, MOST_ROWS + 1)
         if len(found) > MOST_ROWS:
             raise DataError(
                 f"There are more than {MOST_ROWS:,} rows from {iso(start)} to {iso(end)}; ask for less time."
@@ -156,10 +153,8 @@ class Queries:
         shown = list(chosen) or list(names)
         variables: dict[str, Any] = {}
         times: list[float] = []
-        if found:
-            ticks = np.array([item.time for item in found], dtype=np.int64)
-            values = np.frombuffer(b"".join(bytes(item.data) for item in found), "<f8").reshape(-1, len(names))
-            series = on_clock(name, names, clock, ticks, values)
+        if len(found):
+            series = on_clock(name, names, clock, found.times, found.values(len(names)))
             band = _band(detector, series)
             edges = np.unique(np.linspace(0, len(series), min(len(series), max(most_points, 2)) + 1).astype(np.int64))
             times = [series.clock.tick(int(i)) / MILLISECOND for i in edges[:-1]]
@@ -341,6 +336,13 @@ def _episode(row: Mapping[str, Any]) -> dict[str, Any]:
         **{name: moment(row[name]) for name in ("opened", "resolved", "acknowledged", "verdict_time")},
         **{name: row[name] for name in kept},
     }
+
+
+def _latest(connection: Connection, entity: Mapping[str, Any]) -> int:
+    """Return the time of the latest row of an entity, also if it is not scored yet."""
+    known = entity["first_time"] if entity["last_time"] is None else entity["last_time"]
+    newer = rows_between(connection, entity["id"], known).times
+    return int(newer[-1]) if len(newer) else known
 
 
 def on_clock(name: str, names: tuple[str, ...], clock: Clock, ticks: Any, values: Floats) -> Series:

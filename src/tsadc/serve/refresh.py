@@ -276,12 +276,22 @@ class Refresh:
     def candidate(self, name: str) -> dict[str, Any]:
         """Return the latest refit of a model: its state, and the comparison with the model that was in use then."""
         self._folder(name)
+        found = self._latest(name)
+        if found is None:
+            raise NotFound(f"The model {name!r} has not been trained again yet.")
+        return found
+
+    def candidates(self) -> list[dict[str, Any]]:
+        """Return the latest refit of every model that has one."""
+        return [found for name in self.service.config.models if (found := self._latest(name)) is not None]
+
+    def _latest(self, name: str) -> dict[str, Any] | None:
         table = schema.refreshes.c
         query = sa.select(schema.refreshes).where(table.model == name).order_by(table.id.desc()).limit(1)
         with self.store.reading() as connection:
             row = connection.execute(query).mappings().one_or_none()
         if row is None:
-            raise NotFound(f"The model {name!r} has not been trained again yet.")
+            return None
         comparison = {key: value for key, value in row["comparison"].items() if key != "episode_scores"}
         times = {key: moment(row[key]) for key in ("started", "finished")}
         return {**{key: row[key] for key in ("id", "model", "state", "note")}, **times, "comparison": comparison}

@@ -35,6 +35,7 @@ from tsadc.serve import schema
 from tsadc.serve.backtest import Rules, replay
 from tsadc.serve.config import live_clock
 from tsadc.serve.store import Store
+from tsadc.serve.stored_rows import StoredRows, rows_between
 from tsadc.wording import DAY
 
 if TYPE_CHECKING:
@@ -88,21 +89,19 @@ def rows_of(
     store: Store, model: str, names: tuple[str, ...], clock: Clock, since: int, entity: str = ""
 ) -> list[Series]:
     """Return the stored rows of a model's entities from a time on, as series on the model's clock."""
-    table, row = schema.entities.c, schema.rows.c
+    table = schema.entities.c
     own = (table.model == model) & (table.name == entity) if entity else table.model == model
     found = []
     with store.reading() as connection:
         for number, name in connection.execute(sa.select(table.id, table.name).where(own).order_by(table.name)).all():
-            query = sa.select(row.time, row.data).where((row.entity == number) & (row.time >= since))
-            rows = connection.execute(query.order_by(row.time)).all()
-            if rows:
+            rows = rows_between(connection, number, since)
+            if len(rows):
                 found.append(_series(name, names, clock, rows))
     return found
 
 
-def _series(entity: str, names: tuple[str, ...], clock: Clock, rows: Sequence[Any]) -> Series:
-    ticks = np.array([own.time for own in rows], dtype=np.int64)
-    values = np.frombuffer(b"".join(bytes(own.data) for own in rows), "<f8").reshape(-1, len(names))
+def _series(entity: str, names: tuple[str, ...], clock: Clock, rows: StoredRows) -> Series:
+    ticks, values = rows.times, rows.values(len(names))
     interval = clock.interval
     nearest = (int(ticks[0]) + interval // 2) // interval * interval
     start = nearest if abs(int(ticks[0]) - nearest) <= interval // 10 else int(ticks[0])

@@ -46,6 +46,7 @@ entities = Table(
     Column("id", Integer, primary_key=True),
     Column("name", String(200), nullable=False, unique=True),
     Column("model", String(60), nullable=False),
+    Column("first_time", Long, nullable=False),
     Column("last_time", Long),
     Column("last_seen", Float),
     Column("score", Float),
@@ -61,10 +62,11 @@ rows = Table(
     "rows",
     metadata,
     Column("sequence", Long, primary_key=True, autoincrement=False),
+    Column("part", Long, nullable=False),  # of the time, see `stored_rows.py`
     Column("entity", Integer, ForeignKey("entities.id"), nullable=False),
     Column("time", Long, nullable=False),
     Column("data", LargeBinary, nullable=False),
-    UniqueConstraint("entity", "time", name="rows_entity_time"),
+    UniqueConstraint("part", "entity", "time", name="rows_part_entity_time"),
 )
 
 pending = Table(

@@ -35,7 +35,10 @@ from tsadc.serve import schema
 from tsadc.serve.config import Config, live_clock
 from tsadc.serve.episodes import Episodes, read_mutes
 from tsadc.serve.lifecycle import Quiet, silence
+from tsadc.serve.misfits import Misfit, Pace, other_rate, other_units, refused
+from tsadc.serve.queries import on_clock
 from tsadc.serve.store import SCORED, Store, StoreError
+from tsadc.serve.stored_rows import part_of, rows_between
 
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
@@ -47,8 +50,11 @@ IDLE = 0.5
 SHOWN = 2.0  # seconds after which the list of entities shows new rows
 MOST_SAVING = 5.0  # seconds for the states at the end
 HOUSEKEEPING = 15.0
+MOST_STATES = 50  # per transaction: entities that began together are all due at once, and a state is large
+MOST_EXAMINED = 20  # observations per transaction
 AT_START = 3  # observations that are pushed again if an entity has no usable state
 DELETED = 5_000  # rows of a transaction of housekeeping
+MOST_DELETING = 5.0  # seconds
 SECOND = 10**9
 SCORE_COLUMNS = ("start", "score", "threshold", "anomalous", "severity", "coverage", "final")
 
@@ -95,6 +101,7 @@ class _Entity:
     id: int
     name: str
     model: str
+    pace: Pace
     pushed: int = 0
     sequence: int = 0
     latest: int = 0
@@ -110,6 +117,7 @@ class _Changes:
     scores: list[dict[str, Any]] = field(default_factory=list)
     intervals: list[tuple[_Entity, Sequence[Any]]] = field(default_factory=list)
     entities: dict[int, _Entity] = field(default_factory=dict)
+    examined: list[tuple[_Entity, LiveVerdict]] = field(default_factory=list)
 
 
 class Model:
@@ -133,6 +141,11 @@ class Model:
         """Nanoseconds of an observation."""
         return self.length * self.clock.interval
 
+    @property
+    def late(self) -> int:
+        """Nanoseconds that a row may lie behind the latest one at most, to be accepted."""
+        return (self.reorder + 2) * self.clock.interval
+
 
 def model_digest(folder: Path) -> str:
     """Return what tells this model from a refitted one."""
@@ -154,6 +167,7 @@ class Scoring:
         self.episodes = Episodes(self.store, settings.writers, Quiet((), calendar))
         self._entities: dict[int, _Entity] = {}
         self._unshown: dict[int, _Entity] = {}  # those that have changed since the list of entities shows them
+        self.misfits: list[Misfit] = []
         with self.store.reading() as connection:
             self.scored = self.store.progress(connection, SCORED)
 
@@ -182,6 +196,7 @@ class Scoring:
             self._unshown.clear()
             raise
         self.scored = sequences[-1]
+        self._examine(changes)
         return len(found)
 
     def _know(self, connection: Connection, numbers: Sequence[int]) -> None:
@@ -195,6 +210,7 @@ class Scoring:
                     table.id,
                     table.name,
                     table.model,
+                    table.first_time,
                     state.sequence,
                     state.time,
                     state.model.label("judge"),
@@ -204,37 +220,43 @@ class Scoring:
                 .where(table.id.in_(chosen))
             )
             for row in connection.execute(query).all():
-                entity = _Entity(row.id, row.name, row.model)
-                self._continue(connection, entity, row.sequence, row.time, row.judge, row.data)
+                entity = _Entity(row.id, row.name, row.model, Pace(self.models[row.model].clock.interval))
+                self._continue(connection, entity, row.first_time, row.sequence, row.time, row.judge, row.data)
                 self._entities[row.id] = entity
 
     def _continue(
-        self, connection: Connection, entity: _Entity, sequence: int | None, least: int, judge: str, data: Any
+        self,
+        connection: Connection,
+        entity: _Entity,
+        first: int,
+        sequence: int | None,
+        least: int,
+        judge: str,
+        data: Any,
     ) -> None:
         """Restore the stream of an entity and push the rows that it has seen since."""
         model = self.models[entity.model]
         model.stream.forget(entity.name)
-        row = schema.rows.c
-        since = (row.entity == entity.id) & (row.sequence <= self.scored)
-        if sequence is not None:
+        if sequence is None:
+            sequence, least = 0, first - model.late
+        else:
             try:
                 if judge != model.digest:
                     raise DataError(f"The state of {entity.name!r} belongs to another model.")
                 model.stream.restore(entity.name, bytes(data))
                 entity.sequence, entity.latest = sequence, least
-                since = since & (row.sequence > sequence) & (row.time >= least)
             except DataError:  # the state of another model, or of another version of tsadc
-                entity.inherited = []
-                newest = connection.scalar(sa.select(sa.func.max(row.time)).where(since))
-                since = since & (row.time >= (newest or 0) - AT_START * model.span)
-        seen = connection.execute(sa.select(row.sequence, row.time, row.data).where(since).order_by(row.sequence)).all()
-        if seen:
-            values = _values([own.data for own in seen], len(model.variables))
-            update = model.stream.push_many(entity.name, np.array([own.time for own in seen]), values)
+                entity.inherited, sequence = [], 0
+                least -= AT_START * model.span
+        stored = rows_between(connection, entity.id, least)
+        order = np.argsort(stored.sequences)
+        seen = stored.at(order[(stored.sequences[order] > sequence) & (stored.sequences[order] <= self.scored)])
+        if len(seen):
+            update = model.stream.push_many(entity.name, seen.times, seen.values(len(model.variables)))
             if entity.inherited is not None:
                 latest = {own.id: own for own in update.intervals}
                 entity.inherited = [own for own in latest.values() if own.open and not own.withdrawn]
-            entity.sequence, entity.latest = seen[-1].sequence, max(own.time for own in seen)
+            entity.sequence, entity.latest = int(seen.sequences[-1]), int(seen.times.max())
             entity.pushed = len(seen)
 
     def _push(
@@ -250,27 +272,48 @@ class Scoring:
         chosen = places.tolist()
         own_times = np.array([times[i] for i in chosen], dtype=np.int64)
         values = _values([cells[i] for i in chosen], len(model.variables))
+        before = dict(model.stream.counts)
         update: StreamUpdate = model.stream.push_many(entity.name, own_times, values)
+        self._compare(entity, own_times, before)
         entity.sequence = sequences[chosen[-1]]
         entity.latest = max(entity.latest, int(own_times.max()))
         entity.pushed += len(chosen)
         changes.entities[entity.id] = self._unshown[entity.id] = entity
         for verdict in update.verdicts:
             entity.verdict = verdict
+            if verdict.final and verdict.anomalous and len(changes.examined) < MOST_EXAMINED:
+                changes.examined.append((entity, verdict))
             changes.scores.append(
                 {"entity": entity.id, "end": verdict.end, **{name: getattr(verdict, name) for name in SCORE_COLUMNS}}
             )
         if update.intervals:
             changes.intervals.append((entity, update.intervals))
 
+    def _compare(self, entity: _Entity, times: NDArray[np.int64], before: Mapping[str, int]) -> None:
+        """Note which rows do not fit the clock of their model."""
+        model = self.models[entity.model]
+        pace, after = model.clock.interval, model.stream.counts
+        self.misfits += refused(before, after, entity.name, entity.model, pace)
+        if seen := entity.pace.add(times):
+            self.misfits.append(other_rate(entity.name, entity.model, seen, pace))
+
+    def _examine(self, changes: _Changes) -> None:
+        """Look at the rows of anomalous observations for a change of units."""
+        for entity, verdict in changes.examined:
+            model = self.models[entity.model]
+            with self.store.reading() as connection:
+                rows = rows_between(connection, entity.id, verdict.start, verdict.end)
+            if len(rows):
+                values = rows.values(len(model.variables))
+                series = on_clock(entity.name, model.variables, model.clock, rows.times, values)
+                self.misfits += other_units(series, model.detector)
+
     def _write(self, changes: _Changes, sequence: int) -> None:
         now = time.time()
         inheriting = [own for own in changes.entities.values() if own.inherited is not None]
-        saved = [
-            own
-            for own in changes.entities.values()
-            if own.pushed >= self.models[own.model].length or own.inherited is not None
-        ]
+        due = [own for own in changes.entities.values() if own.pushed >= self.models[own.model].length]
+        due.sort(key=lambda own: -own.pushed)
+        saved = [*inheriting, *[own for own in due if own.inherited is None][:MOST_STATES]]
         states = [self._state(entity) for entity in saved]
         with self.store.writing() as connection:
             change = self.store.next_change(connection)
@@ -309,8 +352,7 @@ class Scoring:
 
     def _state(self, entity: _Entity) -> dict[str, Any]:
         model = self.models[entity.model]
-        # Rows that may still be accepted lie at most this far behind the latest.
-        least = entity.latest - (model.reorder + 2) * model.clock.interval
+        least = entity.latest - model.late
         data = model.stream.state(entity.name)
         return {"entity": entity.id, "sequence": entity.sequence, "time": least, "model": model.digest, "data": data}
 
@@ -340,24 +382,42 @@ class Scoring:
             self.episodes.expire(connection, silent, now, lambda: self.store.next_change(connection))
         kept = 86_400 * self.settings.keep_days
         oldest, span = now - kept, int(kept * SECOND)
+        self._delete_rows(int(oldest * SECOND), span)
+        entity, score, sent = schema.entities.c, schema.scores.c, schema.outbox.c
+        with self.store.reading() as connection:
+            latest = connection.execute(sa.select(entity.id, entity.last_time).where(entity.last_time.is_not(None)))
+            bounds = [{"e": number, "t": min(int(oldest * SECOND), last - span)} for number, last in latest]
+        for first in range(0, len(bounds), 500):
+            with self.store.writing() as connection:  # entity by entity, as the index of scores is by entity
+                old_scores = sa.delete(schema.scores).where(
+                    (score.entity == sa.bindparam("e")) & (score.end < sa.bindparam("t"))
+                )
+                connection.execute(old_scores, bounds[first : first + 500])
         with self.store.writing() as connection:
-            row, score, sent, state = schema.rows.c, schema.scores.c, schema.outbox.c, schema.states.c
-            entity = schema.entities.c
-            # A row is kept as long as the state of its entity does not reflect it.
-            old = (
-                sa.select(row.sequence)
-                .join(schema.states, state.entity == row.entity)
-                .where((row.time < int(oldest * SECOND)) & (row.sequence <= state.sequence))
-                .where(row.time < state.time - span)
-                .order_by(row.sequence)
-                .limit(DELETED)
-            )
-            connection.execute(sa.delete(schema.rows).where(row.sequence.in_(old.scalar_subquery())))
-            latest = sa.select(entity.last_time).where(entity.id == score.entity).scalar_subquery()
-            connection.execute(
-                sa.delete(schema.scores).where((score.end < int(oldest * SECOND)) & (score.end < latest - span))
-            )
             connection.execute(sa.delete(schema.outbox).where(sent.delivered < oldest))
+
+    def _delete_rows(self, oldest: int, span: int) -> None:
+        """Delete old rows, for a few seconds at most. They are looked for by the index and without a lock."""
+        row, state = schema.rows.c, schema.states.c
+        # A row is kept as long as the state of its entity does not reflect it.
+        old = (
+            sa.select(row.sequence)
+            .join(schema.states, state.entity == row.entity)
+            .where((row.part <= part_of(oldest)) & (row.time < oldest) & (row.sequence <= state.sequence))
+            .where(row.time < state.time - span)
+            .order_by(row.part)
+            .limit(DELETED)
+        )
+        last = time.monotonic() + MOST_DELETING
+        while time.monotonic() < last:
+            with self.store.reading() as connection:
+                found = list(connection.scalars(old))
+            if found:
+                with self.store.writing() as connection:
+                    one = sa.delete(schema.rows).where(row.sequence == sa.bindparam("s"))
+                    connection.execute(one, [{"s": sequence} for sequence in found])
+            if len(found) < DELETED:
+                break
 
 
 def _summary(entity: _Entity, change: int, now: float) -> dict[str, Any]:
@@ -382,6 +442,11 @@ def _by_entity(numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int
         yield int(numbers[places[0]]), places
 
 
+def _say(misfit: Misfit) -> None:
+    """Report a problem to the parent."""
+    print(json.dumps(misfit), flush=True)
+
+
 def main() -> None:
     """Score rows until the standard input ends."""
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group of processes; the parent decides
@@ -398,8 +463,11 @@ def main() -> None:
                 scoring.housekeeping()
             wait = PAUSE if rows else IDLE
         except StoreError as error:
-            print(json.dumps({"error": str(error)}), flush=True)
+            _say(Misfit("scoring", str(error)))
             wait = 1.0
+        for misfit in scoring.misfits:
+            _say(misfit)
+        scoring.misfits.clear()
         began = time.monotonic()
         readable, _, _ = select.select([descriptor], [], [], wait)
         if readable:

@@ -114,7 +114,7 @@ class ScoringProcess:
             if line.strip() == "ready":
                 self.ready.set()
             else:
-                self.problems.add("scoring", str(json.loads(line)["error"]))
+                self.problems.add(*json.loads(line))
         code = process.wait()
         drain.join()
         for pipe in (process.stdout, process.stderr):
@@ -346,12 +346,12 @@ class Service:
         if not self.scoring.is_running:
             status = "starting" if self.scoring.restarts <= 0 and time.time() - self.started < 60 else "degraded"
         try:
-            waiting = self.store.undelivered() if self.config.writers else {}
+            waiting = self.store.undelivered()
         except StoreError as error:
             status, waiting = "failing", {}
             said.insert(0, {"reason": "store", "problem": str(error), "count": 1, "last": time.time()})
         for writer, (number, failure) in waiting.items():
-            if failure is not None:
+            if failure is not None and writer in self.config.writers:
                 sentence = f"{number} events wait for the writer {writer!r}: {failure}"
                 said.insert(0, {"reason": "writer", "problem": sentence, "count": number, "last": time.time()})
                 status = "degraded" if status == "ok" else status

@@ -26,6 +26,7 @@ from tsadc.serve import schema
 from tsadc.serve.writers import EpisodeEvent
 
 BUSY = 20.0  # seconds that a SQLite connection waits for another one that writes
+LOG_PAGES = 8_000  # of SQLite's log, 32 MB: a page that changes often is copied into the database less often
 LOCK = 7_351_924  # number of the advisory lock in PostgreSQL
 SCORED, CHANGED = "scored", "changed"
 
@@ -89,6 +90,17 @@ class Store:
                     connection.close()
                     raise StoreError(another)
             self._lock = connection
+
+    def renew(self) -> None:
+        """Take the lock again if it was lost, as when PostgreSQL was restarted; refuse if another service has it."""
+        if not isinstance(self._lock, Connection):
+            return
+        try:
+            self._lock.scalar(sa.select(1))
+        except SQLAlchemyError:
+            with contextlib.suppress(SQLAlchemyError):
+                self._lock.close()
+            self.own()
 
     def _migrate(self) -> None:
         config = AlembicConfig()
@@ -242,7 +254,8 @@ def _engine(url: str) -> Engine:
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: Any, _: Any) -> None:
         connection.isolation_level = None  # transactions begin below, not when the driver sees fit
-        for setting in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -65536", "temp_store = MEMORY"):
+        settings = ("journal_mode = WAL", "synchronous = FULL", "cache_size = -65536", "temp_store = MEMORY")
+        for setting in (*settings, f"wal_autocheckpoint = {LOG_PAGES}"):
             connection.execute(f"PRAGMA {setting}")
 
     @sa.event.listens_for(engine, "begin")

@@ -8,9 +8,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import sqlalchemy as sa
-
 from tsadc.atomic import locked, write_file
 from tsadc.detectors import feedback
 from tsadc.detectors.feedback import Verdict, as_answer, carried_over, model_name
@@ -18,9 +15,9 @@ from tsadc.detectors.result import MISSING
 from tsadc.detectors.store import load
 from tsadc.errors import DataError, TsadcNotice
 from tsadc.series import Clock, Series
-from tsadc.serve import schema
 from tsadc.serve.queries import on_clock
 from tsadc.serve.store import Store
+from tsadc.serve.stored_rows import rows_between
 
 _ONE_AT_A_TIME = threading.Lock()
 AROUND = 2  # observations before and after an episode that are scored again
@@ -67,12 +64,8 @@ def teach(store: Store, folder: Path, clock: Clock, episode: dict[str, Any]) -> 
 def _series(
     store: Store, names: tuple[str, ...], clock: Clock, episode: dict[str, Any], first: int, last: int
 ) -> Series:
-    row = schema.rows.c
-    inside = (row.entity == episode["entity"]) & (row.time >= first) & (row.time < last)
     with store.reading() as connection:
-        found = connection.execute(sa.select(row.time, row.data).where(inside).order_by(row.time)).all()
-    if not found:
+        found = rows_between(connection, episode["entity"], first, last)
+    if not len(found):
         raise DataError("The rows of this episode are no longer stored, so the model cannot learn from the verdict.")
-    ticks = np.array([own.time for own in found], dtype=np.int64)
-    values = np.frombuffer(b"".join(bytes(own.data) for own in found), "<f8").reshape(-1, len(names))
-    return on_clock(episode["name"], names, clock, ticks, values)
+    return on_clock(episode["name"], names, clock, found.times, found.values(len(names)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +26,7 @@ DECIDED = ("id", "variables", "decision", "comment")
 PAGE, INTERVALS, REVIEW, FACTS = "index.html", "intervals.csv", "review.csv", "audit.json"
 FILES = (PAGE, INTERVALS, REVIEW, FACTS)
 DIGITS = 4  # of a probability
+NUMBER = re.compile(r"\d+ of (\d{1,9})")  # of a line of the review file
 
 
 def write_audit(audit: Audit, folder: Path, *, title: str, about: Mapping[str, str]) -> None:
@@ -34,7 +36,10 @@ def write_audit(audit: Audit, folder: Path, *, title: str, about: Mapping[str, s
     table = table.assign(
         variables=table["variables"].map(shares_json), return_period=table["return_period"].map(period_text)
     )
-    for file, frame in ((INTERVALS, table), (REVIEW, audit.review())):
+    review = audit.review()
+    # Not as 1/33, of which a spreadsheet would make a date.
+    review.insert(1, "number", [f"{i} of {len(review)}" for i in range(1, len(review) + 1)])
+    for file, frame in ((INTERVALS, table), (REVIEW, review)):
         rounded = frame.assign(probability=frame["probability"].astype(float).round(DIGITS))
         write_table(rounded, folder / file, unit)
     content = facts(audit) | {"review": digest_of(folder / REVIEW)}
@@ -50,20 +55,32 @@ def write_table(table: pd.DataFrame, file: Path, unit: Unit) -> None:
 
 
 def notice_undecided(review: Path, decisions: Sequence[Decision], consequence: str) -> None:
-    """Issue a notice if a review file leaves out intervals of the audit beside it, or all of them."""
-    missing, total = 0, 0
-    try:
-        _, lines = read_texts(review.parent / INTERVALS)
-        missing, total = len({line["id"] for line in lines} - {decision.id for decision in decisions}), len(lines)
-    except (OSError, KeyError, DataError):  # the review file was moved away from its audit
+    """Issue a notice if a review file leaves out intervals of its audit, or all of them."""
+    total = _suspects(review)
+    if total is None:
         if not decisions:
             notice(f"{review} has no line about an interval, so all count as `keep`: {consequence}.")
-    if missing:
+        return
+    missing = total - len(decisions)
+    if missing > 0:
         have = "has" if missing == 1 else "have"
         notice(
             f"{missing} of {count(total, 'interval', 'intervals')} {have} no line in {review} and "
             f"{'counts' if missing == 1 else 'count'} as `keep`: {consequence}."
         )
+
+
+def _suspects(review: Path) -> int | None:
+    """Return how many intervals the audit of a review file has, by the numbers of its lines or else by the audit beside
+    it; None if neither is known."""
+    _, lines = read_texts(review)
+    totals = {match[1] for line in lines if (match := NUMBER.fullmatch(line.get("number", "")))}
+    if len(totals) == 1:
+        return int(totals.pop())
+    try:
+        return len(read_texts(review.parent / INTERVALS)[1])
+    except (OSError, DataError):  # the review file was moved away from its audit
+        return None
 
 
 def facts(audit: Audit) -> dict[str, Any]:

@@ -82,14 +82,14 @@ def render(audit: Audit, *, title: str, about: Mapping[str, str]) -> str:
 
 def _findings(audit: Audit) -> Findings:
     """Return what the cards show: the intervals in the order of the suspects, each with its probability."""
-    found = read(audit.result, ())
-    known = {(finding.track.entity, finding.start, finding.stop): finding for finding in found.intervals}
+    findings = read(audit.result, ())
+    known = {(finding.track.entity, finding.start, finding.stop): finding for finding in findings.intervals}
     ordered = []
     for rank, suspect in enumerate(audit.suspects, start=1):
         finding = known[suspect.entity, suspect.interval.start, suspect.interval.stop]
         finding = replace(finding, rank=rank, probability=suspect.probability, suspect=suspect.id)
         ordered.append(replace(finding, similar=finding.similar or None))
-    return replace(found, intervals=tuple(ordered))
+    return replace(findings, intervals=tuple(ordered))
 
 
 def headline(audit: Audit) -> str:
@@ -109,9 +109,9 @@ def summary(audit: Audit) -> str:
     doubt = f"{audit.contamination.doubt} " if audit.contamination.doubt else ""
     if len(audit.probabilities) < FEW:
         doubt += f"With only {len(audit.probabilities)} observations, share and probabilities are rough. "
-    found = f"{count(certain, 'interval is', 'intervals are')} more likely anomalous than not"
+    likely_ones = f"{count(certain, 'interval is', 'intervals are')} more likely anomalous than not"
     rest = f", and {count(others, 'is', 'are')} doubtful" if others else ""
-    return f"{interval}{doubt}{found}{rest}."
+    return f"{interval}{doubt}{likely_ones}{rest}."
 
 
 def _verdict(audit: Audit) -> Html:
@@ -203,17 +203,17 @@ def _table(audit: Audit) -> Html:
 
 
 def _row(rank: int, suspect: Suspect) -> Html:
-    found, times = suspect.interval, Times(suspect.clock)
-    start, stop = (suspect.clock.start + row * suspect.clock.interval for row in (found.start, found.stop))
+    interval, times = suspect.interval, Times(suspect.clock)
+    start, stop = (suspect.clock.start + row * suspect.clock.interval for row in (interval.start, interval.stop))
     blamed = join(*(join(", " if i else "", name(variable)) for i, variable in enumerate(suspect.blamed)))
     cells: list[tuple[str, object]] = [
         (element("a", f"{rank}", href=f"#interval-{rank}") if rank <= MOST else f"{rank}", rank),
         (name(suspect.entity), None),
-        (times.short(found.start), start),
-        (times.short(found.stop), stop),
-        (times.duration(found.stop - found.start), stop - start),
+        (times.short(interval.start), start),
+        (times.short(interval.stop), stop),
+        (times.duration(interval.stop - interval.start), stop - start),
         (likely(suspect.probability).removeprefix("probability "), suspect.probability),
-        (found.why(suspect.clock)[0], None),
+        (interval.why(suspect.clock)[0], None),
         (blamed, None),
         (suspect.decision, None),
     ]

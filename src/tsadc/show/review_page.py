@@ -49,7 +49,7 @@ def render(results: StoredResults, asked: Sequence[Stored], *, title: str, model
 
 
 def _question(results: StoredResults, interval: Stored, number: int, total: int) -> Html:
-    own = interval.judged
+    judged = interval.judged
     shares = [
         element(
             "li",
@@ -62,8 +62,8 @@ def _question(results: StoredResults, interval: Stored, number: int, total: int)
     head = element(
         "header",
         element("span", f"{number} of {total}", class_="rank"),
-        element("h3", name(own.entity), element("span", interval.when)),
-        element("span", element("code", own.id), interval.duration, class_="duration"),
+        element("h3", name(judged.entity), element("span", interval.when)),
+        element("span", element("code", judged.id), interval.duration, class_="duration"),
         element("span", f"{severity_word(interval.severity)}, {severity(interval.severity)}", class_="severity"),
     )
     buttons = [
@@ -78,7 +78,7 @@ def _question(results: StoredResults, interval: Stored, number: int, total: int)
         element("div", why, _scores(results, interval), class_="body"),
         element("div", buttons, note, class_="answers"),
         class_="card",
-        data_id=own.id,
+        data_id=judged.id,
     )
 
 

@@ -62,12 +62,12 @@ class Stored:
     @property
     def when(self) -> str:
         """The time of the interval; with a time zone as it is written in the tables."""
-        own = self.judged
-        if own.dated and not OFFSET.search(self.start):
+        judged = self.judged
+        if judged.dated and not OFFSET.search(self.start):
             # As fine as the times are.
-            unit = next(unit for unit in UNITS if own.start % unit == 0 == own.end % unit)
-            return Times(Clock(own.start, unit, dated=True)).span(0, (own.end - own.start) // unit)
-        return f"{self.start} to {self.end}" if own.dated else f"rows {self.start} to {self.end}"
+            unit = next(unit for unit in UNITS if judged.start % unit == 0 == judged.end % unit)
+            return Times(Clock(judged.start, unit, dated=True)).span(0, (judged.end - judged.start) // unit)
+        return f"{self.start} to {self.end}" if judged.dated else f"rows {self.start} to {self.end}"
 
     @property
     def duration(self) -> str:
@@ -86,12 +86,12 @@ class StoredResults:
 
     def scores_around(self, interval: Stored) -> tuple[Floats, int, int]:
         """Return the scores of the rows around an interval, and where in them it begins and ends."""
-        own = self.timeline[self.timeline["entity"] == interval.judged.entity]
-        ticks = own["ticks"].to_numpy()
+        rows = self.timeline[self.timeline["entity"] == interval.judged.entity]
+        ticks = rows["ticks"].to_numpy()
         first, last = np.searchsorted(ticks, [interval.judged.start, interval.judged.end]).tolist()
         around = max(FEWEST_ROWS, int(AROUND * (last - first)))
-        begin, end = max(first - around, 0), min(last + around, len(own))
-        return own["score"].to_numpy()[begin:end], first - begin, last - begin
+        begin, end = max(first - around, 0), min(last + around, len(rows))
+        return rows["score"].to_numpy()[begin:end], first - begin, last - begin
 
 
 def read_results(folder: Path) -> StoredResults:
@@ -116,13 +116,13 @@ def read_results(folder: Path) -> StoredResults:
         )
         starts, ends = (_ticks(intervals[key], dated) for key in ("start", "end"))
         records = intervals.to_dict("records")
-        found = [
+        stored = [
             _stored({str(key): value for key, value in row.items()}, int(start), int(end), dated, scored)
             for row, start, end in zip(records, starts, ends, strict=True)
         ]
     except (KeyError, ValueError, TypeError, AttributeError):
         raise DataError(f"The tables in {folder} are damaged or edited; detect again with --force.") from None
-    return StoredResults(folder, tuple(found), rows[["entity", "ticks", "score"]])
+    return StoredResults(folder, tuple(stored), rows[["entity", "ticks", "score"]])
 
 
 def _stored(row: Mapping[str, Any], start: int, end: int, dated: bool, observations: pd.DataFrame) -> Stored:
@@ -135,13 +135,13 @@ def _stored(row: Mapping[str, Any], start: int, end: int, dated: bool, observati
     others: list[dict[str, float]] = []
     scored = evidence != MISSING and len(near) > 0
     if scored:
-        rows = [{str(key): value for key, value in own.items()} for own in near.to_dict("records")]
-        best, *rest = sorted(rows, key=lambda own: own["threshold"] - own["score"])
+        rows = [{str(key): value for key, value in observation.items()} for observation in near.to_dict("records")]
+        best, *rest = sorted(rows, key=lambda row: row["threshold"] - row["score"])
         views = _views(best)
         score, excess = float(best["score"]) - views.pop(COLUMN, 0.0), float(best["score"] - best["threshold"])
-        for own in rest:
-            added = _views(own)
-            if own["score"] - added.pop(COLUMN, 0.0) > own["threshold"]:
+        for observation in rest:
+            added = _views(observation)
+            if observation["score"] - added.pop(COLUMN, 0.0) > observation["threshold"]:
                 others.append(added)
     return Stored(
         Judged(name, entity, start, end, dated, score, views, scored, others),

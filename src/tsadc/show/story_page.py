@@ -82,11 +82,11 @@ def _pictures(story: Story) -> Html:
     return element("div", [_picture(story, suspect) for suspect in chosen], class_="plots")
 
 
-def _picture(story: Story, found: Suspect) -> Html:
-    series, cleaned = story.history[found.number], story.cleaned[found.number]
-    duration = found.interval.stop - found.interval.start
-    first, stop = max(found.interval.start - duration, 0), min(found.interval.stop + duration, len(series))
-    column = series.names.index(found.blamed[0])
+def _picture(story: Story, suspect: Suspect) -> Html:
+    series, cleaned = story.history[suspect.number], story.cleaned[suspect.number]
+    duration = suspect.interval.stop - suspect.interval.start
+    first, stop = max(suspect.interval.start - duration, 0), min(suspect.interval.stop + duration, len(series))
+    column = series.names.index(suspect.blamed[0])
     measured = np.asarray(series.values[first:stop, column], dtype=np.float64)
     expected = np.asarray(cleaned.values[first:stop, column], dtype=np.float64)
     expected = np.where(expected == measured, np.nan, expected)  # only what was changed
@@ -96,7 +96,7 @@ def _picture(story: Story, found: Suspect) -> Html:
         line(x, (values - low) / (high - low), kind)
         for values, kind in ((measured, "measured"), (expected, "expected"))
     ]
-    inside = (found.interval.start - first) / (stop - first), (found.interval.stop - first) / (stop - first)
+    inside = (suspect.interval.start - first) / (stop - first), (suspect.interval.stop - first) / (stop - first)
     shade = element("i", class_="shade", style=place(*inside))
     axis = element("div", time_axis(time_ticks(Times(series.clock), first, stop)), class_="under")
     caption = element("figcaption", name(series.names[column]), " of ", name(series.entity))

@@ -456,13 +456,19 @@ const VIEWS = {
   },
 
   models: {
-    load: () => request("v1/models"),
-    draw({ models }) {
+    load: async () => ({ ...await request("v1/models"), ...await request("v1/proposals") }),
+    draw({ models, refits, proposals }) {
       const rows = models.map((model) => element("tr", {},
         element("td", {}, named(model.name)), element("td", {}, model.state), element("td", { class: "time" }, words.moment(model.since, false)), element("td", { class: "time" }, model.until ? words.moment(model.until, false) : ""),
         element("td", { class: "num" }, (model.variables ?? []).length), element("td", {}, element("code", {}, String(model.digest ?? "").slice(0, 12))), element("td", {}, model.note ?? "")));
+      const former = new Set(models.filter((model) => model.state === "previous").map((model) => model.name));
+      const current = models.filter((model) => model.state === "current").map((model) => model.name);
       return [heading("Models"), element("p", { class: "lead" }, "The models that judge, or have judged, the entities; those in use first."),
-        rows.length ? table(["Model", "State", "Since", "Until", "Variables", "Version", "Note"], rows) : element("p", { class: "note" }, "None.")];
+        rows.length ? table(["Model", "State", "Since", "Until", "Variables", "Version", "Note"], rows) : element("p", { class: "note" }, "None."),
+        element("p", { class: "buttons" }, current.flatMap((name) => [
+          button(`Train ${name} again`, { "data-key": `train ${name}` }, () => change(`${modelPath(name)}/refresh`, { method: "POST" })),
+          former.has(name) ? button(`Use the former ${name} again`, { "data-key": `former ${name}` }, () => change(`${modelPath(name)}/rollback`, { method: "POST" })) : null])),
+        ...refits.flatMap(refit), ...newLevels(proposals)];
     },
   },
 
@@ -481,6 +487,42 @@ const VIEWS = {
     },
   },
 };
+
+const modelPath = (name) => `v1/models/${encodeURIComponent(name)}`;
+
+/** Two buttons of a decision; the name of the person who decides is sent along. */
+const decision = (path, key, yes, no) => element("p", { class: "buttons" }, [["accept", yes], ["refuse", no]].map(([what, text]) =>
+  button(text, { "data-key": `${what} ${key}` }, () => askForm(text, [whoField()], text, (values) => {
+    remembered.set("tsadc-name", values.by);
+    return change(`${path}/${what}`, { method: "POST", body: values });
+  }))));
+
+/** The latest refit of a model, compared with the one that was in use. */
+function refit({ model, state, started, note, comparison }) {
+  const said = { running: "A new model is being trained.", used: "The new model is in use.", candidate: "The new model waits for a decision.", refused: "The new model was refused.", failed: "The training failed." }[state] ?? state;
+  const compared = (name, title, show = (value) => value) => (comparison[name]
+    ? element("tr", {}, element("th", { scope: "row" }, title), element("td", { class: "num" }, show(comparison[name].present)), element("td", { class: "num" }, show(comparison[name].candidate)))
+    : null);
+  const rows = [compared("alarms", "Alarms"), compared("flagged", "Flagged observations"), compared("threshold", "Threshold", words.number),
+    compared("drifting", "Entities that drift", (names) => (names.length ? names.join(", ") : "none"))].filter(Boolean);
+  const share = typeof comparison.agreement === "number" ? `${Math.round(100 * comparison.agreement)} % of ${words.count(comparison.compared.observations, "observation", "observations")}` : null;
+  return [element("h3", {}, "Refit of ", named(model)), element("p", { class: "lead" }, `${said} ${note ?? ""}`),
+    rows.length ? table([`The last ${words.number(comparison.compared.days)} days`, "Present model", "New model"], rows) : null,
+    facts([["Started", started ? [words.moment(started, false)] : null], ["Same verdict", share ? [share] : null],
+      ["Against it", (comparison.objections ?? []).length ? [comparison.objections.join("; ")] : null]]),
+    state === "candidate" ? decision(`${modelPath(model)}/candidate`, `refit ${model}`, "Use the new model", "Remove the new model") : null];
+}
+
+/** Entities whose level has changed and stays so: is it the new normal? */
+function newLevels(proposals) {
+  const open = proposals.filter((proposal) => proposal.state === "open");
+  if (!open.length) return [];
+  return [element("h3", {}, "New levels"), element("p", { class: "lead" }, "These entities have been unusual for long, at another level. If that is normal now, let the model learn it."),
+    ...open.map((proposal) => element("section", {}, element("h4", {}, element("a", { href: entityLink(proposal.entity) }, named(proposal.entity))),
+      facts([["Since", [words.moment(proposal.since, false)]], ["Unusual", [`${proposal.above} of ${words.count(proposal.observations, "observation", "observations")}`]],
+        ...proposal.variables.map((own) => [own.name, [`usually ${words.number(own.usual)}, now ${words.number(own.now)}`]])]),
+      decision(`v1/proposals/${proposal.id}`, `proposal ${proposal.id}`, "It is the new normal", "It is not normal")))];
+}
 
 function table(heads, rows) {
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" }, element("table", {}, element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))), element("tbody", {}, rows)));

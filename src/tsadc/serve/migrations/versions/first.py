@@ -18,6 +18,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("model", sa.String(length=60), nullable=False),
+        sa.Column("first_time", LONG, nullable=False),
         sa.Column("last_time", LONG, nullable=True),
         sa.Column("last_seen", sa.Float(), nullable=True),
         sa.Column("score", sa.Float(), nullable=True),
@@ -144,6 +145,7 @@ def upgrade() -> None:
     op.create_table(
         "rows",
         sa.Column("sequence", LONG, autoincrement=False, nullable=False),
+        sa.Column("part", LONG, nullable=False),
         sa.Column("entity", sa.Integer(), nullable=False),
         sa.Column("time", LONG, nullable=False),
         sa.Column("data", sa.LargeBinary(), nullable=False),
@@ -152,7 +154,7 @@ def upgrade() -> None:
             ["entities.id"],
         ),
         sa.PrimaryKeyConstraint("sequence"),
-        sa.UniqueConstraint("entity", "time", name="rows_entity_time"),
+        sa.UniqueConstraint("part", "entity", "time", name="rows_part_entity_time"),
     )
     op.create_table(
         "scores",

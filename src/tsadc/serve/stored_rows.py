@@ -1,0 +1,74 @@
+"""The rows of one entity, read from the store in the order of time.
+
+Rows arrive from all entities at nearly the same time, so an index by entity and time would change one page of the
+database per row. The index begins with `part` instead, half a minute of time: rows that arrive together lie on a few
+pages. An entity is found in each part that has rows of anybody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from tsadc.series import Floats
+from tsadc.serve.rows import Ticks
+
+PART = 32 * 10**9  # nanoseconds; a change needs a migration
+CELL = np.dtype("<f8")
+LEAST, MOST = -(2**63), 2**63 - 1
+
+# Each part is found by one search in the index, so that parts without rows cost nothing.
+_BETWEEN = """
+WITH RECURSIVE parts(part) AS (
+    SELECT min(part) FROM rows WHERE part >= :first_part
+    UNION ALL
+    SELECT (SELECT min(own.part) FROM rows AS own WHERE own.part > parts.part) FROM parts WHERE parts.part < :last_part
+)
+SELECT found.sequence, found.time, found.data FROM parts CROSS JOIN rows AS found
+WHERE found.part = parts.part AND found.entity = :entity AND found.time >= :first AND found.time < :last
+ORDER BY found.time LIMIT :most
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRows:
+    """Rows of an entity.
+
+    Attributes
+    ----------
+    sequences, times : (row,) int64
+    cells : list of bytes
+        The values of each row.
+    """
+
+    sequences: Ticks
+    times: Ticks
+    cells: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def values(self, width: int) -> Floats:
+        """Return the values (row, variable)."""
+        return np.frombuffer(b"".join(self.cells), CELL).reshape(-1, width)
+
+    def at(self, places: Ticks) -> StoredRows:
+        """Return the rows at these places."""
+        return StoredRows(self.sequences[places], self.times[places], [self.cells[i] for i in places.tolist()])
+
+
+def part_of(time: int) -> int:
+    """Return the part in which a time lies."""
+    return time // PART
+
+
+def rows_between(
+    connection: Connection, entity: int, first: int = LEAST, last: int = MOST, most: int = MOST
+) -> StoredRows:
+    """Return at most `most` rows of an entity with times in [first, last), in the order of time."""
+    limits = {"first": first, "last": last, "first_part": part_of(first), "last_part": part_of(last)}
+    found = connection.execute(sa.text(_BETWEEN), {"entity": entity, "most": most, **limits}).all()
+    sequences, times = (np.array([own[i] for own in found], dtype=np.int64) for i in (0, 1))
+    return StoredRows(sequences, times, [bytes(own[2]) for own in found])
