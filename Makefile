@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
 .PHONY: demo test check format fuzz audit notebook clean bench-general bench-choices bench-network bench-studies bench-speed \
-	bench-detectors bench-feedback bench-serve bench-scale bench-serve-faults bench-stream results
+	bench-detectors bench-export bench-feedback bench-scale bench-serve bench-serve-faults bench-stream results
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -55,6 +55,10 @@ bench-stream: $(READY)
 # Some minutes of one core; resumes where it was interrupted. Remove benchmarks/results/scale.json to measure again.
 bench-scale: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/scale_entities.py --run
+
+# A few minutes; resumes where it was interrupted. Remove benchmarks/results/export.json to measure again.
+bench-export: $(READY)
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/export.py $(TSADC_DATA)
 
 # A minute of load on the live service, on an otherwise idle machine. docs/reliability.md
 bench-serve: $(READY)

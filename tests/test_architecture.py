@@ -15,7 +15,7 @@ LAYERS = (
     ("series",),
     ("nn", "io", "windows", "wording", "scale", "variables"),
     ("detectors", "data", "evaluate"),
-    ("bench",),
+    ("bench", "export"),
     ("show",),
     ("serve",),
     ("cli",),

@@ -39,6 +39,7 @@ label   MODEL VERDICT --results=None --interval=None... --answers=None --note=No
 review  MODEL --results --page=None --most=10 --by=None --detector=None
 explain MODEL DATA... --at --of-entity=None --detector=None READING
 adapt   DATA... --model --out --detector=None READING
+export  MODEL --to --out
 info    WHAT... --length=None --detector=ensemble --preset=default --json=False READING
 serve   CONFIG --model=None --check=False --rollback=None
 collect URL --query... --out --step=30s --hours=24.0 --entity=instance --ignore=None...

@@ -1,5 +1,7 @@
 """Figures in the documents are those of the committed records."""
 
+import json
+
 from benchmark import script
 
 
@@ -15,6 +17,17 @@ def test_the_page_on_costs_is_made_from_the_records(tmp_path):
     detectors = script("detectors")
     assert detectors.main(["--table", str(tmp_path / "made.md")]) == 0
     assert (tmp_path / "made.md").read_text() == detectors.PAGE.read_text(), "run make results"
+
+
+def test_the_page_on_exports_is_made_from_the_records(tmp_path):
+    exports = script("export")
+    assert exports.main(["--table", str(tmp_path / "made.md")]) == 0
+    assert (tmp_path / "made.md").read_text() == exports.PAGE.read_text(), "run make bench-export"
+    records = json.loads(exports.RECORDS.read_text())
+    assert set(records) == set(exports.DATA)
+    assert sum(record["observations"] for record in records.values()) >= 1000
+    assert max(record["difference"]["onnx"] for record in records.values()) <= 1e-5
+    assert max(record["difference"]["python"] for record in records.values()) == 0
 
 
 def test_growth_in_a_line_is_linear_and_other_growth_is_not():

@@ -193,6 +193,8 @@ def test_answers_have_security_headers(client: TestClient) -> None:
 def test_a_page_of_another_site_is_refused(client: TestClient) -> None:
     assert client.get("/v1/entities", headers={"origin": "http://evil.example"}).status_code == 403
     assert client.get("/v1/entities", headers={"host": "evil.example"}).status_code == 403
+    assert client.get("/v1/entities", headers={"host": "["}).status_code == 403  # no address at all
+    assert client.get("/v1/entities", headers={"origin": "http://[evil"}).status_code == 403
     assert client.get("/v1/entities", headers={"origin": "http://localhost:8731"}).status_code == 200
 
 

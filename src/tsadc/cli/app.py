@@ -695,6 +695,19 @@ def adapt(
 
 
 @app.command()
+def export(
+    model: ModelArgument,
+    to: Annotated[str, typer.Option(help="What the scorer consists of: onnx or python.")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+) -> None:
+    """Write a scorer of observations that runs without tsadc: Python with numpy alone, or ONNX for other languages."""
+    from tsadc.cli.console import echo
+    from tsadc.cli.export import export_model
+
+    echo(export_model(model, to, out))
+
+
+@app.command()
 @reads
 def info(
     what: Annotated[

@@ -7,7 +7,7 @@ import binascii
 import hmac
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Send
@@ -62,11 +62,11 @@ class Guard:
     ) -> tuple[int, str, str] | None:
         """Return the status, the reason and the sentence with which a request is refused; None if it is not."""
         host = headers.get(b"host", "")
-        if self.server.is_local and urlsplit(f"//{host}").hostname not in LOCAL_HOSTS:
+        if self.server.is_local and _split(f"//{host}").hostname not in LOCAL_HOSTS:
             # A page of another site can reach this machine under a name of its own.
             return 403, "host", "The service listens on this machine only; ask for it as localhost."
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and _split(origin).netloc != host:
             return 403, "origin", "Pages of other sites may not use the service."
         if path in OPEN or path.startswith("/page/"):
             return None
@@ -82,6 +82,14 @@ class Guard:
         if not self.tokens:
             return "admin"
         return scope_of(_token(headers), self.tokens)
+
+
+def _split(address: str) -> SplitResult:
+    """Return the parts of an address, which are empty if it is none, such as `//[`."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 def scope_of(token: str, tokens: Mapping[Scope, str]) -> Scope | None:

@@ -1,0 +1,293 @@
+"""Compare exported scorers with the native one: scores, size, latency and memory, on data sets with and without gaps.
+
+    make bench-export                       # TSADC_DATA names the folder with the data sets; a few minutes
+    python benchmarks/export.py             # makes the table from the records only
+
+For each data set, the default ensemble is fitted to the unlabelled history of its benchmark (seed 0), and up to 100
+test observations, evenly spaced, are scored twice: as they are, and with values taken out (`with_gaps`). Exports score
+them in a process of their own that refuses to import tsadc, torch, scipy, scikit-learn and pandas. The difference is
+that of the scores, absolute.
+
+Latency is processor time of one thread per observation, the median of rounds in which the scorers alternate in one
+process. Memory is the peak of a process that loads the scorer and scores the observations, one thread; loading is its
+wall time, imports included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tsadc import Ensemble
+from tsadc.atomic import write_file
+from tsadc.data.catalogue import draw, find
+from tsadc.detectors.store import load
+from tsadc.errors import TsadcNotice
+from tsadc.export.bundle import write_python
+from tsadc.export.folder import entities_of, native_scores
+from tsadc.export.onnx_file import GRAPH, write_onnx
+from tsadc.io.memory import as_series
+from tsadc.io.reading import Reading
+from tsadc.series import Floats, Observations
+from tsadc.show.markdown import table
+from tsadc.variables import match
+from tsadc.windows import cut
+
+HERE = Path(__file__).parent
+RECORDS, PAGE = HERE / "results" / "export.json", HERE.parent / "docs" / "tables" / "export.md"
+DATA = ("plant", "smd-causal", "smd-unseen", "sleep", "ludb", "cinc", "skab", "gecco", "batadal")
+MOST = 100  # observations of a data set, each with and without gaps
+TIMED = 8  # observations of a round
+ROUNDS = 7
+REFUSED = ("tsadc", "torch", "scipy", "sklearn", "pandas")
+# The process that measures memory: arguments are the kind of scorer, its folder, and the file of observations.
+CHILD = """
+import json, sys, time
+kind, folder, file, refused = sys.argv[1:5]
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in refused.split(","):
+            raise ModuleNotFoundError(f"{name} is refused here", name=name)
+sys.meta_path.insert(0, Refuse())
+import numpy as np
+with np.load(file) as pack:
+    values, names, indices = pack["values"], pack["names"].tolist(), pack["indices"]
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+before = peak()
+started = time.perf_counter()
+if kind == "native":
+    import tsadc
+    from tsadc.export.folder import native_scores
+    detector = tsadc.load(folder)
+    loaded = time.perf_counter() - started
+    scores = [float(native_scores(detector, [name], [own])[0]) for name, own in zip(names, values)]
+elif kind == "python":
+    import importlib
+    from pathlib import Path
+    sys.path.insert(0, str(Path(folder).parent))
+    scorer = importlib.import_module(Path(folder).name).Scorer.load()
+    loaded = time.perf_counter() - started
+    scores = [scorer.score(name, own) for name, own in zip(names, values)]
+else:
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(folder + "/scorer.onnx", options, providers=["CPUExecutionProvider"])
+    loaded = time.perf_counter() - started
+    scores = [
+        float(session.run(["score"], {"values": own, "entity": np.array([index])})[0][0])
+        for index, own in zip(indices, values)
+    ]
+print(json.dumps({"scores": scores, "loaded": loaded, "memory": peak() - before}))
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, nargs="?", help="the folder of the data sets; without it, make the table")
+    parser.add_argument("--only", nargs="*", help="which data sets (default: all)")
+    parser.add_argument("--out", type=Path, default=RECORDS)
+    parser.add_argument("--table", type=Path, default=PAGE)
+    options = parser.parse_args(arguments)
+    records: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
+    for name in DATA if options.data is not None else ():
+        if name not in records and (not options.only or name in options.only):
+            records[name] = measure(name, options.data)
+            write_file(options.out, (json.dumps(records, indent=1) + "\n").encode())
+            print(name, json.dumps(records[name]), flush=True)
+    write_file(options.table, page(records).encode())
+    return 0
+
+
+def measure(name: str, raw: Path) -> dict[str, Any]:
+    """Return how the exports of a model of one data set compare with the model."""
+    with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
+        warnings.simplefilter("ignore", TsadcNotice)
+        folder = Path(place)
+        detector, observations = fitted(name, raw)
+        detector.save(folder / "native")
+        detector = load(folder / "native")
+        write_python(detector, folder / "python")
+        write_onnx(detector, folder / "onnx")
+        chosen = np.unique(np.linspace(0, len(observations) - 1, MOST).round().astype(int)).tolist()
+        whole = [observations.read(i).T.astype(np.float64) for i in chosen]
+        generator = np.random.default_rng(0)
+        values = [*whole, *(with_gaps(own, generator) for own in whole)]
+        names = [observations.entity(i) for i in chosen] * 2
+        known = entities_of(detector)
+        indices = [known.index(own) if own in known else -1 for own in names]
+        np.savez(folder / "observations.npz", values=np.stack(values), names=names, indices=indices)
+        runs = {kind: run(kind, folder) for kind in ("native", "python", "onnx")}
+        expected = np.array(runs["native"]["scores"])
+        picked = np.linspace(0, len(values) - 1, TIMED).round().astype(int).tolist()
+        latency = alternating(folder, detector, [(names[i], indices[i], values[i]) for i in picked])
+        sizes = {"native": size(folder / "native"), "python": size(folder / "python"), "onnx": size(folder / "onnx")}
+        return {
+            "variables": len(detector.variables_),
+            "length": detector.settings.length,
+            "entities": len(known),
+            "observations": len(values),
+            "incomplete": int(sum(np.isnan(own).any() for own in values)),
+            "scores": [float(expected.min()), float(np.median(expected)), float(expected.max())],
+            "difference": {
+                kind: float(np.abs(np.array(runs[kind]["scores"]) - expected).max()) for kind in ("python", "onnx")
+            },
+            "latency": latency,
+            "size": sizes,
+            "memory": {kind: found["memory"] for kind, found in runs.items()},
+            "loaded": {kind: found["loaded"] for kind, found in runs.items()},
+        }
+
+
+def fitted(name: str, raw: Path) -> tuple[Ensemble, Observations]:
+    """Return the ensemble, fitted to the history of a benchmark, and the observations of its test part, unscaled."""
+    protocol, task = find(name, "benchmark"), draw(name, raw, 0)
+    detector = Ensemble(length=protocol.length).fit(task.train, validation=task.validation)
+    if task.history is not None:
+        detector.adapt(task.history)
+    series = match(as_series(task.test, protocol.length, Reading()), detector.variables_)
+    return detector, cut(series, protocol.length, detector.settings.coverage).observations
+
+
+def with_gaps(values: Floats, generator: np.random.Generator) -> Floats:
+    """Return values (row, variable) without 3 % of the cells, a quarter of one variable, all of another in every third
+    observation, and a few whole rows."""
+    length, variables = values.shape
+    holed = np.where(generator.random(values.shape) < 0.03, np.nan, values)
+    first = int(generator.integers(0, length - length // 4))
+    holed[first : first + length // 4, generator.integers(variables)] = np.nan
+    if variables > 1 and generator.random() < 1 / 3:
+        holed[:, generator.integers(variables)] = np.nan
+    row = int(generator.integers(0, length - length // 20))
+    holed[row : row + length // 20] = np.nan
+    return holed
+
+
+def run(kind: str, folder: Path) -> dict[str, Any]:
+    """Score all observations in a process of its own."""
+    refused = "torch" if kind == "native" else ",".join(REFUSED)
+    words = [kind, str(folder / kind), str(folder / "observations.npz"), refused]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, *words], env=environment, capture_output=True, text=True, check=True
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def alternating(folder: Path, detector: Ensemble, observations: Sequence[tuple[str, int, Floats]]) -> dict[str, float]:
+    """Return the processor seconds per observation of each scorer."""
+    import onnxruntime
+
+    sys.path.insert(0, str(folder))
+    for module in [module for module in sys.modules if module.partition(".")[0] == "python"]:
+        del sys.modules[module]  # the scorer of the data set before
+    scorer = importlib.import_module("python").Scorer.load(folder / "python")
+    sys.path.remove(str(folder))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(folder / "onnx" / GRAPH, options, providers=["CPUExecutionProvider"])
+    works: Mapping[str, Callable[[str, int, Floats], object]] = {
+        "native": lambda name, index, own: native_scores(detector, [name], [own]),
+        "python": lambda name, index, own: scorer.score(name, own),
+        "onnx": lambda name, index, own: session.run(None, {"values": own, "entity": np.array([index])}),
+    }
+    taken: dict[str, list[float]] = {kind: [] for kind in works}
+    for _ in range(ROUNDS):
+        for kind, work in works.items():
+            started = time.process_time()
+            for observation in observations:
+                work(*observation)
+            taken[kind].append((time.process_time() - started) / len(observations))
+    return {kind: float(np.median(times[1:])) for kind, times in taken.items()}
+
+
+def size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
+
+
+def page(records: dict[str, Any]) -> str:
+    """Return the tables in Markdown."""
+    known = {name: records[name] for name in DATA if name in records}
+    total = sum(found["observations"] for found in known.values())
+    holed = sum(found["incomplete"] for found in known.values())
+    body, costs = [], []
+    for name, found in known.items():
+        low, middle, high = found["scores"]
+        body.append(
+            [
+                name,
+                str(found["variables"]),
+                str(found["length"]),
+                str(found["entities"]),
+                f"{found['observations']} ({found['incomplete']})",
+                f"{low:.1f}, {middle:.1f}, {high:.1f}",
+                f"{found['difference']['python']:.1e}",
+                f"{found['difference']['onnx']:.1e}",
+            ]
+        )
+        costs.append(
+            [
+                name,
+                *(f"{found['latency'][kind] * 1e3:.1f}" for kind in ("native", "python", "onnx")),
+                *(f"{found['size'][kind] / 1e6:.1f}" for kind in ("native", "python", "onnx")),
+                *(f"{found['memory'][kind] / 1e6:.0f}" for kind in ("native", "python", "onnx")),
+                *(f"{found['loaded'][kind]:.1f}" for kind in ("native", "python", "onnx")),
+            ]
+        )
+    lines = [
+        "# Exported scorers beside the native one",
+        "",
+        "Made by `make bench-export` (`benchmarks/export.py`, which defines the measures). Ensemble with default "
+        "settings, seed 0.",
+        "",
+        "## Scores",
+        "",
+        f"{total:,} observations, {holed:,} of them with missing values. The exports ran in processes that refuse to "
+        f"import {', '.join(REFUSED)}.",
+        "",
+        table(
+            [
+                *("data", "variables", "length", "entities", "observations (with gaps)", "scores: least, median, most"),
+                *("largest difference, Python", "largest difference, ONNX"),
+            ],
+            body,
+        ),
+        "",
+        "## Cost",
+        "",
+        "Milliseconds of processor time per observation, one thread; size in MB; peak memory in MB beyond that of "
+        "Python with numpy and the observations; seconds to load, imports included. Other work shared the two cores "
+        "of the machine.",
+        "",
+        table(
+            [
+                "data",
+                *(
+                    f"{what}, {kind}"
+                    for what in ("latency", "size", "memory", "loading")
+                    for kind in ("native", "Python", "ONNX")
+                ),
+            ],
+            costs,
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

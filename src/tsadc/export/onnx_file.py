@@ -1,0 +1,129 @@
+"""The ONNX export: normalisation, all views and their fusion as one graph, for onnxruntime in any language."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tsadc import __version__
+from tsadc.atomic import new_folder
+from tsadc.detectors.ensemble.detector import Ensemble
+from tsadc.detectors.ensemble.fusion import BELOW
+from tsadc.detectors.feedback import WIDTH, Lesson
+from tsadc.errors import ConfigError
+from tsadc.export.folder import Example, check, complete, entities_of, examples
+from tsadc.export.graph import Graph, Tensor
+from tsadc.export.onnx_views import Entities, Observation, log_scores
+from tsadc.scale import Statistics
+from tsadc.series import MAX_ABS_VALUE
+
+if TYPE_CHECKING:
+    import onnx
+
+GRAPH = "scorer.onnx"
+USAGE = """# A scorer of anomalies
+
+Made by `tsadc export --to onnx`. `{graph}` runs in onnxruntime, in any of its languages, on a processor.
+
+| | type | shape | meaning |
+|---|---|---|---|
+| input `values` | float64 | ({length}, {count}) | an observation: rows of variables, NaN where not measured |
+| input `entity` | int64 | (1) | place of its entity in `entities` of the manifest, from 0 on; -1 for any other |
+| output `score` | float64 | (1) | higher is more anomalous |
+| output `views` | float64 | ({views}) | what each view adds to the score, in the order of the manifest |
+
+Values are in the units of the history, in the order of `variables` of the manifest.
+"""
+DRIFT = """The threshold that follows drift: let q be the quarter quantile of the last 20 scores of an entity, its usual
+  score (`usual_scores` of the manifest) in place of those that are lacking; `tsadc detect` adds q minus the usual score
+  to the threshold, if that is positive."""
+
+
+def write_onnx(detector: Ensemble, out: Path) -> None:
+    """Write the new folder `out`, whose graph scores observations in onnxruntime."""
+    missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"Exporting to ONNX needs the package{'s' if len(missing) > 1 else ''} {' and '.join(missing)}: "
+            "pip install 'tsadc[export]'."
+        )
+    tests = examples(detector)
+    usage = USAGE.format(
+        graph=GRAPH,
+        length=detector.settings.length,
+        count=len(detector.variables_),
+        views=len(detector.view_names),
+    )
+    with new_folder(out) as folder:
+        (folder / GRAPH).write_bytes(graph_of(detector).SerializeToString())
+        complete(folder, detector, tests, usage, DRIFT, {})
+        check("ONNX", tests, _run(folder / GRAPH, detector, tests))
+
+
+def _run(file: Path, detector: Ensemble, tests: list[Example]) -> list[float]:
+    """Return the scores of the self-test by onnxruntime."""
+    from onnxruntime import InferenceSession
+
+    session, names = InferenceSession(file, providers=["CPUExecutionProvider"]), entities_of(detector)
+    scores = []
+    for example in tests:
+        entity = np.array([names.index(example.entity) if example.entity in names else -1])
+        scores.append(float(session.run(["score"], {"values": example.values, "entity": entity})[0][0]))
+    return scores
+
+
+def graph_of(detector: Ensemble) -> onnx.ModelProto:
+    """Return the graph that scores an observation as the detector does."""
+    graph, names, length = Graph("tsadc"), entities_of(detector), detector.settings.length
+    values = graph.input("values", np.float64, (length, len(detector.variables_)))
+    given = graph.input("entity", np.int64, (1,))
+    entities = Entities(given.reshape(), names)
+    scorer = detector.scorer_
+    observation = _normalised(detector, values, entities)
+    logs = log_scores(scorer.groups, observation, entities)
+    above = logs - scorer.fusion.middle
+    some = observation.some.any(0, keepdims=True)
+    added = some.where((above < 0.0).where(above * BELOW, above) * scorer.fusion.weight, 0.0)
+    score = added.sum(0, keepdims=True).cast(np.float32).cast(np.float64)
+    if detector.lesson_ is not None and detector.lesson_.names:
+        change = _change(detector.lesson_, added, entities)
+        score = (score + change).cast(np.float32).cast(np.float64)
+    return graph.model({"score": score, "views": added}, "tsadc", __version__)
+
+
+def _normalised(detector: Ensemble, values: Tensor, entities: Entities) -> Observation:
+    """Follow `Scaler.__call__` and `Observations.read`, and leave out the variables that are not judged."""
+    scaler, judged = detector.scaler_, np.flatnonzero(detector.scorer_.judged)
+
+    def of_entity(name: str) -> Tensor:
+        def own(statistics: Statistics) -> np.ndarray[tuple[int], np.dtype[np.floating]]:
+            return np.asarray(getattr(statistics, name))[judged]
+
+        return entities.choose({key: own(known) for key, known in scaler.entities.items()}, own(scaler.pooled))
+
+    chosen = values.take(judged, axis=1)
+    measured = ~chosen.is_nan()
+    filled = measured.where(chosen, 0.0)
+    z = ((filled - of_entity("center")) / of_entity("scale")).clip(MAX_ABS_VALUE)
+    z = measured.where(z.cast(np.float32), 0.0).transpose()
+    return Observation(z, measured.transpose(), len(judged), detector.settings.length)
+
+
+def _change(lesson: Lesson, added: Tensor, entities: Entities) -> Tensor:
+    """Follow `Lesson.change`: what the verdicts of people change."""
+    index, exemplars = entities.index, lesson.exemplars
+    change = (added * (lesson.factor - 1)).sum(0, keepdims=True)
+    vectors = np.stack([exemplar.added for exemplar in exemplars])
+    sizes = np.maximum(np.linalg.norm(vectors, axis=1), 1e-9)
+    distances: Tensor = (added - vectors).square().sum(1).sqrt()
+    similarity = ((distances / (WIDTH * sizes)).square() * -0.5).exp()
+    true = np.array([exemplar.true for exemplar in exemplars])
+    most_true = (similarity * true.astype(np.float64)).max(0, keepdims=True)
+    same = index.graph.constant([entities.names.index(exemplar.entity) for exemplar in exemplars]).equals(index)
+    false = same & index.graph.constant(~true) & (similarity > most_true)
+    excess = np.array([exemplar.excess for exemplar in exemplars])
+    lowered: Tensor = false.where(similarity * excess, 0.0).max(0, keepdims=True)
+    return change - lowered
