@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
 .PHONY: demo test check format fuzz audit notebook clean bench-general bench-choices bench-network bench-studies bench-speed \
-	bench-cluster s3-server bench-detectors bench-export bench-feedback bench-serve bench-scale bench-serve-faults bench-stream results
+	bench-cluster bench-detectors bench-export bench-feedback bench-scale bench-serve bench-serve-faults bench-stream results s3-server
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo

@@ -162,7 +162,8 @@ def rendered(records: dict[str, Any]) -> str:
     ]
     page = [
         "What fitting in parts costs, by the number of entities: processor time per entity of each step, the fit to\n"
-        "the sample as a whole, all of it, the memory beyond that of the imports, and the size of the sample.",
+        "the sample as a whole, the total (the second pass extrapolated from 300 entities), the memory beyond that\n"
+        "of the imports, and the size of the sample.",
         table(head, lines),
     ]
     if "rows" in records:
