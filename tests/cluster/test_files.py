@@ -223,6 +223,27 @@ def test_a_fit_by_tasks_is_that_of_one_process(most: int, tmp_path: Path, monkey
     assert len(load(tmp_path / "fewer").scaler_.entities) == len(machines()) - 1
 
 
+def test_entities_of_one_file_are_learnt_as_by_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that reads entities of both kinds again learns nothing anew of those that the views are fitted to."""
+    limit(monkeypatch, 20)
+    monkeypatch.setattr(cluster_fit, "MIN_QUOTA", 6)
+    monkeypatch.setattr(cluster_fit, "connect", lambda address: contextlib.nullcontext(Here()))
+    tables = [
+        pd.DataFrame(item.values, columns=list(item.names)).assign(
+            time=item.clock.at(range(len(item))), unit=item.entity
+        )
+        for item in machines()
+    ]
+    pd.concat(tables).to_parquet(tmp_path / "all.parquet")
+    words = ("fit", tmp_path / "all.parquet", "--entity", "unit", "--length", "24", "--set", "kernels=4")
+    for answer in (
+        tsadc(*words, "--out", tmp_path / "local"),
+        tsadc(*words, "--out", tmp_path / "ray", "--engine", "ray"),
+    ):
+        assert answer.code == 0, answer.err
+    assert_same(load(tmp_path / "ray"), load(tmp_path / "local"))
+
+
 def test_an_address_that_does_not_answer_is_refused_at_once(plant: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed: pip install 'tsadc[ray]'")
     words = ("detect", plant / "data", "--model", plant / "model", "--out", tmp_path / "found", "--engine", "ray")

@@ -8,6 +8,7 @@ that its own entity belongs to the rest, and sends a few kilobytes instead of it
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,10 +48,11 @@ class FitJob:
 
 @dataclass(frozen=True)
 class BaselineJob:
-    """What all tasks of the second pass share: a fitted model and its digest."""
+    """What all tasks of the second pass share: a fitted model, its digest, and the entities of the rest."""
 
     digest: str
     model: ModelFiles
+    rest: frozenset[str]
     calendar: Calendar | None
     labels: tuple[str, ...]
 
@@ -82,9 +84,7 @@ def fit_on_cluster(
         summary = fit.summary(groups)
         detector.fit_summary(summary)
         if summary.rest:
-            detector.add_baselines(
-                fit.baselines([group for group in groups if set(group.entities) & set(summary.rest)])
-            )
+            detector.add_baselines(fit.baselines(groups, frozenset(summary.rest)))
     fit.notice_all()
     if remembered:
         detector.provenance_["reading"] = dict(remembered)
@@ -137,12 +137,14 @@ class _Fit:
         rest = [_summary(found.summary) for found in self._values(summarise_group, job, waiting[most:])]
         return merge([whole, *rest]) if rest else whole
 
-    def baselines(self, groups: Sequence[FileGroup]) -> list[Baselines]:
-        """Return the baselines of entities without a sample: the second pass."""
-        self._done, self._total = 0, len(groups)
+    def baselines(self, groups: Sequence[FileGroup], rest: frozenset[str]) -> list[Baselines]:
+        """Return the baselines of the rest, the entities without a sample: the second pass."""
+        chosen = [group for group in groups if rest.intersection(group.entities)]
+        self._done, self._total = 0, len(chosen)
         files = model_files(self._detector)
-        digest = self._detector.provenance_["data"]["digest"]
-        return list(self._values(group_baselines, BaselineJob(digest, files, self._calendar, self.labels), groups))
+        digest = hashlib.sha256(b"".join(content.tobytes() for content in files.values())).hexdigest()
+        job = BaselineJob(digest, files, rest, self._calendar, self.labels)
+        return list(self._values(group_baselines, job, chosen))
 
     def _values(self, function: Any, job: Any, groups: Sequence[FileGroup]) -> Iterator[Any]:
         """Yield what the function returns for each group that can be used."""
@@ -193,9 +195,10 @@ def summarise_group(job: FitJob, group: FileGroup) -> Summarised:
 
 
 def group_baselines(job: BaselineJob, group: FileGroup) -> Baselines:
-    """Read the files of a group again and return what is usual for their entities; the task of a worker."""
+    """Read the files of a group again and return what is usual for its entities of the rest; the task of a worker."""
     detector = loaded_model(job.digest, job.model)
-    return detector.baselines(list(_history(group, job.labels, job.calendar, detector.settings.length)))
+    every = _history(group, job.labels, job.calendar, detector.settings.length)
+    return detector.baselines([series for series in every if series.entity in job.rest])
 
 
 def _history(group: FileGroup, labels: tuple[str, ...], calendar: Calendar | None, length: int) -> tuple[Series, ...]:
