@@ -148,7 +148,7 @@ class Model:
 
 
 def model_digest(folder: Path) -> str:
-    """Return what tells this model from a refitted one."""
+    """Return a digest by which this model differs from a refitted one."""
     settings = read_settings(folder)
     return f"{settings['detector']}-{str(settings['arrays'])[:16]}"
 

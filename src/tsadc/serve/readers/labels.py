@@ -123,7 +123,7 @@ def _position(names: dict[str, int], name: str) -> int:
 
 @dataclass(frozen=True)
 class Decoded:
-    """The rows of a request, and why how many of its values were left out.
+    """The rows of a request, and the number of values that were left out, by reason.
 
     Attributes
     ----------
