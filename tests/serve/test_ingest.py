@@ -109,6 +109,52 @@ def test_a_partial_row_is_released_after_a_while_also_by_the_next_service(store:
     assert stored(store)["a", 0][0] == 1.0
 
 
+def test_a_whole_row_completes_the_one_that_waits(store: Store, ingest: Ingest) -> None:
+    ingest.submit(one("a", 0, partial=True, flow=1.0))
+    assert ingest.submit(one("a", 0, flow=9.0, pressure=2.0, speed=3.0)).filled == 1
+    assert stored(store) == {("a", 0): [1.0, 2.0, 3.0]}
+    with store.reading() as connection:
+        assert connection.scalar(sa.select(sa.func.count()).select_from(schema.pending)) == 0
+
+
+def test_a_row_that_waits_in_one_transaction_with_the_whole_row(store: Store, ingest: Ingest) -> None:
+    rows = [one("a", 0, partial=True, flow=1.0), one("a", 0, flow=9.0, pressure=2.0, speed=3.0)]
+    ingest.offer(rows).result()
+    assert stored(store) == {("a", 0): [1.0, 2.0, 3.0]}
+
+
+def test_values_of_a_time_that_comes_twice_join_the_row_that_waits(store: Store, ingest: Ingest) -> None:
+    ingest.submit(one("a", 0, partial=True, flow=1.0))
+    ingest.offer([one("a", 0, pressure=2.0), one("a", 0, speed=3.0)]).result()
+    assert stored(store) == {("a", 0): [1.0, 2.0, 3.0]}
+
+
+def test_a_row_that_waits_although_it_is_stored_fills_it(store: Store, config: Config) -> None:
+    soon = dataclasses.replace(config, server=dataclasses.replace(config.server, wait=0.0))
+    first = Ingest(store, soon, {"plant": NAMES}, Problems())
+    first.submit(one("a", 0, flow=1.0))
+    first.submit(one("a", 2, flow=1.0))
+    first.close()
+    with store.writing() as connection:
+        number = connection.scalar(sa.select(schema.entities.c.id))
+        for row in (0, 1, 3):
+            data = np.array([9.0, 2.0, np.nan]).tobytes()
+            waiting = {"entity": number, "time": START + row * INTERVAL, "since": 0.0, "data": data}
+            connection.execute(sa.insert(schema.pending).values(waiting))
+    second = Ingest(store, soon, {"plant": NAMES}, Problems())
+    second.submit(batch("b", 0, 1))
+    second.close()
+    found = stored(store)
+    assert list(found) == [("a", 0), ("a", 2), ("b", 0), ("a", 1), ("a", 3)]
+    assert [found["a", row][:2] for row in (0, 1, 3)] == [[1.0, 2.0], [9.0, 2.0], [9.0, 2.0]]
+
+
+def test_rows_of_a_request_are_numbered_in_order_of_time(store: Store, ingest: Ingest) -> None:
+    tables = [batch("a", 0, 1), batch("a", 2, 1), one("a", 1, flow=1.0), one("a", 3, speed=1.0), batch("b", 1, 1)]
+    assert ingest.offer(tables).result().stored == 5
+    assert [number for name, number in stored(store) if name == "a"] == [0, 1, 2, 3]
+
+
 def test_another_service_continues_the_sequence(store: Store, config: Config) -> None:
     for first in (0, 3):
         ingest = Ingest(store, config, {"plant": NAMES}, Problems())

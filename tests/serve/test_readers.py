@@ -17,6 +17,7 @@ from tsadc.config import build
 from tsadc.errors import ConfigError, DataError
 from tsadc.serve.readers import Reader, folder, mqtt, prometheus, sql
 from tsadc.serve.rows import RowBatch
+from tsadc.serve.store import StoreError
 
 SECOND = 10**9
 START = 1_700_000_000 * SECOND
@@ -108,6 +109,23 @@ def test_rows_that_the_service_refuses_are_skipped_unless_it_stops(tmp_path: Pat
     with pytest.raises(DataError, match="stopping"):
         folder.create("f", settings).run(stopping, kept, stop)
     assert kept.positions == {}
+
+
+def test_a_file_is_read_again_after_an_error_of_the_store(tmp_path: Path) -> None:
+    table(0, 3, flow=0.0).to_csv(tmp_path / "a.csv", index=False)
+
+    def fail(*_: str) -> None:
+        raise StoreError("The store cannot be used now.")
+
+    reader = folder.create("f", folder.Settings(path=str(tmp_path), every=0.02))
+    for broken in ("get", "set"):
+        sink = Sink()
+        setattr(sink, broken, fail)
+        with pytest.raises(StoreError):
+            sink.run(reader, lambda: False)
+    sink = Sink()
+    sink.run(reader, lambda: sink.positions)
+    assert len(sink.rows) == 3
 
 
 def test_a_large_text_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,6 +276,23 @@ def test_promql_is_asked_in_steps_from_where_it_stopped() -> None:
     assert own == list(range(own[0], own[-1] + 1))  # every second once
     assert all(row["up"] == (START // SECOND + time) % 7 for entity, time, row in sink.rows if entity == "a")
     assert not any(batch.partial for batch in sink.batches)
+
+
+def test_rows_of_prometheus_are_in_order_of_time_though_values_are_missing() -> None:
+    first = START // SECOND
+
+    def answer(_: str, path: str, *__: Any) -> tuple[int, dict[str, str], bytes]:
+        times = (0, 1, 2, 3) if "query=x" in path else (0, 2)
+        values = [[first + own, str(own)] for own in times]
+        data = {"resultType": "matrix", "result": [{"metric": {"instance": "a"}, "values": values}]}
+        return 200, {}, json.dumps({"status": "success", "data": data}).encode()
+
+    with Receiver(answer) as receiver:
+        settings = prometheus.Settings(url=receiver.url, queries=(("x", "x"), ("y", "y")), step=1.0)
+        [batch] = prometheus.create("p", settings).rows(START, START + 3 * SECOND)
+    assert (batch.entity, batch.names, batch.partial) == ("a", ("x", "y"), False)
+    assert ((batch.times - START) // SECOND).tolist() == [0, 1, 2, 3]
+    assert np.array_equal(batch.values, [[0, 0], [1, np.nan], [2, 2], [3, np.nan]], equal_nan=True)
 
 
 def test_errors_of_prometheus() -> None:

@@ -138,7 +138,7 @@ class Ingest:
         """Like `submit` for several batches, but return at once; errors of the store come with the result."""
         receipt = Receipt()
         tables = [RowTable.of(own) if isinstance(own, RowBatch) else own for own in batches]
-        parts = [part for table in tables if len(table) for part in self._parts(table, receipt)]
+        parts = _joined([part for table in tables if len(table) for part in self._parts(table, receipt)])
         rows = sum(len(part.times) for part in parts)
         done: Future[Receipt] = Future()
         done.set_running_or_notify_cancel()  # rows that were handed over are stored, also if nobody waits any longer
@@ -333,9 +333,13 @@ class _Group:
     def __init__(self, ingest: Ingest, connection: Connection) -> None:
         self.ingest, self.connection = ingest, connection
         self.inserts: list[tuple[int, int, int, int, bytes]] = []
+        self.waiting: set[int] = set()  # entities with rows in `pending`
+        if ingest._pending:
+            self.waiting.update(connection.scalars(sa.select(schema.pending.c.entity).distinct()))
 
     def add(self, part: _Part, receipt: Receipt) -> None:
-        """Add rows. Those that are later than all others of their entity are new; others are compared."""
+        """Add rows. Those that are later than all others of their entity are new, unless some of its rows wait for
+        values; others are compared."""
         ingest, latest, sequence, inserts = self.ingest, self.ingest._latest, self.ingest._sequence, self.inserts
         times = part.times.tolist()
         numbers = [
@@ -343,10 +347,11 @@ class _Group:
             for name, tick in zip(part.entities, times, strict=True)
         ]
         compared: dict[int, list[int]] = {}
+        waiting = self.waiting
         rows = zip(numbers, times, _cells(part.values), strict=True)
         for place, (entity, tick, data) in enumerate(rows):
-            if tick > latest.get(entity, -1) and not part.partial:  # as `_insert`, which takes longer
-                sequence += 1
+            if tick > latest.get(entity, -1) and not part.partial and entity not in waiting:
+                sequence += 1  # as `_insert`, which takes longer
                 inserts.append((sequence, tick // PART, entity, tick, data))
                 latest[entity] = tick
             else:
@@ -377,7 +382,7 @@ class _Group:
         complete: dict[int, bytes] = {}
         partial: dict[int, bytes] = {}
         for time_, values in zip(times.tolist(), rows, strict=True):
-            old = stored.get(time_) or waiting.get(time_) or complete.get(time_)
+            old = stored.get(time_) or complete.get(time_) or waiting.get(time_)
             merged, changed = (values, True) if old is None else _filled(np.frombuffer(old, CELL), values)
             if not changed:
                 receipt.repeated += 1
@@ -404,6 +409,7 @@ class _Group:
                 statement, [{"entity": entity, "time": t, "since": now, "data": d} for t, d in partial.items()]
             )
             self.ingest._pending += len(partial)
+            self.waiting.add(entity)
         if complete:
             self._forget_pending(entity, [time_ for time_ in complete if time_ in waiting])
             for time_ in sorted(complete):
@@ -431,19 +437,30 @@ class _Group:
             self.connection.execute(sa.delete(schema.pending).where(where))
 
     def release(self) -> None:
-        """Hand over rows whose missing values have not come in time, in order of time."""
+        """Hand over rows whose missing values have not come in time, in order of time. Those that are not later than
+        all others of their entity are compared, as the store may have them."""
         own = schema.pending.c
         due = own.since <= time.time() - self.ingest.config.server.wait
         waiting = self.connection.execute(
             sa.select(own.entity, own.time, own.data).where(due).order_by(own.time).limit(AT_ONCE)
         ).all()
-        for entity, time_, data in waiting:
-            self._insert(entity, time_, bytes(data))
         if waiting:
             self.connection.execute(
                 sa.delete(schema.pending).where((own.entity == sa.bindparam("e")) & (own.time == sa.bindparam("t"))),
                 [{"e": entity, "t": time_} for entity, time_, _ in waiting],
             )
+        compared: dict[int, list[tuple[int, bytes]]] = {}
+        later: list[tuple[int, int, bytes]] = []
+        for entity, time_, data in waiting:
+            if time_ > self.ingest._latest.get(entity, -1):
+                later.append((entity, time_, bytes(data)))
+            else:
+                compared.setdefault(entity, []).append((time_, bytes(data)))
+        for entity, rows in compared.items():
+            values = np.array([np.frombuffer(data, CELL) for _, data in rows])
+            self._merge(entity, np.array([time_ for time_, _ in rows]), values, False, Receipt())
+        for entity, time_, data in later:
+            self._insert(entity, time_, data)
         self.ingest._pending = self.connection.scalar(sa.select(sa.func.count()).select_from(schema.pending)) or 0
 
     def flush(self) -> None:
@@ -459,6 +476,22 @@ class _Group:
                 tuple(list(column) for column in zip(*self.inserts, strict=True)),
             )
         self.inserts = []
+
+
+def _joined(parts: Sequence[_Part]) -> list[_Part]:
+    """Join the parts of a request that have the same model, in order of time, in which rows are numbered."""
+    groups: dict[tuple[str, bool], list[_Part]] = {}
+    for part in parts:
+        groups.setdefault((part.model, part.partial), []).append(part)
+    return [own[0] if len(own) == 1 else _in_order(own) for own in groups.values()]
+
+
+def _in_order(parts: Sequence[_Part]) -> _Part:
+    times = np.concatenate([part.times for part in parts])
+    values = np.concatenate([part.values for part in parts])
+    entities = [name for part in parts for name in part.entities]
+    order = np.argsort(times, kind="stable")
+    return replace(parts[0], entities=[entities[i] for i in order.tolist()], times=times[order], values=values[order])
 
 
 def _chosen(table: RowTable, places: Any) -> RowTable:

@@ -21,6 +21,7 @@ from tsadc.io.read import TABLES, own_reading, read_frame
 from tsadc.serve.readers import Positions, Submit, hand_over
 from tsadc.serve.readers.tables import TableSettings, pace, to_batches
 from tsadc.serve.rows import RowBatch
+from tsadc.serve.store import StoreError
 
 TEXT = (".csv", ".tsv", ".txt", ".dat")  # files that may be appended to
 PART = 2**25  # bytes of a text file that are read at once
@@ -96,12 +97,20 @@ class Folder:
         if self._seen.get(file) == state:
             return
         self._seen[file] = state  # also of a damaged file, which is looked at again when it changes
+        try:
+            self._read_new(file, state, submit, positions)
+        except StoreError:  # which the file did not cause
+            del self._seen[file]
+            raise
+
+    def _read_new(self, file: Path, state: tuple[int, int], submit: Submit, positions: Positions) -> None:
+        size, changed = state
         key = file.relative_to(self.path).as_posix()
         stored = json.loads(positions.get(key) or "{}")
         if ending(file) in TEXT:
             done = int(stored.get("bytes", 0))
-            done = done if done <= stat.st_size else 0  # it was replaced
-            while done < stat.st_size:
+            done = done if done <= size else 0  # it was replaced
+            while done < size:
                 batches, end = self._appended(file, done)
                 for batch in batches:
                     submit(batch)
@@ -109,10 +118,10 @@ class Folder:
                     break
                 done = end
                 positions.set(key, json.dumps({"bytes": done}))
-        elif stored != {"size": state[0], "changed": state[1]}:
+        elif stored != {"size": size, "changed": changed}:
             for batch in self._batches(file, file, 0):
                 submit(batch)
-            positions.set(key, json.dumps({"size": state[0], "changed": state[1]}))
+            positions.set(key, json.dumps({"size": size, "changed": changed}))
 
     def _appended(self, file: Path, done: int) -> tuple[Iterator[RowBatch], int]:
         """Return the rows after the first `done` bytes, as far as their lines are complete, and where those end."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
@@ -108,7 +108,7 @@ class Prometheus:
         decoded: Decoded = to_batches(self.name, index, entities, variables, times, samples[:, 1], partial=False)
         if not decoded.batches and decoded.skipped:
             raise DataError(f"The queries of the reader {self.name!r} gave only {', '.join(decoded.skipped)}.")
-        return decoded.batches
+        return _joined(self.name, decoded.batches)
 
     def _ask(self, query: str, start: int, end: int) -> list[Mapping[str, Any]]:
         times = {name: f"{tick / SECOND:.3f}" for name, tick in (("start", start), ("end", end))}
@@ -125,6 +125,19 @@ class Prometheus:
         except (KeyError, TypeError, AttributeError):
             raise DataError(f"{self.settings.url} does not answer like Prometheus; check `url`.") from None
         return found
+
+
+def _joined(source: str, batches: Iterable[RowBatch]) -> list[RowBatch]:
+    """Join the rows of each entity, which may have different variables, in order of time, in which they are scored."""
+    frames: dict[str, list[pd.DataFrame]] = {}
+    for batch in batches:
+        frame = pd.DataFrame(batch.values, index=batch.times, columns=list(batch.names))
+        frames.setdefault(batch.entity, []).append(frame)
+    joined = {entity: pd.concat(own).sort_index() for entity, own in frames.items()}
+    return [
+        RowBatch(source, entity, tuple(frame.columns), frame.index.to_numpy(), frame.to_numpy())
+        for entity, frame in joined.items()
+    ]
 
 
 def history(settings: Settings, start: int, end: int) -> pd.DataFrame:
