@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import logging
 import os
@@ -63,8 +64,9 @@ def roll_back(config: Path | None, model: Path | None, name: str) -> str:
     server = requested.server
     host = f"[{server.host}]" if ":" in server.host else server.host
     token = tokens_of(server).get("admin", "")
+    address = f"http://{host}:{server.port}"
     request = urllib.request.Request(
-        f"http://{host}:{server.port}/v1/models/{name}/rollback",
+        f"{address}/v1/models/{name}/rollback",
         data=b"",
         headers={"Authorization": f"Bearer {token}"} if token else {},
     )
@@ -74,7 +76,13 @@ def roll_back(config: Path | None, model: Path | None, name: str) -> str:
     except urllib.error.HTTPError as error:
         sentence = parse_json(error.read()).get("error", f"it answered {error.code}")
         raise ConfigError(f"The service did not roll back: {sentence}") from None
-    except (OSError, ValueError):  # no service listens there
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        if not isinstance(reason, ConnectionRefusedError):  # a service may run, and use the folders
+            raise ConfigError(
+                f"The service at {address} gave no answer ({reason}), so the folders stay as they are; see its "
+                "/v1/models for the model in use, or stop the service and try again."
+            ) from None
         from tsadc.detectors.versions import roll_back
 
         return roll_back(Path(requested.models[name].folder))

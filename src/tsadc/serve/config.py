@@ -19,6 +19,7 @@ from tsadc.config import build, nearest, read_toml, require
 from tsadc.detectors.refit import duration
 from tsadc.detectors.store import SETTINGS
 from tsadc.errors import ConfigError, DataError
+from tsadc.io.calendar import Calendar
 from tsadc.series import Clock
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -147,7 +148,7 @@ class Schedule:
         Name of the model; may be left out if there is only one.
     every : str, default "7d"
         Time from one refit to the next, in min, h, d or w.
-    history : str, default "90d"
+    history : str, default "30d"
         The last part of the rows that the new model learns from; rows are kept for `keep_days` of `[server]`.
     swap : bool, default True
         Whether a new model that passes all checks is used at once. Otherwise it waits until a person accepts it.
@@ -159,7 +160,7 @@ class Schedule:
 
     model: str = ""
     every: str = "7d"
-    history: str = "90d"
+    history: str = "30d"
     swap: bool = True
     minutes: float = 60.0
     megabytes: int = 4096
@@ -212,7 +213,7 @@ def for_model(folder: Path) -> Config:
 
 
 def read_config(file: Path) -> Config:
-    """Read and check a settings file. Model folders must exist; nothing is started or connected."""
+    """Read and check a settings file. Model folders and calendars must exist; nothing is started or connected."""
     content = read_toml(file, "configuration")
     for name, section in content.items():
         if name not in SECTIONS:
@@ -229,6 +230,7 @@ def read_config(file: Path) -> Config:
     if "://" not in server.store:
         located["store"] = str(base / server.store)
     calendars = tuple(str(base / name) for name in server.calendars)
+    Calendar.read(*calendars)  # scoring reads them again; here, what is wrong with one is said before it starts
     models = {name: _model(name, section, base) for name, section in _named(content, "model")}
     if not models:
         raise ConfigError(f'{file} has no model; add [model.NAME] with folder = "...", written by `tsadc fit`.')

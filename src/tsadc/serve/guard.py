@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import SplitResult, urlsplit
 
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Request
@@ -26,7 +27,9 @@ HEADERS = (
 )
 # Without a token: files that hold no data, and whether the service lives.
 OPEN = ("/", "/v1/health", "/v1/session", "/openapi.json")
-WRITING = ("/v1/rows", "/api/v1/write", "/api/v2/write", "/write")
+WRITING = ("/v1/rows", "/api/v1/write", "/api/v2/write", "/write")  # they limit their bodies themselves
+MOST_BYTES = 65_536  # of the body of any other request
+TOO_LARGE = f"The body of this request may have {MOST_BYTES:,} bytes, but has more; send less."
 
 
 class Guard:
@@ -45,12 +48,24 @@ class Guard:
                 message = {**message, "headers": [*message.get("headers", []), *HEADERS]}
             await send(message)
 
+        size = 0
+
+        async def receive_little() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > MOST_BYTES:
+                self.problems.add("size", TOO_LARGE)
+                raise HTTPException(413, TOO_LARGE)
+            return message
+
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         held = self._scope(headers)
         scope.setdefault("state", {})["scope"] = held
-        refused = self._refused(scope["method"], scope["path"], headers, held)
+        refused = self._refused(scope, headers, held)
         if refused is None:
-            await self.app(scope, receive, send_with_headers)
+            limited = receive if scope["path"] in WRITING else receive_little
+            await self.app(scope, limited, send_with_headers)
             return
         status, reason, sentence = refused
         self.problems.add(reason, sentence)
@@ -58,9 +73,10 @@ class Guard:
         await JSONResponse({"error": sentence}, status, challenge)(scope, receive, send_with_headers)
 
     def _refused(
-        self, method: str, path: str, headers: Mapping[bytes, str], held: Scope | None
+        self, request: Request, headers: Mapping[bytes, str], held: Scope | None
     ) -> tuple[int, str, str] | None:
         """Return the status, the reason and the sentence with which a request is refused; None if it is not."""
+        method, path = request["method"], request["path"]
         host = headers.get(b"host", "")
         if self.server.is_local and _split(f"//{host}").hostname not in LOCAL_HOSTS:
             # A page of another site can reach this machine under a name of its own.
@@ -68,14 +84,18 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and _split(origin).netloc != host:
             return 403, "origin", "Pages of other sites may not use the service."
+        if "\0" in path or b"%00" in request.get("query_string", b""):
+            return 400, "address", "The address has the character NUL (%00), which no name has; leave it out."
+        declared = headers.get(b"content-length", "")
+        is_large = path not in WRITING and declared.isdecimal() and int(declared[:20]) > MOST_BYTES
         if path in OPEN or path.startswith("/page/"):
-            return None
+            return (413, "size", TOO_LARGE) if is_large else None
         needed: Scope = "write" if path in WRITING else "read" if method in ("GET", "HEAD") else "admin"
         if held is None:
-            return 401, "token", "The token is missing, unknown or has expired; send it as Authorization: Bearer TOKEN."
+            return 401, "token", "The token is missing or unknown; send it as Authorization: Bearer TOKEN."
         if held not in (needed, "admin"):
             return 403, "scope", f"The {held} token may not do this; it needs the {needed} token."
-        return None
+        return (413, "size", TOO_LARGE) if is_large else None
 
     def _scope(self, headers: Mapping[bytes, str]) -> Scope | None:
         """Return what the token of a request permits; without any token in the settings, everything."""

@@ -14,7 +14,7 @@ from fastapi import Path as InPath
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.exceptions import HTTPException
 
 import tsadc
@@ -48,26 +48,36 @@ Name = Annotated[str, InPath(max_length=400)]
 Number = Annotated[int, InPath(ge=0, lt=2**31)]
 
 
-class Acknowledgement(BaseModel):
-    """Who takes care of an episode."""
+class Given(BaseModel):
+    """The body of a request: no unknown fields, and no text that PostgreSQL cannot store."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @field_validator("*")
+    @classmethod
+    def _without_nul(cls, value: Any) -> Any:
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("a text may not have the character NUL")
+        return value
+
+
+class Acknowledgement(Given):
+    """Who takes care of an episode."""
+
     by: str = Field("", max_length=200)
 
 
-class Verdict(BaseModel):
+class Verdict(Given):
     """What a person says about an episode."""
 
-    model_config = ConfigDict(extra="forbid")
     verdict: Literal["true", "false", "planned"]
     note: str = Field("", max_length=10_000)
     by: str = Field("", max_length=200)
 
 
-class NewMute(BaseModel):
+class NewMute(Given):
     """Entities and variables whose alerts are not sent, as patterns, until a time; without it for ever."""
 
-    model_config = ConfigDict(extra="forbid")
     entity: str = Field("*", min_length=1, max_length=200)
     variable: str = Field("", max_length=200)
     until: str | None = Field(None, max_length=40)
@@ -75,10 +85,9 @@ class NewMute(BaseModel):
     by: str = Field("", max_length=200)
 
 
-class Login(BaseModel):
+class Login(Given):
     """A token, to be kept in a cookie."""
 
-    model_config = ConfigDict(extra="forbid")
     token: str = Field(max_length=500)
 
 
@@ -294,7 +303,7 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
     def login(given: Login, request: Request) -> Response:
         """Keep a token in a cookie that scripts cannot read, for the page."""
         if scope_of(given.token, tokens) is None:
-            raise HTTPException(401, "The token is unknown or has expired.")
+            raise HTTPException(401, "The token is unknown.")
         response = Response(status_code=204)
         secure = request.url.scheme == "https"
         response.set_cookie("tsadc_token", given.token, httponly=True, samesite="strict", secure=secure)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -43,6 +45,7 @@ class ScoringProcess:
         self.ready = threading.Event()
         self._settings = json.dumps(asdict(Settings.of(config))) + "\n"
         self._stopping = threading.Event()
+        self._starting = threading.Lock()  # so that `stop` sees every process
         self._process: subprocess.Popen[str] | None = None
         self._thread = threading.Thread(target=self._supervise, name="scoring", daemon=True)
         self._thread.start()
@@ -67,9 +70,11 @@ class ScoringProcess:
     def stop(self) -> None:
         """Let the process write its states and end; kill it if that takes too long."""
         self._stopping.set()
-        process = self._process
+        with self._starting:
+            process = self._process
         if process is not None and process.stdin is not None:
-            process.stdin.close()
+            with contextlib.suppress(OSError):  # it has ended before it read its settings
+                process.stdin.close()
             try:
                 process.wait(STOPPING if self.ready.is_set() else 0.0)  # one that is still starting has no states
             except subprocess.TimeoutExpired:
@@ -89,32 +94,43 @@ class ScoringProcess:
     def _run(self) -> None:
         # One thread: the other cores are for ingest, the database, and what else runs on the machine.
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tsadc.serve.scoring"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
+        with self._starting:
+            if self._stopping.is_set():
+                return
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "tsadc.serve.scoring"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    errors="replace",
+                    env=environment,
+                )
+            except OSError as error:
+                self.problems.add("scoring", f"Scoring cannot be started now ({error}); it is tried again.")
+                return
+            self._process, self.restarts = process, self.restarts + 1
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        self._process, self.restarts = process, self.restarts + 1
-        errors: list[str] = []
-        drain = threading.Thread(target=lambda: errors.extend(list(process.stderr or ())[-5:]), daemon=True)
+        errors: deque[str] = deque(maxlen=5)
+        drain = threading.Thread(target=errors.extend, args=(process.stderr,), daemon=True)
         drain.start()
         try:
             process.stdin.write(self._settings)
             process.stdin.flush()
             os.set_blocking(process.stdin.fileno(), False)
-        except OSError:
-            pass  # it ended at once; why is in its errors
+        except (OSError, ValueError):
+            pass  # it ended at once, and why is in its errors; or `stop` has closed its input
         for line in process.stdout:
             if line.strip() == "ready":
                 self.ready.set()
-            else:
+                continue
+            try:
                 self.problems.add(*json.loads(line))
+            except (TypeError, ValueError):
+                log.warning("Scoring wrote a line that cannot be understood: %.200s", line.rstrip())
         code = process.wait()
         drain.join()
         for pipe in (process.stdout, process.stderr):

@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from tsadc.errors import TsadcError
 from tsadc.serve import schema
@@ -135,8 +136,9 @@ class Store:
         """Turn errors of the database into a `StoreError` of one sentence, without the password of the URL."""
         try:
             yield
-        except DBAPIError as error:
-            reason = " ".join(str(error.orig).split())
+        except (DBAPIError, PoolTimeout) as error:
+            said = error.orig if isinstance(error, DBAPIError) else error.args[0]  # all connections are in use
+            reason = " ".join(str(said).split())
             if password := self.engine.url.password:
                 reason = reason.replace(str(password), "(hidden)")
             raise StoreError(f"The store {self.place} cannot be used: {reason}.") from None
