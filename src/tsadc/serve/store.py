@@ -68,6 +68,7 @@ class Store:
         """Close all connections and give up the lock."""
         if isinstance(self._lock, Connection):
             with contextlib.suppress(SQLAlchemyError):
+                self._lock.scalar(sa.select(sa.func.pg_advisory_unlock(LOCK)))  # now, not when the server notices
                 self._lock.close()
         elif self._lock is not None:
             self._lock.release()
@@ -78,7 +79,7 @@ class Store:
         """Refuse if another service uses the store."""
         another = f"Another `tsadc serve` uses the store {self.place}; stop it, or use another store."
         if self.is_sqlite:
-            lock = FileLock(f"{self.engine.url.database}.lock", timeout=0)
+            lock = FileLock(f"{self.engine.url.database}.lock", timeout=0, thread_local=False)
             try:
                 lock.acquire()
             except Timeout:
