@@ -122,11 +122,16 @@ def test_too_few_values_are_not_judged() -> None:
     assert verdict.score > verdict.threshold
     assert verdict.coverage == 39 / 80
     assert not verdict.anomalous
+    nothing = scorer.judge("pump 0", np.full((80, 6), np.nan))
+    assert set(nothing.variables.values()) == {0.0}  # no share of nothing, and no NaN
 
 
-def test_another_shape_is_refused() -> None:
+def test_another_shape_and_infinite_values_are_refused() -> None:
+    scorer = made("plain")
     with pytest.raises(ValueError, match=r"has 80 rows of 6 variables, but got the shape \(6, 80\)"):
-        made("plain").score("pump 0", np.zeros((6, 80)))
+        scorer.score("pump 0", np.zeros((6, 80)))
+    with pytest.raises(ValueError, match="infinite value; use NaN"):
+        scorer.score("pump 0", np.full((80, 6), np.inf))
 
 
 def test_the_manifest_describes_the_model_and_every_file(folder: Path) -> None:

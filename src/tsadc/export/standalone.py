@@ -119,7 +119,7 @@ class Scorer:
         usual = self.manifest["usual_scores"].get(entity)
         threshold = self.manifest["threshold"] + float(raised_by([*recent, 0.0], usual, len(recent))[0])
         anomalous = evidence.score > threshold and coverage >= self.manifest["coverage"]
-        sums = np.nansum(evidence.contributions, axis=1)
+        sums = np.nansum(evidence.contributions, axis=1, dtype=np.float64)
         shares = (sums / max(float(sums.sum()), 1e-300)).tolist()
         ranked = sorted(zip(self.variables, shares, strict=True), key=lambda pair: -pair[1])
         return Verdict(evidence.score, threshold, anomalous, coverage, evidence.view_scores, dict(ranked))
@@ -131,6 +131,8 @@ class Scorer:
                 f"An observation has {self.length} rows of {len(self.variables)} variables, but got the shape "
                 f"{raw.shape}; use NaN where nothing was measured."
             )
+        if np.isinf(raw).any():
+            raise ValueError("An observation has an infinite value; use NaN where nothing was measured.")
         z = np.clip(self._scaler(entity, raw), -MAX_ABS_VALUE, MAX_ABS_VALUE)
         return np.ascontiguousarray(z.T, dtype=np.float32)
 
