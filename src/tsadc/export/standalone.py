@@ -131,8 +131,6 @@ class Scorer:
                 f"An observation has {self.length} rows of {len(self.variables)} variables, but got the shape "
                 f"{raw.shape}; use NaN where nothing was measured."
             )
-        if np.isinf(raw).any():
-            raise ValueError("An observation has an infinite value; use NaN where nothing was measured.")
         z = np.clip(self._scaler(entity, raw), -MAX_ABS_VALUE, MAX_ABS_VALUE)
         return np.ascontiguousarray(z.T, dtype=np.float32)
 
