@@ -119,7 +119,7 @@ class Scorer:
         usual = self.manifest["usual_scores"].get(entity)
         threshold = self.manifest["threshold"] + float(raised_by([*recent, 0.0], usual, len(recent))[0])
         anomalous = evidence.score > threshold and coverage >= self.manifest["coverage"]
-        sums = np.nansum(evidence.contributions, axis=1, dtype=np.float64)
+        sums = np.nansum(evidence.contributions.astype(np.float64), axis=1)
         shares = (sums / max(float(sums.sum()), 1e-300)).tolist()
         ranked = sorted(zip(self.variables, shares, strict=True), key=lambda pair: -pair[1])
         return Verdict(evidence.score, threshold, anomalous, coverage, evidence.view_scores, dict(ranked))
