@@ -63,7 +63,7 @@ def test_only_networks_import_torch(folder: Path) -> None:
     assert {package for _, package in needs} == {"torch"}
     # Benchmarks compare detectors with and without a network.
     homes = ("tsadc.nn.", "tsadc.detectors.tsadc.", "tsadc.detectors.baselines.", "tsadc.detectors.residual")
-    benchmarks = ("tsadc.bench.", "tsadc.show.bench_", "tsadc.cli.bench_")
+    benchmarks = ("tsadc.bench.", "tsadc.show.bench_", "tsadc.cli.bench_", "tsadc.cli.cluster_bench")
     assert [module for module, _ in needs if not module.startswith((*homes, *benchmarks))] == []
 
 
