@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tsadc.config import require
-from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.errors import OutputError
 from tsadc.export.bundle import write_python
 from tsadc.export.folder import open_model
 from tsadc.export.onnx_file import write_onnx
 
-WRITERS: dict[str, Callable[[Ensemble, Path], None]] = {"onnx": write_onnx, "python": write_python}
+WRITERS: dict[str, Callable[[Any, Path], None]] = {"onnx": write_onnx, "python": write_python}
 
 
 def export_model(model: Path, to: str, out: Path) -> str:
@@ -20,7 +20,7 @@ def export_model(model: Path, to: str, out: Path) -> str:
     require(to in WRITERS, "--to", "'onnx' or 'python'", to)
     if out.exists():  # found before a minute of work and not after it
         raise OutputError(f"{out} exists already; choose another name or remove it.")
-    detector = open_model(model)
+    detector = open_model(model, to)
     WRITERS[to](detector, out)
     size = sum(file.stat().st_size for file in out.iterdir())
     return (

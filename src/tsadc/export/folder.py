@@ -13,21 +13,28 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tsadc import __version__
 from tsadc.detectors.ensemble.detector import Ensemble
+from tsadc.detectors.ensemble.scorer import FusedScorer
 from tsadc.detectors.store import load, read_settings
 from tsadc.errors import ConfigError, TsadcError
 from tsadc.export.standalone import MANIFEST, SELF_TEST
 from tsadc.series import Floats, Observations, Place, Series
 
+if TYPE_CHECKING:  # torch is needed for models with a network only
+    from tsadc.detectors.tsadc.detector import TSADC
+
+    Exportable = Ensemble | TSADC
+
 FORMAT = 1
 README = "README.md"
 TOLERANCE = 1e-5  # of the scores of the self-test
 DIGITS = 6  # of its values
+NETWORK = "tsadc"  # the detector whose network can be exported
 UNKNOWN = "an entity that the model does not know"
 
 CONTENT = """
@@ -60,39 +67,50 @@ class Example:
     score: float
 
 
-def open_model(folder: Path) -> Ensemble:
+def open_model(folder: Path, to: str) -> Exportable:
     """Load a model that can be exported; refuse all others in one sentence."""
     name = read_settings(folder)["detector"]
-    if name != Ensemble.name:
+    if name not in (Ensemble.name, NETWORK):
         raise ConfigError(
-            f"{folder} is a model of the detector {str(name)[:200]!r}, but only models of 'ensemble' can be exported; "
-            "fit one with `tsadc fit --detector ensemble`."
+            f"{folder} is a model of the detector {str(name)[:200]!r}, but only models of {Ensemble.name!r} and "
+            f"{NETWORK!r} can be exported; fit one with `tsadc fit --detector {Ensemble.name}`."
         )
-    detector = load(folder)
-    assert isinstance(detector, Ensemble)
-    if detector.settings.mode == "audit":
+    if name == NETWORK and to == "python":
+        raise ConfigError(
+            f"{folder} has a network, which an export that needs numpy alone cannot run; use `--to onnx`, or export a "
+            f"model of `tsadc fit --detector {Ensemble.name}`."
+        )
+    detector: Any = load(folder)
+    if detector._audits:
         raise ConfigError(
             f"{folder} is in audit mode, which needs the whole record, but an export scores single observations; fit "
-            "it with `--set mode=causal`."
+            f"it with `--set {'mode' if isinstance(detector, Ensemble) else 'ensemble.mode'}=causal`."
         )
-    return detector
+    exportable: Exportable = detector
+    return exportable
 
 
-def entities_of(detector: Ensemble) -> list[str]:
+def entities_of(detector: Exportable) -> list[str]:
     """Return the names of all entities that the model knows anything about, in the order of their index in an
     export."""
     judged = [] if detector.lesson_ is None else [exemplar.entity for exemplar in detector.lesson_.exemplars]
-    return list(dict.fromkeys([*detector.scaler_.entities, *detector.scorer_.usual, *judged]))
+    fused = [] if (scorer := scorer_of(detector)) is None else scorer.usual
+    return list(dict.fromkeys([*detector.scaler_.entities, *fused, *judged]))
 
 
-def native_scores(detector: Ensemble, entities: Sequence[str], values: Sequence[Floats]) -> Floats:
+def scorer_of(detector: Exportable) -> FusedScorer | None:
+    """Return the ensemble of a model; None if its network scores alone (`scoring="own"`)."""
+    return None if detector._view_weights is None else detector.scorer_
+
+
+def native_scores(detector: Exportable, entities: Sequence[str], values: Sequence[Floats]) -> Floats:
     """Return the score of each observation (row, variable), as `tsadc detect` computes it."""
     series = tuple(Series(own, detector.variables_, entity=name) for name, own in zip(entities, values, strict=True))
     places = tuple(Place(number, 0) for number in range(len(series)))
     return detector._scores(Observations(series, places, detector.settings.length))
 
 
-def examples(detector: Ensemble) -> list[Example]:
+def examples(detector: Exportable) -> list[Example]:
     """Return the self-test: a complete observation, one with gaps, and one of an unknown entity, with their scores."""
     known = entities_of(detector)
     names = [*known[:1], known[-1] if known else UNKNOWN, UNKNOWN]
@@ -124,7 +142,7 @@ def check(kind: str, expected: Sequence[Example], scores: Sequence[float]) -> No
 
 
 def complete(
-    folder: Path, detector: Ensemble, tests: Sequence[Example], usage: str, drift: str, extra: dict[str, Any]
+    folder: Path, detector: Exportable, tests: Sequence[Example], usage: str, drift: str, extra: dict[str, Any]
 ) -> None:
     """Write manifest, self-test and README beside the files of the scorer, which are in the folder already.
 
@@ -132,6 +150,7 @@ def complete(
     only this kind of scorer has in its manifest."""
     known, settings = entities_of(detector), detector.settings
     usual = {name: detector._usual_score(name) for name in known}
+    judged = np.ones(len(detector.variables_)) if (scorer := scorer_of(detector)) is None else scorer.judged
     every = detector.clock_.every
     stored = [
         {
@@ -149,7 +168,7 @@ def complete(
         "detector": detector.name,
         "training_data": detector.provenance_["data"],
         "variables": list(detector.variables_),
-        "judged": [name for name, judged in zip(detector.variables_, detector.scorer_.judged, strict=True) if judged],
+        "judged": [name for name, judged in zip(detector.variables_, judged, strict=True) if judged],
         "length": settings.length,
         "interval_seconds": None if every is None else every / 1e9,
         "coverage": settings.coverage,

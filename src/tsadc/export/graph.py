@@ -20,7 +20,7 @@ OPSET, IR = 17, 8  # versions of ONNX of 2022
 
 
 class Graph:
-    """Collects nodes and constants. The body of a loop is a graph of its own that may use the tensors of `outer`."""
+    """Collects nodes and constants. The body of a loop, or a branch, is a graph of its own that may use the tensors of `outer`."""
 
     def __init__(self, name: str, outer: Graph | None = None) -> None:
         self.name, self.outer = name, outer
@@ -81,6 +81,23 @@ class Graph:
         proto = inner._proto(outputs)
         return self.nodes_of("Loop", [trips, go_on, *state], [own.dtype for own in state], body=proto)
 
+    def either(
+        self,
+        condition: Tensor,
+        given: Sequence[Tensor],
+        yes: Callable[[list[Tensor]], Tensor],
+        no: Callable[[list[Tensor]], Tensor],
+    ) -> Tensor:
+        """Return `yes(given)` if the condition, a single value, is true, and `no(given)` otherwise. Only one of them is
+        computed, in a graph of its own; `given` are the tensors of this graph that both may use."""
+        branches, dtype = [], given[0].dtype
+        for build in (yes, no):
+            inner = Graph(self._name("branch"), outer=self)
+            result = build([Tensor(inner, own.name, own.dtype) for own in given])
+            branches.append(inner._proto([inner.node("Identity", result, dtype=result.dtype)]))
+            dtype = result.dtype
+        return self.node("If", condition, dtype=dtype, then_branch=branches[0], else_branch=branches[1])
+
     def _proto(self, outputs: Sequence[Tensor]) -> onnx.GraphProto:
         from onnx import helper, numpy_helper
 
@@ -88,7 +105,7 @@ class Graph:
             return helper.make_tensor_value_info(tensor.name, helper.np_dtype_to_tensor_dtype(tensor.dtype), shape)
 
         inputs = [info(tensor, shape) for tensor, shape in self.inputs]
-        # Constants of a loop's body belong to the outermost graph, where they are made once.
+        # Constants of an inner graph belong to the outermost graph, where they are made once.
         stored = self.constants if self.outer is None else {}
         initial = [numpy_helper.from_array(array, name) for name, array in stored.items()]
         return helper.make_graph(self.nodes, self.name, inputs, [info(tensor, None) for tensor in outputs], initial)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +13,20 @@ from tsadc import __version__
 from tsadc.atomic import new_folder
 from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.ensemble.fusion import BELOW
+from tsadc.detectors.ensemble.scorer import FusedScorer
 from tsadc.detectors.feedback import WIDTH, Lesson
 from tsadc.errors import ConfigError
-from tsadc.export.folder import Example, check, complete, entities_of, examples
-from tsadc.export.graph import Graph, Tensor
-from tsadc.export.onnx_views import Entities, Observation, log_scores
+from tsadc.export.folder import Example, check, complete, entities_of, examples, scorer_of
+from tsadc.export.graph import Graph, Tensor, joined
+from tsadc.export.onnx_network import Residual, check_network, residuals, weighted_errors
+from tsadc.export.onnx_views import Entities, Observation, log_scores, residual_scores
 from tsadc.scale import Statistics
 from tsadc.series import MAX_ABS_VALUE
 
 if TYPE_CHECKING:
     import onnx
+
+    from tsadc.export.folder import Exportable
 
 GRAPH = "scorer.onnx"
 USAGE = """# A scorer of anomalies
@@ -42,7 +47,7 @@ DRIFT = """The threshold that follows drift: let q be the quarter quantile of th
   to the threshold, if that is positive."""
 
 
-def write_onnx(detector: Ensemble, out: Path) -> None:
+def write_onnx(detector: Exportable, out: Path) -> None:
     """Write the new folder `out`, whose graph scores observations in onnxruntime."""
     missing = [name for name in ("onnx", "onnxruntime") if find_spec(name) is None]
     if missing:
@@ -50,6 +55,8 @@ def write_onnx(detector: Ensemble, out: Path) -> None:
             f"Exporting to ONNX needs the package{'s' if len(missing) > 1 else ''} {' and '.join(missing)}: "
             "pip install 'tsadc[export]'."
         )
+    if not isinstance(detector, Ensemble):
+        check_network(detector)
     tests = examples(detector)
     usage = USAGE.format(
         graph=GRAPH,
@@ -63,7 +70,7 @@ def write_onnx(detector: Ensemble, out: Path) -> None:
         check("ONNX", tests, _run(folder / GRAPH, detector, tests))
 
 
-def _run(file: Path, detector: Ensemble, tests: list[Example]) -> list[float]:
+def _run(file: Path, detector: Exportable, tests: list[Example]) -> list[float]:
     """Return the scores of the self-test by onnxruntime."""
     from onnxruntime import InferenceSession
 
@@ -75,18 +82,20 @@ def _run(file: Path, detector: Ensemble, tests: list[Example]) -> list[float]:
     return scores
 
 
-def graph_of(detector: Ensemble) -> onnx.ModelProto:
+def graph_of(detector: Exportable) -> onnx.ModelProto:
     """Return the graph that scores an observation as the detector does."""
     graph, names, length = Graph("tsadc"), entities_of(detector), detector.settings.length
     values = graph.input("values", np.float64, (length, len(detector.variables_)))
     given = graph.input("entity", np.int64, (1,))
     entities = Entities(given.reshape(), names)
-    scorer = detector.scorer_
     observation = _normalised(detector, values, entities)
-    logs = log_scores(scorer.groups, observation, entities)
-    above = logs - scorer.fusion.middle
-    some = observation.some.any(0, keepdims=True)
-    added = some.where((above < 0.0).where(above * BELOW, above) * scorer.fusion.weight, 0.0)
+    found = [] if isinstance(detector, Ensemble) else residuals(detector, observation)
+    scorer = scorer_of(detector)
+    if scorer is None:
+        assert not isinstance(detector, Ensemble)
+        added = weighted_errors(detector.settings.inference.weights, found)
+    else:
+        added = _fused(scorer, found, observation, entities)
     score = added.sum(0, keepdims=True).cast(np.float32).cast(np.float64)
     if detector.lesson_ is not None and detector.lesson_.names:
         change = _change(detector.lesson_, added, entities)
@@ -94,22 +103,34 @@ def graph_of(detector: Ensemble) -> onnx.ModelProto:
     return graph.model({"score": score, "views": added}, "tsadc", __version__)
 
 
-def _normalised(detector: Ensemble, values: Tensor, entities: Entities) -> Observation:
-    """Follow `Scaler.__call__` and `Observations.read`, and leave out the variables that are not judged."""
-    scaler, judged = detector.scaler_, np.flatnonzero(detector.scorer_.judged)
+def _fused(scorer: FusedScorer, found: Sequence[Residual], all_: Observation, entities: Entities) -> Tensor:
+    """Follow `FusedScorer.evidence`: what each view, the residuals of a network included, adds to the score."""
+    judged = np.flatnonzero(scorer.judged)
+    own, middle = all_.of(judged), scorer.fusion.middle
+    logs = log_scores(scorer.groups, own, entities)
+    if scorer.residuals is not None:
+        known = [(cells.take(judged), where.take(judged)) for cells, where in found]
+        logs = joined([logs, residual_scores(scorer.residuals, known, middle[-len(found) :], own, entities)])
+    above = logs - middle
+    some = own.some.any(0, keepdims=True)
+    return some.where((above < 0.0).where(above * BELOW, above) * scorer.fusion.weight, 0.0)
+
+
+def _normalised(detector: Exportable, values: Tensor, entities: Entities) -> Observation:
+    """Follow `Scaler.__call__` and `Observations.read`."""
+    scaler = detector.scaler_
 
     def of_entity(name: str) -> Tensor:
         def own(statistics: Statistics) -> np.ndarray[tuple[int], np.dtype[np.floating]]:
-            return np.asarray(getattr(statistics, name))[judged]
+            return np.asarray(getattr(statistics, name))
 
         return entities.choose({key: own(known) for key, known in scaler.entities.items()}, own(scaler.pooled))
 
-    chosen = values.take(judged, axis=1)
-    measured = ~chosen.is_nan()
-    filled = measured.where(chosen, 0.0)
+    measured = ~values.is_nan()
+    filled = measured.where(values, 0.0)
     z = ((filled - of_entity("center")) / of_entity("scale")).clip(MAX_ABS_VALUE)
     z = measured.where(z.cast(np.float32), 0.0).transpose()
-    return Observation(z, measured.transpose(), len(judged), detector.settings.length)
+    return Observation(z, measured.transpose(), len(detector.variables_), detector.settings.length)
 
 
 def _change(lesson: Lesson, added: Tensor, entities: Entities) -> Tensor:

@@ -14,7 +14,7 @@ output exceeds its bias, so they are added in the same order. `tests/export` com
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tsadc.detectors.ensemble import features, linear, neighbours, rows, views
 from tsadc.detectors.ensemble.features import Bands, Convolutions, Correlations, Standardiser, Windows
 from tsadc.detectors.ensemble.neighbours import Neighbours, Quarters
-from tsadc.detectors.ensemble.peaks import Departure, Remainder
+from tsadc.detectors.ensemble.peaks import Departure, ModelResiduals, Remainder
 from tsadc.detectors.ensemble.rows import Density, Ranges
 from tsadc.detectors.ensemble.views import ViewGroup
 from tsadc.detectors.ensemble.windows import Energy, RidgeResiduals
@@ -67,6 +67,10 @@ class Observation:
     @property
     def graph(self) -> Graph:
         return self.z.graph
+
+    def of(self, variables: NDArray[np.intp]) -> Observation:
+        """Return the observation with some of the variables only."""
+        return Observation(self.z.take(variables), self.measured.take(variables), len(variables), self.length)
 
     @cached_property
     def z64(self) -> Tensor:
@@ -146,6 +150,21 @@ def _remainder(group: Remainder, own: Observation, entities: Entities) -> Tensor
     lasting = largest * (shares.square().sum(0) / steps.at_least(1.0)).sqrt()
     scores = joined([_peak(departing), _log(lasting.reshape(1)), _peak(level)])
     return scores - entities.choose(group.entities, group.baseline)
+
+
+def residual_scores(
+    group: ModelResiduals,
+    residuals: Sequence[tuple[Tensor, Tensor]],
+    usual: Floats,
+    own: Observation,
+    entities: Entities,
+) -> Tensor:
+    """Follow `ModelResiduals.score` for residuals (variable, time) of the judged variables, and where they are known.
+
+    A view that knows no residual has its usual log score, which adds nothing to the score."""
+    sizes = [_sizes(cells, replace(own, measured=known), group.top) for cells, known in residuals]
+    logs = joined([_peak(size.at_least(0.0)) for size in sizes]) - entities.choose(group.entities, group.baseline)
+    return joined([(size >= 0).any(0, keepdims=True) for size in sizes]).where(logs, usual)
 
 
 def _projected(group: Remainder, own: Observation) -> Tensor:
