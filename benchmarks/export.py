@@ -8,6 +8,9 @@ test observations, evenly spaced, are scored twice: as they are, and with values
 them in a process of their own that refuses to import tsadc, torch, scipy, scikit-learn and pandas. The difference is
 that of the scores, absolute.
 
+The same is done with TSAD-C. Its network has its default size, but is trained for two epochs only, and that of SMD on
+the first machine only: enough for weights that matter, and no measure of quality.
+
 Latency is processor time of one thread per observation, the median of rounds in which the scorers alternate in one
 process. Memory is the peak of a process that loads the scorer and scores the observations, one thread; loading is its
 wall time, imports included.
@@ -30,9 +33,10 @@ from typing import Any
 
 import numpy as np
 
-from tsadc import Ensemble
+from tsadc import TSADC, Ensemble
 from tsadc.atomic import write_file
 from tsadc.data.catalogue import draw, find
+from tsadc.detectors.base import Detector
 from tsadc.detectors.store import load
 from tsadc.errors import TsadcNotice
 from tsadc.export.bundle import write_python
@@ -48,10 +52,18 @@ from tsadc.windows import cut
 HERE = Path(__file__).parent
 RECORDS, PAGE = HERE / "results" / "export.json", HERE.parent / "docs" / "tables" / "export.md"
 DATA = ("plant", "smd-causal", "smd-unseen", "sleep", "ludb", "cinc", "skab", "gecco", "batadal")
+NETWORK = tuple(name for name in DATA if name != "smd-unseen")  # data sets of TSAD-C
+ONE_MACHINE, EPOCHS = ("smd-causal",), 2
+KINDS = {Ensemble.name: ("native", "python", "onnx"), TSADC.name: ("native", "onnx")}
+RUNS = {
+    **{name: (name, Ensemble.name) for name in DATA},
+    **{f"{name} {TSADC.name}": (name, TSADC.name) for name in NETWORK},
+}
 MOST = 100  # observations of a data set, each with and without gaps
 TIMED = 8  # observations of a round
 ROUNDS = 7
 REFUSED = ("tsadc", "torch", "scipy", "sklearn", "pandas")
+Scorer = Callable[[str, int, Floats], object]
 # The process that measures memory: arguments are the kind of scorer, its folder, and the file of observations.
 CHILD = """
 import json, sys, time
@@ -99,30 +111,32 @@ print(json.dumps({"scores": scores, "loaded": loaded, "memory": peak() - before}
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", help="the folder of the data sets; without it, make the table")
-    parser.add_argument("--only", nargs="*", help="which data sets (default: all)")
+    parser.add_argument("--only", nargs="*", help="which runs, such as plant or 'plant tsadc' (default: all)")
     parser.add_argument("--out", type=Path, default=RECORDS)
     parser.add_argument("--table", type=Path, default=PAGE)
     options = parser.parse_args(arguments)
     records: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
-    for name in DATA if options.data is not None else ():
+    for name, (data, detector) in RUNS.items() if options.data is not None else ():
         if name not in records and (not options.only or name in options.only):
-            records[name] = measure(name, options.data)
+            records[name] = measure(data, detector, options.data)
             write_file(options.out, (json.dumps(records, indent=1) + "\n").encode())
             print(name, json.dumps(records[name]), flush=True)
     write_file(options.table, page(records).encode())
     return 0
 
 
-def measure(name: str, raw: Path) -> dict[str, Any]:
+def measure(name: str, method: str, raw: Path) -> dict[str, Any]:
     """Return how the exports of a model of one data set compare with the model."""
+    kinds = KINDS[method]
     with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
         warnings.simplefilter("ignore", TsadcNotice)
         folder = Path(place)
-        detector, observations = fitted(name, raw)
+        detector, observations = fitted(name, method, raw)
         detector.save(folder / "native")
         detector = load(folder / "native")
-        write_python(detector, folder / "python")
-        write_onnx(detector, folder / "onnx")
+        for kind, write in (("python", write_python), ("onnx", write_onnx)):
+            if kind in kinds:
+                write(detector, folder / kind)
         chosen = np.unique(np.linspace(0, len(observations) - 1, MOST).round().astype(int)).tolist()
         whole = [observations.read(i).T.astype(np.float64) for i in chosen]
         generator = np.random.default_rng(0)
@@ -131,35 +145,47 @@ def measure(name: str, raw: Path) -> dict[str, Any]:
         known = entities_of(detector)
         indices = [known.index(own) if own in known else -1 for own in names]
         np.savez(folder / "observations.npz", values=np.stack(values), names=names, indices=indices)
-        runs = {kind: run(kind, folder) for kind in ("native", "python", "onnx")}
+        runs = {kind: run(kind, method, folder) for kind in kinds}
         expected = np.array(runs["native"]["scores"])
-        picked = np.linspace(0, len(values) - 1, TIMED).round().astype(int).tolist()
-        latency = alternating(folder, detector, [(names[i], indices[i], values[i]) for i in picked])
-        sizes = {"native": size(folder / "native"), "python": size(folder / "python"), "onnx": size(folder / "onnx")}
+        works = scorers(folder, detector, kinds)
+        holed = np.array([bool(np.isnan(own).any()) for own in values])
+
+        def latency(among: Floats) -> dict[str, float]:
+            picked = among[np.linspace(0, len(among) - 1, TIMED).round().astype(int)].tolist()
+            return alternating(works, [(names[i], indices[i], values[i]) for i in picked])
+
         return {
             "variables": len(detector.variables_),
             "length": detector.settings.length,
             "entities": len(known),
             "observations": len(values),
-            "incomplete": int(sum(np.isnan(own).any() for own in values)),
+            "incomplete": int(holed.sum()),
             "scores": [float(expected.min()), float(np.median(expected)), float(expected.max())],
             "difference": {
-                kind: float(np.abs(np.array(runs[kind]["scores"]) - expected).max()) for kind in ("python", "onnx")
+                kind: float(np.abs(np.array(runs[kind]["scores"]) - expected).max()) for kind in kinds[1:]
             },
-            "latency": latency,
-            "size": sizes,
+            "latency": latency(np.arange(len(values))),
+            "latency_complete": latency(np.flatnonzero(~holed)),
+            "latency_incomplete": latency(np.flatnonzero(holed)),
+            "size": {kind: size(folder / kind) for kind in kinds},
             "memory": {kind: found["memory"] for kind, found in runs.items()},
             "loaded": {kind: found["loaded"] for kind, found in runs.items()},
         }
 
 
-def fitted(name: str, raw: Path) -> tuple[Ensemble, Observations]:
-    """Return the ensemble, fitted to the history of a benchmark, and the observations of its test part, unscaled."""
+def fitted(name: str, method: str, raw: Path) -> tuple[Detector, Observations]:
+    """Return the detector, fitted to the history of a benchmark, and the observations of its test part, unscaled."""
     protocol, task = find(name, "benchmark"), draw(name, raw, 0)
-    detector = Ensemble(length=protocol.length).fit(task.train, validation=task.validation)
-    if task.history is not None:
-        detector.adapt(task.history)
-    series = match(as_series(task.test, protocol.length, Reading()), detector.variables_)
+    train, test = (as_series(data, protocol.length, Reading()) for data in (task.train, task.test))
+    if method == Ensemble.name:
+        detector: Detector = Ensemble(length=protocol.length).fit(task.train, validation=task.validation)
+        if task.history is not None:
+            detector.adapt(task.history)
+    else:
+        if name in ONE_MACHINE:
+            train, test = train[:1], tuple(series for series in test if series.entity == train[0].entity)
+        detector = TSADC(length=protocol.length, training={"epochs": EPOCHS}).fit(train)
+    series = match(test, detector.variables_)
     return detector, cut(series, protocol.length, detector.settings.coverage).observations
 
 
@@ -177,9 +203,9 @@ def with_gaps(values: Floats, generator: np.random.Generator) -> Floats:
     return holed
 
 
-def run(kind: str, folder: Path) -> dict[str, Any]:
+def run(kind: str, method: str, folder: Path) -> dict[str, Any]:
     """Score all observations in a process of its own."""
-    refused = "torch" if kind == "native" else ",".join(REFUSED)
+    refused = ",".join(REFUSED) if kind != "native" else "torch" if method == Ensemble.name else ""
     words = [kind, str(folder / kind), str(folder / "observations.npz"), refused]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -189,23 +215,31 @@ def run(kind: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-def alternating(folder: Path, detector: Ensemble, observations: Sequence[tuple[str, int, Floats]]) -> dict[str, float]:
-    """Return the processor seconds per observation of each scorer."""
+def scorers(folder: Path, detector: Detector, kinds: Sequence[str]) -> dict[str, Scorer]:
+    """Return each kind of scorer as a function of the name of an entity, its index, and an observation."""
     import onnxruntime
 
-    sys.path.insert(0, str(folder))
-    for module in [module for module in sys.modules if module.partition(".")[0] == "python"]:
-        del sys.modules[module]  # the scorer of the data set before
-    scorer = importlib.import_module("python").Scorer.load(folder / "python")
-    sys.path.remove(str(folder))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(folder / "onnx" / GRAPH, options, providers=["CPUExecutionProvider"])
-    works: Mapping[str, Callable[[str, int, Floats], object]] = {
+    works: dict[str, Scorer] = {
         "native": lambda name, index, own: native_scores(detector, [name], [own]),
-        "python": lambda name, index, own: scorer.score(name, own),
         "onnx": lambda name, index, own: session.run(None, {"values": own, "entity": np.array([index])}),
     }
+    if "python" in kinds:
+        sys.path.insert(0, str(folder))
+        for module in [module for module in sys.modules if module.partition(".")[0] == "python"]:
+            del sys.modules[module]  # the scorer of the data set before
+        scorer = importlib.import_module("python").Scorer.load(folder / "python")
+        sys.path.remove(str(folder))
+        works["python"] = lambda name, index, own: scorer.score(name, own)
+    return {kind: works[kind] for kind in kinds}
+
+
+def alternating(
+    works: Mapping[str, Scorer], observations: Sequence[tuple[str, int, Floats]]
+) -> dict[str, float]:
+    """Return the processor seconds per observation of each scorer."""
     taken: dict[str, list[float]] = {kind: [] for kind in works}
     for _ in range(ROUNDS):
         for kind, work in works.items():

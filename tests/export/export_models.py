@@ -1,13 +1,15 @@
-"""Fitted ensembles of different shapes to export, and observations to score with them."""
+"""Fitted ensembles of different shapes to export, and observations to score with any detector."""
 
 import copy
 import warnings
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.errors import TsadcNotice
+from tsadc.export.folder import entities_of
 from tsadc.series import Floats
 
 LENGTHS = {"plain": 80, "one variable": 20, "pooled": 97, "judged": 80}  # 97 is prime
@@ -61,10 +63,15 @@ def judged(detector: Ensemble) -> Ensemble:
 
 
 def observations(kind: str, count: int) -> list[tuple[str, Floats]]:
+    """Return entities and observations to score with a detector of that kind."""
+    return observations_of(fitted(kind), count)
+
+
+def observations_of(detector: Any, count: int) -> list[tuple[str, Floats]]:
     """Return entities and observations (row, variable): complete, with gaps of all lengths, without a variable, nearly
     empty, constant, wild, and with an entity that the model does not know."""
-    detector, generator = fitted(kind), np.random.default_rng(7)
-    names, variables = [*detector.scaler_.entities, *detector.scorer_.usual, "stranger"], len(detector.variables_)
+    generator = np.random.default_rng(7)
+    names, variables = [*entities_of(detector), "stranger"], len(detector.variables_)
     length, out = detector.settings.length, []
     for number in range(count):
         name = names[number % len(names)]

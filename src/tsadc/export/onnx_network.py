@@ -51,8 +51,6 @@ def check_network(detector: TSADC) -> None:
 def residuals(detector: TSADC, own: Observation) -> list[Residual]:
     """Follow `Inference.__call__` for all variables of an observation."""
     inference, network = detector._inference(detector._residual_names()), detector.network_
-    if not inference.residuals:
-        return []
     shown = inference.shown.numpy()
     x = _unary("Asinh", own.z) if network.squash else own.z
     imputed = _imputed(inference, x, own)
@@ -174,8 +172,7 @@ def _messages_passed(model: Dependencies, hidden: Tensor, own: Observation) -> T
     for number, mlp in enumerate(mlps):
         is_last = number == len(mlps) - 1
         if model.gin.eps is not None:
-            own_share = float(1 + model.gin.eps[number])
-            hidden = _mixed_variables(hidden, graphs + own_share * same, windows, own)
+            hidden = _mixed_variables(hidden, graphs + (1 + _array(model.gin.eps)[number]) * same, windows, own)
         elif is_last:
             hidden = _mixed_variables(hidden, graphs * (1 - same), windows, own)
         hidden = _relu(_mixed(hidden, mlp[0]))
