@@ -55,6 +55,7 @@ DATA = ("plant", "smd-causal", "smd-unseen", "sleep", "ludb", "cinc", "skab", "g
 NETWORK = tuple(name for name in DATA if name != "smd-unseen")  # data sets of TSAD-C
 ONE_MACHINE, EPOCHS = ("smd-causal",), 2
 KINDS = {Ensemble.name: ("native", "python", "onnx"), TSADC.name: ("native", "onnx")}
+TITLES = {"native": "native", "python": "Python", "onnx": "ONNX"}
 RUNS = {
     **{name: (name, Ensemble.name) for name in DATA},
     **{f"{name} {TSADC.name}": (name, TSADC.name) for name in NETWORK},
@@ -161,9 +162,7 @@ def measure(name: str, method: str, raw: Path) -> dict[str, Any]:
             "observations": len(values),
             "incomplete": int(holed.sum()),
             "scores": [float(expected.min()), float(np.median(expected)), float(expected.max())],
-            "difference": {
-                kind: float(np.abs(np.array(runs[kind]["scores"]) - expected).max()) for kind in kinds[1:]
-            },
+            "difference": {kind: float(np.abs(np.array(runs[kind]["scores"]) - expected).max()) for kind in kinds[1:]},
             "latency": latency(np.arange(len(values))),
             "latency_complete": latency(np.flatnonzero(~holed)),
             "latency_incomplete": latency(np.flatnonzero(holed)),
@@ -236,9 +235,7 @@ def scorers(folder: Path, detector: Detector, kinds: Sequence[str]) -> dict[str,
     return {kind: works[kind] for kind in kinds}
 
 
-def alternating(
-    works: Mapping[str, Scorer], observations: Sequence[tuple[str, int, Floats]]
-) -> dict[str, float]:
+def alternating(works: Mapping[str, Scorer], observations: Sequence[tuple[str, int, Floats]]) -> dict[str, float]:
     """Return the processor seconds per observation of each scorer."""
     taken: dict[str, list[float]] = {kind: [] for kind in works}
     for _ in range(ROUNDS):
@@ -256,10 +253,46 @@ def size(folder: Path) -> int:
 
 def page(records: dict[str, Any]) -> str:
     """Return the tables in Markdown."""
-    known = {name: records[name] for name in DATA if name in records}
+    ensembles, networks = (
+        {data: records[name] for name, (data, method) in RUNS.items() if method == wanted and name in records}
+        for wanted in KINDS
+    )
+    lines = [
+        "# Exported scorers beside the native one",
+        "",
+        "Made by `make bench-export` (`benchmarks/export.py`, which defines the measures). Default settings, seed 0.",
+        "",
+        "## Scores of the ensemble",
+        "",
+        *scores(ensembles, Ensemble.name),
+        "## Cost of the ensemble",
+        "",
+        "Milliseconds of processor time per observation, one thread; size in MB; peak memory in MB beyond that of "
+        "Python with numpy and the observations; seconds to load, imports included. Other work shared the two cores "
+        "of the machine.",
+        "",
+        *costs(ensembles, Ensemble.name, {"latency": "latency"}),
+        "## Scores of TSAD-C",
+        "",
+        f"The network has its default size and was trained for {EPOCHS} epochs; of SMD it saw one machine.",
+        "",
+        *scores(networks, TSADC.name),
+        "## Cost of TSAD-C",
+        "",
+        "As above. An observation in which nothing is missing needs no imputation, so both latencies are measured.",
+        "",
+        *costs(
+            networks, TSADC.name, {"latency_complete": "latency, complete", "latency_incomplete": "latency, with gaps"}
+        ),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def scores(known: dict[str, Any], method: str) -> list[str]:
+    """Return how the scores differ, as a paragraph and a table."""
     total = sum(found["observations"] for found in known.values())
     holed = sum(found["incomplete"] for found in known.values())
-    body, costs = [], []
+    body = []
     for name, found in known.items():
         low, middle, high = found["scores"]
         body.append(
@@ -270,57 +303,41 @@ def page(records: dict[str, Any]) -> str:
                 str(found["entities"]),
                 f"{found['observations']} ({found['incomplete']})",
                 f"{low:.1f}, {middle:.1f}, {high:.1f}",
-                f"{found['difference']['python']:.1e}",
-                f"{found['difference']['onnx']:.1e}",
+                *(f"{found['difference'][kind]:.1e}" for kind in KINDS[method][1:]),
             ]
         )
-        costs.append(
-            [
-                name,
-                *(f"{found['latency'][kind] * 1e3:.1f}" for kind in ("native", "python", "onnx")),
-                *(f"{found['size'][kind] / 1e6:.1f}" for kind in ("native", "python", "onnx")),
-                *(f"{found['memory'][kind] / 1e6:.0f}" for kind in ("native", "python", "onnx")),
-                *(f"{found['loaded'][kind]:.1f}" for kind in ("native", "python", "onnx")),
-            ]
-        )
-    lines = [
-        "# Exported scorers beside the native one",
-        "",
-        "Made by `make bench-export` (`benchmarks/export.py`, which defines the measures). Ensemble with default "
-        "settings, seed 0.",
-        "",
-        "## Scores",
-        "",
+    header = ["data", "variables", "length", "entities", "observations (with gaps)", "scores: least, median, most"]
+    return [
         f"{total:,} observations, {holed:,} of them with missing values. The exports ran in processes that refuse to "
         f"import {', '.join(REFUSED)}.",
         "",
-        table(
-            [
-                *("data", "variables", "length", "entities", "observations (with gaps)", "scores: least, median, most"),
-                *("largest difference, Python", "largest difference, ONNX"),
-            ],
-            body,
-        ),
+        table([*header, *(f"largest difference, {TITLES[kind]}" for kind in KINDS[method][1:])], body),
         "",
-        "## Cost",
-        "",
-        "Milliseconds of processor time per observation, one thread; size in MB; peak memory in MB beyond that of "
-        "Python with numpy and the observations; seconds to load, imports included. Other work shared the two cores "
-        "of the machine.",
-        "",
-        table(
-            [
-                "data",
-                *(
-                    f"{what}, {kind}"
-                    for what in ("latency", "size", "memory", "loading")
-                    for kind in ("native", "Python", "ONNX")
-                ),
-            ],
-            costs,
-        ),
     ]
-    return "\n".join(lines) + "\n"
+
+
+def costs(known: dict[str, Any], method: str, latencies: Mapping[str, str]) -> list[str]:
+    """Return what the scorers cost, as a table; `latencies` maps what was measured to its title."""
+    milli, mega = 1e-3, 1e6
+    columns = {
+        **{key: (title, milli, 1) for key, title in latencies.items()},
+        "size": ("size", mega, 1),
+        "memory": ("memory", mega, 0),
+        "loaded": ("loading", 1.0, 1),
+    }
+    body = [
+        [
+            name,
+            *(
+                f"{found[key][kind] / unit:.{digits}f}"
+                for key, (_, unit, digits) in columns.items()
+                for kind in KINDS[method]
+            ),
+        ]
+        for name, found in known.items()
+    ]
+    titles = [f"{title}, {TITLES[kind]}" for title, _, _ in columns.values() for kind in KINDS[method]]
+    return [table(["data", *titles], body), ""]
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +92,42 @@ def changed(model: Path, folder: Path, change: Callable[[dict[str, Any]], object
     return folder
 
 
-def test_what_cannot_be_exported_is_refused(model: Path, tmp_path: Path) -> None:
-    for name in ("robust-z", "tsadc", "of-a-file"):
+@pytest.fixture(scope="module")
+def network(model: Path) -> Path:
+    """A model with a network, of the same data."""
+    words = ("--detector", "tsadc", "--preset", "tiny", "--epochs", "1", "--length", "40", "--set", "ensemble.kernels=4")
+    fitted = tsadc("fit", model.parent / "left.csv", "--out", model.parent / "network", *words)
+    assert fitted.code == 0, fitted.err
+    return model.parent / "network"
+
+
+def test_a_network_is_written_for_onnx(network: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
+    done = tsadc("export", network, "--to", "onnx", "--out", tmp_path / "scorer")
+    assert (done.code, done.err) == (0, "")
+    manifest = json.loads((tmp_path / "scorer" / "manifest.json").read_text())
+    assert (manifest["detector"], manifest["views"][-1]) == ("tsadc", "reconstruction")
+
+
+def test_what_cannot_be_exported_is_refused(model: Path, network: Path, tmp_path: Path) -> None:
+    for name in ("robust-z", "usad", "of-a-file"):
         changed(model, tmp_path / name, lambda settings, name=name: settings.update(detector=name))
     changed(model, tmp_path / "audit", lambda settings: settings["settings"].update(mode="audit"))
+    changed(network, tmp_path / "audited", lambda settings: settings["settings"]["ensemble"].update(mode="audit"))
+    changed(network, tmp_path / "steps", lambda settings: settings["settings"]["inference"].update(steps=0))
     with untouched(tmp_path):
-        for name in ("robust-z", "tsadc", "of-a-file"):
-            sentence = refusal(tmp_path / name, "onnx", tmp_path / "new")
-            assert f"is a model of the detector '{name}', but only models of 'ensemble' can be exported" in sentence
-        assert "is in audit mode, which needs the whole record" in refusal(
-            tmp_path / "audit", "python", tmp_path / "new"
+        out = tmp_path / "new"
+        for name in ("robust-z", "usad", "of-a-file"):
+            assert (
+                f"is a model of the detector '{name}', but only models of 'ensemble' and 'tsadc' can be exported"
+            ) in refusal(tmp_path / name, "onnx", out)
+        audit = "is in audit mode, which needs the whole record, but an export scores single observations; fit it with"
+        assert f"{audit} `--set mode=causal`." in refusal(tmp_path / "audit", "python", out)
+        assert f"{audit} `--set ensemble.mode=causal`." in refusal(tmp_path / "audited", "onnx", out)
+        assert "has a network, which an export that needs numpy alone cannot run; use `--to onnx`" in refusal(
+            network, "python", out
         )
+        if find_spec("onnxruntime") is not None:
+            assert "imputes with inference.steps=0, but only imputations in one diffusion step" in refusal(
+                tmp_path / "steps", "onnx", out
+            )

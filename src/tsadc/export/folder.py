@@ -40,7 +40,7 @@ UNKNOWN = "an entity that the model does not know"
 CONTENT = """
 ## What it contains
 
-- The scores of `tsadc detect`: normalisation by entity, all views, their weights{lesson}.
+- The scores of `tsadc detect`: normalisation by entity, {parts}{lesson}.
 - The threshold of the model, {threshold:.6g}; a higher score is anomalous.
 - The baselines of {entities}. Any other name is compared with all of them together.
 
@@ -179,7 +179,9 @@ def complete(
         "usual_scores": {name: score for name, score in usual.items() if score is not None},
         **extra,
     }
+    network = "" if isinstance(detector, Ensemble) else "the network, "
     page = usage + CONTENT.format(
+        parts=network + ("the weights of its errors" if scorer is None else "all views, their weights"),
         lesson=", and what the verdicts of people have changed" if detector.lesson_ is not None else "",
         threshold=detector.threshold_,
         entities="1 entity" if len(known) == 1 else f"{len(known)} entities",

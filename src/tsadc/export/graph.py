@@ -20,7 +20,8 @@ OPSET, IR = 17, 8  # versions of ONNX of 2022
 
 
 class Graph:
-    """Collects nodes and constants. The body of a loop, or a branch, is a graph of its own that may use the tensors of `outer`."""
+    """Collects nodes and constants. The body of a loop, or a branch, is a graph of its own that may use the tensors of
+    `outer`."""
 
     def __init__(self, name: str, outer: Graph | None = None) -> None:
         self.name, self.outer = name, outer

@@ -1,8 +1,8 @@
 """The network of TSAD-C as a part of an ONNX graph.
 
 Each function adds what a function of `detectors/tsadc` or `nn` computes in eval mode, and names it. Masks and noise are
-the same for every observation (`Inference`), so they are constants of the graph. The Fourier transforms of S4 become
-convolutions in time: a transform is slow in onnxruntime. Everything is float32, as in torch.
+the same for every observation (`Inference`), so they are constants of the graph, and so are the filters of S4. All of
+it is float32, as in torch.
 
     name        meaning
     x           (variable, time) the input of both modules: asinh(z), 0 where not measured
@@ -18,10 +18,10 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tsadc.errors import ConfigError
 from tsadc.export.graph import Tensor, joined
+from tsadc.export.onnx_convolution import Array, convolved
 from tsadc.export.onnx_views import Observation
 
 if TYPE_CHECKING:  # this module can be imported without torch
@@ -32,10 +32,7 @@ if TYPE_CHECKING:  # this module can be imported without torch
     from tsadc.nn.graph import AttentionGraph
     from tsadc.nn.s4 import S4
 
-STEPS_AT_ONCE = 16  # outputs of a convolution that share a window of their input: one by one takes 5 times as long
-MAX_BYTES = 2**31 - 2**20  # of a file of ONNX
 Residual = tuple[Tensor, Tensor]
-Array = NDArray[np.float32]
 
 
 def check_network(detector: TSADC) -> None:
@@ -188,7 +185,7 @@ def _windows(length: int, count: int) -> list[tuple[int, int]]:
 
 
 def _mixed_variables(hidden: Tensor, graphs: Tensor, windows: list[tuple[int, int]], own: Observation) -> Tensor:
-    """Follow `graph._pass_messages`: multiply the variables of each window by its graph (window, variable, variable)."""
+    """Follow `graph._pass_messages`: multiply the variables of a window by its graph (window, variable, variable)."""
     parts = []
     for number, (first, stop) in enumerate(windows):
         part = hidden.part(first, stop, 2).reshape(own.variables, -1)
@@ -222,7 +219,7 @@ def _nearest(nodes: Tensor, neighbours: int, variables: int) -> Tensor:
 
 def _s4(layer: S4, x: Tensor, length: int) -> Tensor:
     """Follow `S4.forward` for x (batch, channel, time)."""
-    y = _convolved(x, _lags(layer, length), length)
+    y = convolved(x, _lags(layer, length), length)
     gelu = y * (_unary("Erf", y / math.sqrt(2.0)) + 1.0) * 0.5
     value, gate = _halves(_array(layer.mix_weight) @ gelu + _array(layer.mix_bias)[:, None], 1)
     x = x + value * _unary("Sigmoid", gate)
@@ -237,27 +234,6 @@ def _lags(layer: S4, length: int) -> Array:
     """Return the filter (channel, lag) of an S4 layer at the lags from -(length - 1) to length - 1."""
     circle = _array(layer.filter(length))
     return np.concatenate([circle[:, circle.shape[1] - length + 1 :], circle[:, :length]], axis=1)
-
-
-def _convolved(x: Tensor, lags: Array, length: int) -> Tensor:
-    """Follow `ssm.convolve`: y[t] = sum of lags[t - s] x[s] for x (batch, channel, time).
-
-    A window of x yields `STEPS_AT_ONCE` steps of y: for each of them, the filter is shifted by one. Thus the convolution
-    is a product of matrices. The shifted filters are made in the graph, as they take as many times the place: row r of
-    a matrix whose rows are one shorter than what is repeated in it begins r steps earlier."""
-    graph, channels, width = x.graph, len(lags), min(STEPS_AT_ONCE, length)
-    padded = np.concatenate([lags[:, ::-1], np.zeros((channels, width), dtype=np.float32)], axis=1)
-    size = padded.shape[1]
-    times = graph.constant([1, width], np.int64)
-    repeated = graph.node("Tile", graph.constant(padded), times, dtype=np.float32)
-    filters = repeated.part(0, width * (size - 1), 1).reshape(channels * width, 1, size - 1)
-    windows = -(-length // width)
-    after = (windows - 1) * width + (size - 1) - (length - 1) - length
-    y = graph.node(
-        "Conv", x, filters, dtype=np.float32, group=channels, strides=[width], pads=[length - 1, after]
-    )  # (batch, channel and shift, window)
-    steps = y.reshape(-1, channels, width, windows).transpose(0, 1, 3, 2).reshape(-1, channels, windows * width)
-    return steps.part(0, length, 2)
 
 
 def _mixed(x: Tensor, layer: Any) -> Tensor:
