@@ -18,6 +18,7 @@ from export_models import history, observations_of
 from tsadc import TSADC
 from tsadc.detectors.tsadc.inference import RESIDUALS
 from tsadc.errors import ConfigError, TsadcNotice
+from tsadc.export import onnx_file
 from tsadc.export.folder import entities_of, native_scores
 from tsadc.export.graph import Graph
 from tsadc.export.onnx_convolution import convolved
@@ -212,4 +213,13 @@ def test_many_diffusion_steps_are_refused(tmp_path: Path) -> None:
     detector.settings_ = detector.settings.with_settings(**SMALL, inference={"steps": 3})
     with pytest.raises(ConfigError, match=r"inference\.steps=3, but only .* fit it with `--set inference\.steps=1`\."):
         write_onnx(detector, tmp_path / "scorer")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_graph_that_no_file_holds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_file, "MAX_BYTES", 1000)
+    with pytest.raises(
+        ConfigError, match=r"needs 0\.0 GB, but a file of ONNX holds at most 2 GB; fit a smaller network"
+    ):
+        write_onnx(fitted("default"), tmp_path / "scorer")
     assert list(tmp_path.iterdir()) == []

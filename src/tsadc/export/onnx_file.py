@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tsadc.export.folder import Exportable
 
 GRAPH = "scorer.onnx"
+MAX_BYTES = 2**31 - 2**24  # of the constants in a file of ONNX
 USAGE = """# A scorer of anomalies
 
 Made by `tsadc export --to onnx`. `{graph}` runs in onnxruntime, in any of its languages, on a processor.
@@ -64,8 +65,15 @@ def write_onnx(detector: Exportable, out: Path) -> None:
         count=len(detector.variables_),
         views=len(detector.view_names),
     )
+    graph = graph_of(detector)
+    size = sum(len(constant.raw_data) for constant in graph.graph.initializer)
+    if size > MAX_BYTES:
+        raise ConfigError(
+            f"The graph of this model needs {size / 1e9:.1f} GB, but a file of ONNX holds at most 2 GB; fit a smaller "
+            "network, or use shorter observations."
+        )
     with new_folder(out) as folder:
-        (folder / GRAPH).write_bytes(graph_of(detector).SerializeToString())
+        (folder / GRAPH).write_bytes(graph.SerializeToString())
         complete(folder, detector, tests, usage, DRIFT, {})
         check("ONNX", tests, _run(folder / GRAPH, detector, tests))
 
