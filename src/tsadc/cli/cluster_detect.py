@@ -20,7 +20,7 @@ import tsadc
 from tsadc.cli.examination import MAX_NOTICES, check_new
 from tsadc.cli.workflow import MAX_WORST, Unusual, describe_interval, summarise
 from tsadc.cluster import storage
-from tsadc.cluster.engine import Outcome, collected_notices, connect
+from tsadc.cluster.engine import Outcome, connect
 from tsadc.cluster.manifest import MANIFEST, Entity, Manifest, finish, folder_name, start
 from tsadc.cluster.models import ModelFiles, loaded_model, model_files
 from tsadc.cluster.partitions import FileGroup, check_options, group_files, read_group
@@ -28,7 +28,7 @@ from tsadc.cluster.storage import address_of
 from tsadc.config import require
 from tsadc.detectors.base import Detector, ProgressCallback, ScoringProgress
 from tsadc.detectors.result import worst
-from tsadc.errors import DataError, TooShortError, listed, notice
+from tsadc.errors import DataError, TooShortError, collected_notices, listed, notice
 from tsadc.io.calendar import Calendar
 from tsadc.io.reading import Reading
 from tsadc.series import Series
