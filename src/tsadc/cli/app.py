@@ -362,7 +362,14 @@ def _continue(
 
     with progress_bar() as progress:
         said = continue_to(
-            model, lambda stored: _read(data, options, stored), data, out, own=own, calendar=calendar, progress=progress
+            model,
+            lambda stored: _read(data, options, stored),
+            data,
+            out,
+            own=own,
+            strict=options.strict,
+            calendar=calendar,
+            progress=progress,
         )
     echo(said)
 
