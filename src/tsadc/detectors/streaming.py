@@ -371,7 +371,9 @@ class Stream:
         """The entities that have sent rows, in the order of their first ones."""
         return tuple(self._entities)
 
-    def push(self, entity: str, time: Any, row: Sequence[float] | Mapping[str, float] | Floats) -> StreamUpdate:
+    def push(
+        self, entity: str, time: Any, row: Sequence[float] | Mapping[str, float] | pd.Series | Floats
+    ) -> StreamUpdate:
         """Add one row of an entity.
 
         Parameters
