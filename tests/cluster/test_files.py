@@ -142,8 +142,8 @@ def test_an_audit_by_tasks_is_that_of_one_process(plant: Path, tmp_path: Path, m
     for file in (tmp_path / "local").glob("*.csv"):
         assert (tmp_path / "ray" / file.name).read_bytes() == file.read_bytes()
     monkeypatch.setattr(cluster_audit, "judge_fold", mock.Mock(side_effect=DataError("Too little.")))
-    refusal = tsadc(*words, "--out", tmp_path / "none", "--engine", "ray").refusal
-    assert refusal == "Fold 1 of 2 cannot be judged: Too little."
+    answer = tsadc(*words, "--out", tmp_path / "none", "--engine", "ray")
+    assert (answer.code, answer.err) == (2, "tsadc: Fold 1 of 2 cannot be judged: Too little.\n")
     assert not (tmp_path / "none").exists()
     assert (
         "--stream does not go together" in tsadc(*words, "--out", tmp_path / "x", "--engine", "ray", "--stream").refusal
