@@ -33,7 +33,8 @@ STRIPS = (
 )
 DELAYS = (
     "An alarm is raised when the row arrives that completes an observation, or a quarter of it, and the score is above "
-    "the threshold. The delay is counted from the first anomalous row, as the last verdict about the episode has it."
+    "the threshold. The delay is counted from the first anomalous row, as the last verdict about the episode has it. "
+    "Alarms that the final verdict did not confirm have no part in the median, as they have no anomaly to be late for."
 )
 HEADS = (
     *(("Entity", False), ("Alarm", False), ("Delay", True), ("Start", False), ("Lasted", True), ("Severity", True)),
@@ -131,7 +132,8 @@ def summary(found: Backtest) -> str:
     lines = [headline(found)]
     if own["alarms"]:
         worst = max(found.entities, key=lambda part: len(part.sent))
-        lines.append(f"Delay after the first anomalous row: {_delays(found.sent)}.")
+        which = " (without those that are withdrawn)" if 0 < own["not_confirmed"] < own["alarms"] else ""
+        lines.append(f"Delay after the first anomalous row{which}: {_delays(found.sent)}.")
         if len(found.entities) > 1:
             lines.append(f"Most alarms: {worst.entity}, {len(worst.sent)}.")
         if own["not_confirmed"]:
@@ -144,7 +146,7 @@ def summary(found: Backtest) -> str:
 def _delays(alarms: Sequence[Alarm]) -> str:
     delays = [alarm.delay for alarm in alarms if not alarm.withdrawn]
     if not delays:
-        return DASH
+        return "none was confirmed"
     return f"median {_duration(int(np.median(delays)))}, at most {_duration(max(delays))}"
 
 
@@ -159,7 +161,7 @@ def render(found: Backtest, *, title: str, about: Mapping[str, str]) -> str:
     boxes = [
         ("Alarms", f"{len(sent):,}", f"{len(found.alarms) - len(sent):,} more muted"),
         ("A week", number(len(sent) / found.weeks), f"over {count(len(found.entities), 'entity', 'entities')}"),
-        ("Median delay", _duration(int(np.median(delays))) if delays else DASH, "after the first anomalous row"),
+        ("Median delay", _duration(int(np.median(delays))) if delays else DASH, "of confirmed alarms"),
         ("Not confirmed", f"{sum(alarm.withdrawn for alarm in sent):,}", "by the final verdict"),
     ]
     said = element("p", element("strong", headline(found)), class_="verdict" if sent else "verdict calm")
