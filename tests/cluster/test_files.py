@@ -2,18 +2,20 @@
 
 import contextlib
 import json
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import tsadc as package
 from machines import assert_same, limit, machines
 from terminal import frame, tsadc
-from tsadc.cli import cluster_audit, cluster_fit
+from tsadc.cli import cluster_audit, cluster_detect, cluster_fit
 from tsadc.cli.cluster_detect import DetectJob, judge
 from tsadc.cluster import storage
 from tsadc.cluster.engine import NEEDS_RAY, Cluster, _run, connect
@@ -25,6 +27,7 @@ from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, DataError, OutputError
 from tsadc.io.read import read
 from tsadc.io.reading import Reading
+from tsadc.show.stored_results import read_results
 
 
 class Here:
@@ -190,6 +193,33 @@ def test_results_may_be_divided_by_month(plant: Path, tmp_path: Path) -> None:
         parts = [pd.read_parquet(file) for file in sorted((out / "timeline").rglob("*.parquet"))]
         tables.append(pd.concat(parts, ignore_index=True))
     pd.testing.assert_frame_equal(*tables)
+
+
+def test_results_of_a_cluster_can_be_reviewed_and_labelled(
+    plant: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_detect, "connect", lambda address: contextlib.nullcontext(Here()))
+    shutil.copytree(plant / "model", tmp_path / "model")
+    words = ("detect", plant / "data", "--model", tmp_path / "model", "--out")
+    for folder, engine in (("local", ()), ("ray", ("--engine", "ray"))):
+        assert tsadc(*words, tmp_path / folder, *engine).code == 0
+    local, ray = (read_results(tmp_path / folder) for folder in ("local", "ray"))
+    assert [own.judged for own in ray.intervals] == [own.judged for own in local.intervals]
+    for one, other in zip(ray.intervals, local.intervals, strict=True):
+        scores, *place = ray.scores_around(one)
+        expected, *same = local.scores_around(other)
+        np.testing.assert_allclose(scores, expected, rtol=1e-5)
+        assert (place, one.when) == (same, other.when)
+    page = tmp_path / "page.html"
+    assert tsadc("review", tmp_path / "model", "--results", tmp_path / "ray", "--page", page).code == 0
+    name = local.intervals[0].judged.id
+    words = ("label", tmp_path / "model", "false", "--interval", name, "--results", tmp_path / "ray")
+    assert "1 verdict noted" in tsadc(*words).out
+    shutil.rmtree(tmp_path / "ray" / "intervals")  # as if nothing had been found
+    assert read_results(tmp_path / "ray").intervals == ()
+    stored = json.loads((tmp_path / "ray" / "manifest.json").read_text())
+    (tmp_path / "ray" / "manifest.json").write_text(json.dumps({**stored, "complete": False}))
+    assert "ray holds the results of an unfinished job; run its `tsadc detect` again" in tsadc(*words).refusal
 
 
 def test_a_job_continues_only_if_it_is_the_same(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tsadc.cli.examination import MAX_NOTICES, check_new
 from tsadc.cli.workflow import MAX_WORST, Unusual, describe_interval, summarise
 from tsadc.cluster import storage
 from tsadc.cluster.engine import Outcome, connect
-from tsadc.cluster.manifest import MANIFEST, Entity, Manifest, check_folder, finish, folder_name, start
+from tsadc.cluster.manifest import Entity, Manifest, check_folder, finish, folder_name, start
 from tsadc.cluster.models import ModelFiles, loaded_model, model_files
 from tsadc.cluster.partitions import FileGroup, check_options, group_files, named_files, read_group
 from tsadc.cluster.storage import address_of
@@ -34,7 +34,7 @@ from tsadc.io.reading import Reading
 from tsadc.series import Series
 from tsadc.show import words
 from tsadc.show.chance import count_scored, false_alarms
-from tsadc.show.result_files import TABLES, tables
+from tsadc.show.result_files import MANIFEST, TABLES, tables
 from tsadc.show.words import count
 from tsadc.variables import match
 

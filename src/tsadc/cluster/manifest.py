@@ -18,9 +18,9 @@ from urllib.parse import quote
 from tsadc.cluster import storage
 from tsadc.config import parse_json
 from tsadc.errors import OutputError, listed
-from tsadc.show.result_files import TABLES
+from tsadc.show.result_files import MANIFEST, TABLES
 
-MANIFEST, ENTITIES = "manifest.json", "entities"
+ENTITIES = "entities"
 
 
 @dataclass(frozen=True)
