@@ -231,7 +231,7 @@ def test_a_cluster_learns_what_one_machine_learns(connected: object, data: Path,
 
 
 def test_a_cluster_suspects_what_one_machine_suspects(connected: object, data: Path, tmp_path: Path) -> None:
-    words = ("audit", data, "--length", "24", "--set", "kernels=4", "--folds", "3")
+    words = ("audit", data, "--length", "24", "--set", "kernels=4", "--folds", "2")
     for folder, engine in (("local", ()), ("ray", ("--engine", "ray", "--address", connected.address))):
         answer = tsadc(*words, "--out", tmp_path / folder, *engine)
         assert answer.code == 0, answer.err
