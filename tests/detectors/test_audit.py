@@ -141,6 +141,7 @@ def test_clean_deviates_are_hardly_ever_suspected() -> None:
     assert suspected <= 20  # of 10,000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("observations", "recall"), [(50, 0.5), (100, 0.65), (500, 0.8)])
 def test_probabilities_are_honest_with_few_observations(observations: int, recall: float) -> None:
     false, found, present = 0, 0, 0
