@@ -459,3 +459,15 @@ def test_provisional_verdicts_wait_until_rows_go_back_a_whole_observation(counti
     verdicts = counting.stream().push_many("x", arrives, values[arrives]).verdicts
     provisional = [verdict.start for verdict in verdicts if not verdict.final]
     assert provisional == [8, 16, 24, 40, 48, 56, 72, 80, 168, 176, 184, 200, 208, 216]
+
+
+def test_rows_that_are_no_data_frames_are_not_searched_for_columns(counting, monkeypatch):
+    """That would take four times as long as to store a row."""
+    stream, values = counting.stream(), quiet(3)
+    monkeypatch.setattr(streaming, "as_frame", lambda rows: pytest.fail("searched"))
+    stream.push("x", 0, values[0])
+    stream.push("x", 1, values[1].tolist())
+    stream.push("x", 2, dict(zip(NAMES, values[2].tolist(), strict=True)))
+    stream.push_many("x", range(3, 6), values)
+    stream.push_many("x", range(6, 9), values.tolist())
+    assert stream.counts["rows"] == 9

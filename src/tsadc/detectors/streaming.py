@@ -427,7 +427,7 @@ class Stream:
         if not isinstance(entity, str):
             raise DataError(f"An entity must be a text, but got {reprlib.repr(entity)}.")
         ticks = self._ticks(times)
-        if not isinstance(rows, np.ndarray) and (frame := as_frame(rows)) is not None:
+        if not isinstance(rows, np.ndarray | list) and (frame := as_frame(rows)) is not None:
             rows, names = frame, self._named(frame.columns) if names is None else names
         values = _as_floats(rows)
         width = len(self.names) if names is None else len(names)
