@@ -142,6 +142,7 @@ def test_an_audit_by_tasks_is_that_of_one_process(plant: Path, tmp_path: Path, m
     for folder, engine in (("local", ()), ("ray", ("--engine", "ray"))):
         answer = tsadc(*words, "--out", tmp_path / folder, *engine)
         assert answer.code == 0, answer.err
+        assert ("The first of 4 models took" in answer.out) == (folder == "local")  # tasks run at the same time
     for file in (tmp_path / "local").glob("*.csv"):
         assert (tmp_path / "ray" / file.name).read_bytes() == file.read_bytes()
     monkeypatch.setattr(cluster_audit, "judge_fold", mock.Mock(side_effect=DataError("Too little.")))

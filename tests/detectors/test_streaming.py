@@ -267,6 +267,9 @@ def test_columns_of_data_frames_are_matched_by_name(counting):
     assert tuple(by_row) == said[0][0].verdicts
     known = {"names": ["a", "x", "c", "d"]}
     assert counting.stream().push_many("x", times, frame.rename(columns={"b": "x"}), **known).verdicts
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    rows = polars.DataFrame({name: values[:, k] for k, name in reversed(list(enumerate(NAMES)))})
+    assert counting.stream().push_many("x", times, rows) == said[0][0]
 
 
 def test_times_may_be_written_in_many_ways(detectors):
