@@ -1,5 +1,6 @@
 """What the service decides equals `detect`, also if scoring dies at any moment; episodes go as people expect."""
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -106,14 +107,7 @@ def test_a_crash_at_any_moment_changes_nothing(
     store: Store, ingest: Ingest, config: Config, monkeypatch: pytest.MonkeyPatch, at_once: int, live_model: Path
 ) -> None:
     monkeypatch.setattr(scoring, "AT_ONCE", at_once)
-    feed(ingest)
-    undisturbed = run(Scoring(settings(config)))
-    tables = ("scores", "episodes", "outbox")
-    expected = {name: table(store, name) for name in tables}
-    assert len(expected["outbox"]) >= 2
-    with store.writing() as connection:  # begin again, with the same rows
-        for name in ("outbox", "episodes", "scores", "states", "progress"):
-            connection.execute(sa.delete(schema.metadata.tables[name]))
+    undisturbed, expected = decided(store, ingest, config)
     steps = 0
     for number in range(undisturbed):
         score = Scoring(settings(config))
@@ -126,7 +120,51 @@ def test_a_crash_at_any_moment_changes_nothing(
         steps += score.step() > 0
         score.store.close()  # and dies
     assert steps == undisturbed
-    assert {name: table(store, name) for name in tables} == expected
+    assert decisions(store) == expected
+
+
+def test_a_commit_whose_answer_is_lost_doubles_nothing(
+    store: Store, ingest: Ingest, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "AT_ONCE", 40)
+    undisturbed, expected = decided(store, ingest, config)
+    score = Scoring(settings(config))
+    commit, lost = score.store.writing, 0
+
+    @contextlib.contextmanager
+    def losing_the_answer() -> Iterator[Any]:
+        with commit() as connection:
+            yield connection
+        raise StoreError("The connection is gone.")
+
+    for number in range(undisturbed):
+        if number % 2:
+            assert score.step() > 0
+            continue
+        with monkeypatch.context() as patched, pytest.raises(StoreError):
+            patched.setattr(score.store, "writing", losing_the_answer)
+            score.step()
+        lost += 1
+    assert lost > 2
+    assert score.step() == 0
+    score.store.close()
+    assert decisions(store) == expected
+
+
+def decisions(store: Store) -> dict[str, list[Any]]:
+    """Return all that scoring has decided."""
+    return {name: table(store, name) for name in ("scores", "episodes", "outbox")}
+
+
+def decided(store: Store, ingest: Ingest, config: Config) -> tuple[int, dict[str, list[Any]]]:
+    """Score rows without a fault, and forget that; return in how many steps, and what was decided."""
+    feed(ingest)
+    steps, found = run(Scoring(settings(config))), decisions(store)
+    assert len(found["outbox"]) >= 2
+    with store.writing() as connection:
+        for name in ("outbox", "episodes", "scores", "states", "progress"):
+            connection.execute(sa.delete(schema.metadata.tables[name]))
+    return steps, found
 
 
 def failing(*_: Any) -> None:
@@ -145,10 +183,11 @@ def test_states_are_written_at_the_end_and_rows_are_not_pushed_again(
         saved = sorted(connection.scalars(sa.select(schema.states.c.sequence)))
     assert (len(saved), saved[-1]) == (2, first.scored)
     first.store.close()
+    for seed in range(2):
+        ingest.submit(batch(f"pump {seed}", 2 * LENGTH + 9, 1, seed=seed))
     second = Scoring(settings(config))
-    with store.reading() as connection:
-        second._know(connection, [1, 2])
-    assert [own.pushed for own in second._entities.values()] == [0, 0]
+    assert second.step() == 2
+    assert [entity.pushed for entity in second._entities.values()] == [1, 1]
     second.store.close()
 
 

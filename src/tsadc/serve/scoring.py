@@ -168,8 +168,7 @@ class Scoring:
         self._entities: dict[int, _Entity] = {}
         self._unshown: dict[int, _Entity] = {}  # those that have changed since the list of entities shows them
         self.misfits: list[Misfit] = []
-        with self.store.reading() as connection:
-            self.scored = self.store.progress(connection, SCORED)
+        self.scored = 0  # the sequence up to which rows are scored; every step reads it
 
     def step(self) -> int:
         """Score the next rows and write what follows from them; return their number."""
@@ -177,6 +176,8 @@ class Scoring:
             f"SELECT sequence, entity, time, data FROM rows WHERE sequence > :s ORDER BY sequence LIMIT {AT_ONCE}"
         )
         with self.store.reading() as connection:
+            # From the store: a commit may have taken effect although its answer was lost.
+            self.scored = self.store.progress(connection, SCORED)
             found = connection.execute(query, {"s": self.scored}).all()
             if found:
                 sequences, numbers, times, cells = zip(*found, strict=True)
@@ -195,7 +196,6 @@ class Scoring:
             self._entities.clear()  # what the streams have decided is lost, so they begin again at their states
             self._unshown.clear()
             raise
-        self.scored = sequences[-1]
         self._examine(changes)
         return len(found)
 
