@@ -21,7 +21,7 @@ from tsadc.serve.metrics import Problems
 from tsadc.serve.queries import Queries
 from tsadc.serve.rows import RowBatch
 from tsadc.serve.scoring import Scoring, Settings
-from tsadc.serve.store import Store, StoreError
+from tsadc.serve.store import AWAKE, LOOKED, Store, StoreError
 from tsadc.serve.writers import EpisodeEvent
 
 FAULT = (5 * LENGTH + 11, 6 * LENGTH + 25)
@@ -256,6 +256,13 @@ def test_an_episode_expires_when_its_entity_falls_silent(store: Store, ingest: I
     assert confirmed(store)[0]["state"] == "open"  # the next row is not due yet
     with store.writing() as connection:
         connection.execute(sa.update(schema.entities).values(last_seen=time.time() - 3.1 * INTERVAL / 1e9))
+    for looked in (0, time.time() - scoring.OUTAGE - 1):  # the service or the store was away, so rows may still come
+        with store.writing() as connection:
+            store.set_progress(connection, LOOKED, int(looked))
+        score.housekeeping()
+        assert confirmed(store)[0]["state"] == "open"
+    with store.writing() as connection:
+        store.set_progress(connection, AWAKE, int(time.time()) - 4)
     score.housekeeping()
     score.store.close()
     [episode] = confirmed(store)

@@ -55,7 +55,7 @@ class Server:
     future : float, default 300
         Seconds that the time of a row may lie ahead of this machine's clock.
     expire_minutes : float, default 60
-        An open episode expires when its entity has sent nothing for this long.
+        An open episode expires when its entity has sent nothing for this long while the service was running.
     calendars : tuple of str
         Files of planned work, `.ics` or `.csv`; episodes within it are muted.
     entities : int, default 10000

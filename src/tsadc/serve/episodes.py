@@ -98,10 +98,16 @@ class Episodes:
         self._write(connection, changed, events)
 
     def expire(
-        self, connection: Connection, silence: Callable[[str], float], now: float, change: Callable[[], int]
+        self,
+        connection: Connection,
+        silence: Callable[[str], float],
+        awake: float,
+        now: float,
+        change: Callable[[], int],
     ) -> None:
         """Expire open episodes of entities that have sent nothing for the `silence` of their model, in seconds, and
-        announce those whose mute has ended."""
+        announce those whose mute has ended. The time before `awake`, when the service itself was away, does not
+        count."""
         table, entity = schema.episodes.c, schema.entities.c
         query = (
             sa.select(schema.episodes, entity.name, entity.last_seen)
@@ -114,7 +120,7 @@ class Episodes:
             episode = dict(row)
             name, seen = episode.pop("name"), episode.pop("last_seen")
             muted = self.quiet.covers(name, episode["start"], episode["end"], list(episode["variables"]), now)
-            if (seen or 0.0) < now - silence(episode["model"]):
+            if max(seen or 0.0, awake) < now - silence(episode["model"]):
                 expire(episode, now)
                 events += self._events(episode, name, "resolved", now)
             elif muted != episode["muted"]:

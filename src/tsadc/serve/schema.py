@@ -13,7 +13,8 @@
     refreshes   refit of a model                  refresh
     proposals   new level that stays              refresh; people (accepted, refused)
     positions   reader and key                    readers
-    progress    counter                           `scored`: the sequence up to which rows are scored; `changed`
+    progress    counter                           `scored`: the sequence up to which rows are scored; `changed`;
+                                                  `awake`, `looked`: since when, and until when, scoring has run
 
 Times of rows are nanoseconds since 1970 in UTC, times of the service are seconds. `changed` orders the changes of
 entities and episodes for those who wait for them."""

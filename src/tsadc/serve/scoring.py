@@ -37,7 +37,7 @@ from tsadc.serve.episodes import Episodes, read_mutes
 from tsadc.serve.lifecycle import Quiet, silence
 from tsadc.serve.misfits import Misfit, Pace, other_rate, other_units, refused
 from tsadc.serve.queries import on_clock
-from tsadc.serve.store import SCORED, Store, StoreError
+from tsadc.serve.store import AWAKE, LOOKED, SCORED, Store, StoreError
 from tsadc.serve.stored_rows import part_of, rows_between
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ IDLE = 0.5
 SHOWN = 2.0  # seconds after which the list of entities shows new rows
 MOST_SAVING = 5.0  # seconds for the states at the end
 HOUSEKEEPING = 15.0
+OUTAGE = 60.0  # seconds without housekeeping, after which rows may have been missed
 MOST_STATES = 50  # per transaction: entities that began together are all due at once, and a state is large
 MOST_EXAMINED = 20  # observations per transaction
 AT_START = 3  # observations that are pushed again if an entity has no usable state
@@ -379,7 +380,8 @@ class Scoring:
             def silent(model: str) -> float:
                 return silence(self.settings.expire_minutes, self.models[model].clock.interval)
 
-            self.episodes.expire(connection, silent, now, lambda: self.store.next_change(connection))
+            awake = self._awake(connection, now)
+            self.episodes.expire(connection, silent, awake, now, lambda: self.store.next_change(connection))
         kept = 86_400 * self.settings.keep_days
         oldest, span = now - kept, int(kept * SECOND)
         self._delete_rows(int(oldest * SECOND), span)
@@ -395,6 +397,13 @@ class Scoring:
                 connection.execute(old_scores, bounds[first : first + 500])
         with self.store.writing() as connection:
             connection.execute(sa.delete(schema.outbox).where(sent.delivered < oldest))
+
+    def _awake(self, connection: Connection, now: float) -> float:
+        """Return since when no outage of the service or of its store has kept rows away, in seconds since 1970."""
+        if now - self.store.progress(connection, LOOKED) > OUTAGE:
+            self.store.set_progress(connection, AWAKE, int(now))
+        self.store.set_progress(connection, LOOKED, int(now))
+        return self.store.progress(connection, AWAKE)
 
     def _delete_rows(self, oldest: int, span: int) -> None:
         """Delete old rows, for a few seconds at most. They are looked for by the index and without a lock."""
