@@ -262,7 +262,7 @@ class Refresh:
 
     def _use(self, name: str, note: str, since: float) -> None:
         """Let the service use what is in the folder of a model now, and teach it the verdicts given after `since`."""
-        self.service.use_folder(name, self.service.config.models[name].folder)
+        self.service.use_models()
         table = schema.models.c
         current = (table.name == name) & (table.state == "current")
         with self.store.writing() as connection:

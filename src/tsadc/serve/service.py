@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from tsadc.serve.teaching import teach
 FIRST_WAIT, MOST_WAIT = 1.0, 60.0  # seconds before something that failed is started again
 LEARNT = 30.0  # seconds after the last verdict until scoring uses what was learnt
 STOPPING = 5.0  # seconds that scoring has to write its states
+ENDING = 2.0  # seconds that readers, writers and refits have to end
 
 
 class ScoringProcess:
@@ -174,7 +175,8 @@ class Service:
         self.problems = Problems()
         self.started = time.time()
         self.stopping = threading.Event()
-        self._restarting = threading.Lock()
+        self._changing = threading.RLock()  # one change of the configuration or of scoring at a time
+        self._turns: dict[str, threading.Lock] = {}
         self._taught: threading.Timer | None = None
         self.variables = {name: _variables(name, Path(model.folder)) for name, model in config.models.items()}
         self.clocks = {name: _clock(name, config) for name in config.models}
@@ -192,25 +194,25 @@ class Service:
 
     def _begin(self) -> None:
         """Start readers, delivery and refits."""
-        self._ending = threading.Event()
+        self._ending = ending = threading.Event()  # of these threads, also of one that outlives a reload
         self._threads: list[threading.Thread] = []
         for name, part in self.config.readers.items():
             if part.kind not in PUSHED:
-                self._start(f"reader {name}", self._reading(part.create(name, "readers")))
+                self._start(f"reader {name}", self._reading(part.create(name, "readers"), ending), ending)
         if self.config.writers:
             from tsadc.serve.delivery import Delivery
 
             writers = [part.create(name, "writers") for name, part in self.config.writers.items()]
-            delivery = Delivery(self.store, writers)
-            self._start("delivery", lambda: delivery.run(self._ending))
-        self._start("refresh", lambda: self.refresh.run(self._ending))
+            delivery = Delivery(self.store, writers, self._turns)
+            self._start("delivery", lambda: delivery.run(ending), ending)
+        self._start("refresh", lambda: self.refresh.run(ending), ending)
 
-    def _start(self, name: str, run: Callable[[], None]) -> None:
+    def _start(self, name: str, run: Callable[[], None], ending: threading.Event) -> None:
         """Run something in a thread until the end; if it fails, again after a while."""
 
         def supervise() -> None:
             wait = FIRST_WAIT
-            while not self._ending.is_set():
+            while not ending.is_set():
                 began = time.monotonic()
                 try:
                     run()
@@ -220,26 +222,26 @@ class Service:
                     log.exception("%s failed", name)
                     self.problems.add(name.partition(" ")[0], f"{name} failed: {type(error).__name__}: {error}")
                 wait = FIRST_WAIT if time.monotonic() - began > MOST_WAIT else wait
-                self._ending.wait(wait)
+                ending.wait(wait)
                 wait = min(2 * wait, MOST_WAIT)
 
         thread = threading.Thread(target=supervise, name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _reading(self, reader: Reader) -> Callable[[], None]:
+    def _reading(self, reader: Reader, ending: threading.Event) -> Callable[[], None]:
         def submit(batch: RowBatch) -> None:
-            while not self._ending.is_set():
+            while not ending.is_set():
                 try:
                     self.ingest.submit(batch)
                     return
                 except Overloaded as error:
-                    self._ending.wait(error.retry_after)
+                    ending.wait(error.retry_after)
                 except StoreError:
-                    self._ending.wait(FIRST_WAIT)
+                    ending.wait(FIRST_WAIT)
             raise DataError("The service is stopping.")
 
-        return lambda: reader.run(submit, Positions(self.store, reader.name), self._ending)
+        return lambda: reader.run(submit, Positions(self.store, reader.name), ending)
 
     def _register(self) -> None:
         """Enter the models in use into the history of models; refuse one whose variables differ from stored rows."""
@@ -276,8 +278,13 @@ class Service:
         if self.file is None:
             self.problems.add("configuration", "The service was started without a configuration, so none is reloaded.")
             return
+        with self._changing:
+            if not self.stopping.is_set():
+                self._reload(self.file)
+
+    def _reload(self, file: Path) -> None:
         try:
-            config = read_config(self.file)
+            config = read_config(file)
             fixed = ("host", "port", "store", "tokens")
             if any(getattr(config.server, name) != getattr(self.config.server, name) for name in fixed):
                 raise ConfigError(f"A new `server.{'`, `server.'.join(fixed)}` needs a restart of the service.")
@@ -297,13 +304,14 @@ class Service:
         self.ingest.use(config, variables)
         self.restart_scoring()
         self._begin()
-        log.info("The configuration %s is in force.", self.file)
+        log.info("The configuration %s is in force.", file)
 
     def restart_scoring(self) -> None:
         """Let scoring begin again with the present models; rows wait meanwhile."""
-        with self._restarting:
-            self.scoring.stop()
-            self.scoring = ScoringProcess(self.config, self.problems)
+        with self._changing:
+            if not self.stopping.is_set():
+                self.scoring.stop()
+                self.scoring = ScoringProcess(self.config, self.problems)
 
     def teach(self, name: str) -> bool:
         """Let the model learn from the verdict about an episode; return whether it did. Scoring uses what was learnt
@@ -321,36 +329,33 @@ class Service:
             return False
         if self._taught is not None:
             self._taught.cancel()
-        self._taught = threading.Timer(LEARNT, self._use_lessons)
+        self._taught = threading.Timer(LEARNT, self.restart_scoring)
         self._taught.daemon = True
         self._taught.start()
         return True
 
-    def _use_lessons(self) -> None:
-        if not self.stopping.is_set():
+    def use_models(self) -> None:
+        """Use what is in the folders of the models now, and enter it into the history."""
+        with self._changing:
+            self._register()
             self.restart_scoring()
-
-    def use_folder(self, model: str, folder: str) -> None:
-        """Use another folder for a model, and enter it into the history."""
-        own = replace(self.config.models[model], folder=folder)
-        self.config = replace(self.config, models={**self.config.models, model: own})
-        self._register()
-        self.restart_scoring()
 
     def _end(self) -> None:
         """Stop readers, delivery and refits."""
         self._ending.set()
+        last = time.monotonic() + ENDING
         for thread in self._threads:
-            thread.join(2.0)
+            thread.join(max(0.0, last - time.monotonic()))
 
     def close(self) -> None:
         """Stop: no new rows, accepted ones are stored, states are written."""
         self.stopping.set()
         self.refresh.stop()
-        self._end()
-        self.ingest.close()
-        self.scoring.stop()
-        self.store.close()
+        with self._changing:
+            self._end()
+            self.ingest.close()
+            self.scoring.stop()
+            self.store.close()
 
     def health(self) -> dict[str, Any]:
         """Return whether all is well, and sentences about what is not."""
