@@ -64,17 +64,16 @@ def test_a_reader_that_outlives_a_reload_ends_when_it_is_done(busy: threading.Ev
 
 
 def test_two_reloads_at_once_leave_one_of_everything(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    second, end = threading.Thread(target=service.reload), service._end
+    second = threading.Thread(target=service.reload)
     begun = []
 
-    def slow() -> None:
+    def slow(*_: Any) -> None:
         begun.append(1)
         if len(begun) == 1:
             second.start()
-            second.join(0.3)  # without a lock, the second one comes to its end meanwhile
-        end()
+            second.join(1.0)  # without a lock, the second one comes to its end meanwhile
 
-    monkeypatch.setattr(service, "_end", slow)
+    monkeypatch.setattr(service.ingest, "use", slow)
     service.reload()
     second.join(20)
     assert len(begun) == 2
