@@ -1,6 +1,7 @@
 """What the service decides equals `detect`, also if scoring dies at any moment; episodes go as people expect."""
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -228,6 +229,24 @@ def test_a_failed_delivery_is_tried_later(store: Store, ingest: Ingest, config: 
     assert number not in [own for own, _ in store.due("pager", now, 100)]
     assert number in [own for own, _ in store.due("pager", now + 61, 100)]
     assert store.undelivered() == {"pager": (len(rest) + 1, "The pager is off.")}
+
+
+def test_events_of_an_episode_wait_for_the_earlier_one(store: Store) -> None:
+    event = EpisodeEvent("", "", "opened", "pump 0", 0, 1, 1.0, 1.0, "", "", {}, "plant", False)
+    wanted = [("a", "opened"), ("b", "opened"), ("a", "resolved"), ("b", "resolved")]
+    with store.writing() as connection:
+        for number, (episode, transition) in enumerate(wanted):
+            content = dataclasses.asdict(dataclasses.replace(event, id=episode, transition=transition))
+            own = {"writer": "pager", "episode": episode, "transition": transition, "number": number}
+            connection.execute(sa.insert(schema.outbox).values(**own, event=content, created=0.0))
+
+    def due(now: float) -> list[tuple[str, str]]:
+        return [(event.id, event.transition) for _, event in store.due("pager", now, 100)]
+
+    assert due(1.0) == wanted
+    store.postpone([store.due("pager", 1.0, 1)[0][0]], 10.0, "refused")
+    assert due(9.0) == [("b", "opened"), ("b", "resolved")]
+    assert due(10.0) == wanted
 
 
 def test_a_mute_is_kept_with_the_event_and_lifted_when_it_ends(store: Store, ingest: Ingest, config: Config) -> None:

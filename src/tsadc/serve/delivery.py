@@ -2,7 +2,8 @@
 
 An event stays in the outbox until its writer has accepted it. After a failure the writer waits, twice as long each
 time, and then tries the same events again; a receiver may therefore see an event twice, but never out of order. Events
-that the receiver refuses for good are set aside for an hour, so that they do not hold up the others."""
+that the receiver refuses for good are set aside for an hour, together with the later ones of the same episode, so that
+they do not hold up other episodes."""
 
 from __future__ import annotations
 

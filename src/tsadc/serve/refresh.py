@@ -68,6 +68,7 @@ class Refresh:
         self._busy = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._loaded: dict[str, tuple[str, Detector]] = {}  # by name of the model, with its digest
+        self._examined = 0  # the entity whose drift was examined last
         with self.store.writing() as connection:  # of a service that was killed
             table = schema.refreshes.c
             ended = {"state": "failed", "finished": time.time(), "note": "The service ended before the refit did."}
@@ -339,9 +340,10 @@ class Refresh:
         entity = schema.entities.c
         with self.store.reading() as connection:
             query = sa.select(entity.id, entity.name, entity.model, entity.score).where(entity.score.is_not(None))
-            known = connection.execute(query).all()
+            known = connection.execute(query.order_by(entity.id)).all()
         examined = 0
-        for number, name, model, score in known:
+        # Those that were not examined last time come first: a sensor that stays stuck is examined in every look.
+        for number, name, model, score in sorted(known, key=lambda row: row.id <= self._examined):
             if model not in self.service.config.models:
                 continue
             detector = self._detector(model)
@@ -352,6 +354,7 @@ class Refresh:
                 self._end(lasting.get(number))
             elif number not in lasting and examined < AT_ONCE:
                 examined += 1
+                self._examined = number
                 self._propose(number, name, model, detector, ends[0])
 
     def _lasting(self) -> dict[int, int]:
@@ -434,8 +437,8 @@ class Refresh:
                 with self.store.reading() as connection:
                     since = connection.scalar(sa.select(table.since).where(table.id == number))
                 job = self._job(name, schedule, entity=entity, since=since)
-                self._supersede(name)
                 self._run(job, schedule)
+                self._supersede(name)
                 replace_model(self._folder(name), _candidate(self._folder(name)))
                 self._use(name, f"adapted to {entity}", began)
                 shutil.rmtree(_candidate(self._folder(name)), ignore_errors=True)
