@@ -93,7 +93,7 @@ class Login(Given):
 
 def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
     """Return the application of a running service."""
-    queries = Queries(service.store)
+    queries = Queries(service.store, lambda model: service.config.models[model].seconds)
     server = service.config.server
     limits = Limits(megabytes=server.megabytes)
     decoders: dict[str, tuple[Any, Any]] = {}  # with the settings, which may be read again

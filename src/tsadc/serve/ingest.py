@@ -420,8 +420,8 @@ class _Group:
         self.connection.execute(sa.update(schema.rows).where(where).values(data=data))
 
     def _hand_over(self, entity: int, changed: Iterable[int] = ()) -> None:
-        """Insert the rows of an entity that wait for no values, in order of time, up to the first that does. One that is
-        older than rows handed over already holds up no other. Store those that have `changed` and still wait."""
+        """Insert the rows of an entity that wait for no values, in order of time, up to the first that does. One that
+        is older than rows handed over already holds up no other. Store those that have `changed` and still wait."""
         waiting = self.ingest._pending[entity]
         latest = self.ingest._latest.get(entity, -1)
         held = min((time_ for time_, row in waiting.items() if row.incomplete and time_ > latest), default=None)

@@ -35,7 +35,7 @@ from tsadc.serve import schema
 from tsadc.serve.backtest import Rules, replay
 from tsadc.serve.config import live_clock
 from tsadc.serve.store import Store
-from tsadc.serve.stored_rows import StoredRows, rows_between
+from tsadc.serve.stored_rows import rows_between
 from tsadc.wording import DAY
 
 if TYPE_CHECKING:
@@ -96,19 +96,8 @@ def rows_of(
         for number, name in connection.execute(sa.select(table.id, table.name).where(own).order_by(table.name)).all():
             rows = rows_between(connection, number, since)
             if len(rows):
-                found.append(_series(name, names, clock, rows))
+                found.append(rows.series(name, names, clock))
     return found
-
-
-def _series(entity: str, names: tuple[str, ...], clock: Clock, rows: StoredRows) -> Series:
-    ticks, values = rows.times, rows.values(len(names))
-    interval = clock.interval
-    nearest = (int(ticks[0]) + interval // 2) // interval * interval
-    start = nearest if abs(int(ticks[0]) - nearest) <= interval // 10 else int(ticks[0])
-    places = (ticks - start + interval // 2) // interval
-    out = np.full((int(places[-1]) + 1, len(names)), np.nan)
-    out[places[::-1]] = values[::-1]  # of two rows at one place, the first counts, as in a stream
-    return Series(out, names, Clock(start, interval, dated=True, timezone=clock.timezone), entity)
 
 
 def newest(store: Store, model: str) -> int:

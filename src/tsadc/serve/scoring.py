@@ -36,7 +36,6 @@ from tsadc.serve.config import Config, live_clock
 from tsadc.serve.episodes import Episodes, read_mutes
 from tsadc.serve.lifecycle import Quiet, silence
 from tsadc.serve.misfits import Misfit, Pace, other_rate, other_units, refused
-from tsadc.serve.queries import on_clock
 from tsadc.serve.store import AWAKE, LOOKED, SCORED, Store, StoreError
 from tsadc.serve.stored_rows import part_of, rows_between
 
@@ -305,9 +304,7 @@ class Scoring:
             with self.store.reading() as connection:
                 rows = rows_between(connection, entity.id, verdict.start, verdict.end)
             if len(rows):
-                values = rows.values(len(model.variables))
-                series = on_clock(entity.name, model.variables, model.clock, rows.times, values)
-                self.misfits += other_units(series, model.detector)
+                self.misfits += other_units(rows.series(entity.name, model.variables, model.clock), model.detector)
 
     def _write(self, changes: _Changes, sequence: int) -> None:
         now = time.time()

@@ -6,13 +6,14 @@ pages. An entity is found in each part that has rows of anybody."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from tsadc.series import Floats
+from tsadc.io.clock import MAX_JITTER
+from tsadc.series import Clock, Floats, Series
 from tsadc.serve.rows import Ticks
 
 PART = 32 * 10**9  # nanoseconds; a change needs a migration
@@ -53,6 +54,17 @@ class StoredRows:
     def values(self, width: int) -> Floats:
         """Return the values (row, variable)."""
         return np.frombuffer(b"".join(self.cells), CELL).reshape(-1, width)
+
+    def series(self, entity: str, names: tuple[str, ...], clock: Clock) -> Series:
+        """Return the rows as a series on a clock, NaN where none is stored; of two rows at the same place the first
+        counts, and a first row that jitters is taken to be on time, as in a stream."""
+        interval, first = clock.interval, int(self.times[0])
+        nearest = (first + interval // 2) // interval * interval
+        start = nearest if abs(first - nearest) <= MAX_JITTER * interval else first
+        places = (self.times - start + interval // 2) // interval
+        values = np.full((int(places[-1]) + 1, len(names)), np.nan)
+        values[places[::-1]] = self.values(len(names))[::-1]
+        return Series(values, names, replace(clock, start=start), entity)
 
     def at(self, places: Ticks) -> StoredRows:
         """Return the rows at these places."""

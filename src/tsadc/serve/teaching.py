@@ -15,7 +15,6 @@ from tsadc.detectors.result import MISSING
 from tsadc.detectors.store import load
 from tsadc.errors import DataError, TsadcNotice
 from tsadc.series import Clock, Series
-from tsadc.serve.queries import on_clock
 from tsadc.serve.store import Store
 from tsadc.serve.stored_rows import rows_between
 
@@ -68,4 +67,4 @@ def _series(
         found = rows_between(connection, episode["entity"], first, last)
     if not len(found):
         raise DataError("The rows of this episode are no longer stored, so the model cannot learn from the verdict.")
-    return on_clock(episode["name"], names, clock, found.times, found.values(len(names)))
+    return found.series(episode["name"], names, clock)
