@@ -309,7 +309,7 @@ def live_clock(name: str, clock: Clock, seconds: float) -> Clock:
     if not interval:
         raise ConfigError(
             f"The model {name!r} was fitted on rows without times, so it does not know how often rows come; set "
-            f"`seconds` in [model.{name}]."
+            f"`seconds` in [model.{name}], or --seconds of `tsadc watch`."
         )
     return Clock(0, interval, dated=True)
 

@@ -425,9 +425,7 @@ class _Group:
         waiting = self.ingest._pending[entity]
         latest = self.ingest._latest.get(entity, -1)
         held = min((time_ for time_, row in waiting.items() if row.incomplete and time_ > latest), default=None)
-        ready = sorted(
-            time_ for time_, row in waiting.items() if not row.incomplete and (held is None or time_ < held)
-        )
+        ready = sorted(time_ for time_, row in waiting.items() if not row.incomplete and (held is None or time_ < held))
         done = []
         for time_ in ready:
             row = waiting.pop(time_)

@@ -45,7 +45,7 @@ class Watch:
     """Judges rows, and passes what changes to `show`, as plain data."""
 
     def __init__(self, settings: ModelSettings, show: Callable[[dict[str, Any]], None]) -> None:
-        self.model, self.show = Model("watch", settings.folder), show
+        self.model, self.show = Model("watch", settings.folder, seconds=settings.seconds), show
         self._places = {name: k for k, name in enumerate(self.model.variables)}
         self._known: dict[str, dict[str, Any]] = {}
 
@@ -83,9 +83,19 @@ class Watch:
             del known[name]
 
 
-def watch_folder(watch: Watch, folder: Path, every: float, stop: threading.Event) -> None:
-    """Read what is in a folder, and what comes, until `stop`."""
-    Folder("watch", Settings(path=str(folder), every=every)).run(watch.push, Positions(), stop)
+def watch_folder(
+    watch: Watch, folder: Path, every: float, stop: threading.Event, complain: Callable[[str], None]
+) -> None:
+    """Read what is in a folder, and what comes, until `stop`. `complain` is called with a sentence about files that
+    cannot be read; the others are read all the same."""
+    reader, positions = Folder("watch", Settings(path=str(folder), every=every)), Positions()
+    while not stop.is_set():
+        try:
+            reader.run(watch.push, positions, stop)
+        except DataError as error:
+            if not folder.is_dir():
+                raise
+            complain(str(error))
 
 
 def watch_lines(watch: Watch, lines: Iterable[str]) -> None:
