@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Metric, generate_latest
@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from tsadc.errors import DataError
 from tsadc.serve import schema
+from tsadc.serve.store import StoreError
 
 if TYPE_CHECKING:
     from tsadc.serve.service import Service
@@ -104,18 +105,12 @@ class _Metrics(Collector):
         yield GaugeMetricFamily("tsadc_backlog_rows", "Stored rows that wait to be scored.", service.ingest.backlog)
         yield GaugeMetricFamily("tsadc_scoring_up", "Whether scoring runs.", int(service.scoring.is_running))
         yield CounterMetricFamily("tsadc_scoring_restarts", "Restarts of scoring.", max(service.scoring.restarts, 0))
-        with service.store.reading() as connection:
-            entity, episode = schema.entities.c, schema.episodes.c
-            total = connection.scalar(sa.select(sa.func.count()).select_from(schema.entities))
-            states = connection.execute(
-                sa.select(episode.state, sa.func.count()).group_by(episode.state).select_from(schema.episodes)
-            ).all()
-            judged = connection.execute(
-                sa.select(entity.name, entity.score, entity.threshold, entity.anomalous, entity.variables)
-                .where(entity.score.is_not(None))
-                .order_by(entity.anomalous.desc(), entity.severity.desc(), entity.name)
-                .limit(MOST_ENTITIES)
-            ).all()
+        try:
+            total, states, judged = self._read()
+        except StoreError:
+            yield GaugeMetricFamily("tsadc_store_up", "Whether the store can be used.", 0)
+            return
+        yield GaugeMetricFamily("tsadc_store_up", "Whether the store can be used.", 1)
         yield GaugeMetricFamily("tsadc_entities", "Known entities.", total)
         episodes = GaugeMetricFamily("tsadc_episodes", "Episodes by state.", labels=["state"])
         for state, count in states:
@@ -133,3 +128,19 @@ class _Metrics(Collector):
             for variable, share in (own.variables or {}).items() if own.anomalous else ():
                 blame.add_metric([own.name, variable], share)
         yield blame
+
+    def _read(self) -> tuple[int, Sequence[sa.Row[Any]], Sequence[sa.Row[Any]]]:
+        """Return the number of entities, those of episodes by state, and the entities with figures of their own."""
+        entity, episode = schema.entities.c, schema.episodes.c
+        with self.service.store.reading() as connection:
+            total = connection.scalar(sa.select(sa.func.count()).select_from(schema.entities))
+            states = connection.execute(
+                sa.select(episode.state, sa.func.count()).group_by(episode.state).select_from(schema.episodes)
+            ).all()
+            judged = connection.execute(
+                sa.select(entity.name, entity.score, entity.threshold, entity.anomalous, entity.variables)
+                .where(entity.score.is_not(None))
+                .order_by(entity.anomalous.desc(), entity.severity.desc(), entity.name)
+                .limit(MOST_ENTITIES)
+            ).all()
+        return total or 0, states, judged
