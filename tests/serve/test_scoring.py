@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from live import INTERVAL, LENGTH, NAMES, START, batch
 
 import tsadc
-from tsadc.errors import ConfigError
+from tsadc.errors import ConfigError, DataError
 from tsadc.series import Clock
 from tsadc.serve import schema, scoring
 from tsadc.serve.config import Config, live_clock
@@ -316,6 +316,74 @@ def test_old_rows_and_scores_are_deleted_and_scoring_goes_on(store: Store, inges
     score.store.close()
     ingest.submit(batch("pump 0", 12 * LENGTH, LENGTH))
     assert run(Scoring(settings(config))) == 1
+
+
+def test_an_entity_that_is_silent_for_long_is_forgotten(store: Store, ingest: Ingest, config: Config) -> None:
+    feed(ingest)
+    ingest.use(dataclasses.replace(config, server=dataclasses.replace(config.server, entities=2)), {"plant": NAMES})
+    score = Scoring(settings(config, forget_days=100))
+    while score.step():
+        pass
+    score.save()
+
+    def stored(entity: int) -> dict[str, int | None]:
+        """Return how many rows of each table are about an entity."""
+        tables = [table for table in schema.metadata.sorted_tables if "entity" in table.c and table is not schema.mutes]
+        with store.reading() as connection:
+            count = {
+                table.name: connection.scalar(sa.select(sa.func.count()).where(table.c.entity == entity))
+                for table in tables
+            }
+            count["outbox"] = connection.scalar(sa.select(sa.func.count()).select_from(schema.outbox))
+        return count
+
+    def be_silent(entity: int) -> None:
+        with store.writing() as connection:
+            silent = sa.update(schema.entities).where(schema.entities.c.id == entity)
+            connection.execute(silent.values(last_seen=time.time() - 101 * 86_400))
+
+    kept = {entity: stored(entity) for entity in (1, 2)}
+    score.housekeeping()
+    assert {entity: stored(entity) for entity in (1, 2)} == kept
+    be_silent(1)
+    score.housekeeping()
+    assert stored(1) == kept[1]  # the service itself was silent until now
+    with store.writing() as connection:
+        store.set_progress(connection, AWAKE, int(time.time() - scoring.RETURN - 10))
+    ingest.submit(batch("pump 0", 12 * LENGTH, 1))  # not scored yet
+    score.housekeeping()
+    assert stored(1)["scores"] == kept[1]["scores"]
+    assert score.step() == 1
+    be_silent(1)
+    score.housekeeping()
+    assert set(stored(1).values()) == {0}
+    assert stored(2) == {**kept[2], "outbox": 0}
+    assert list(score.models["plant"].stream.entities) == ["pump 1"]
+    assert ingest.submit(batch("pump 0", 13 * LENGTH, LENGTH)).stored == LENGTH  # as if it were new
+    with pytest.raises(DataError, match="2 of at most 2 entities"):
+        ingest.submit(batch("pump 2", 0, 1))
+    ingest.submit(batch("pump 1", 12 * LENGTH, 1, seed=1))
+    assert run(score) > 0
+    shown = Queries(store).entity("pump 0", None, None)
+    assert shown["scores"]["final"].count(True) == 1
+
+
+def test_events_of_a_writer_that_was_removed_are_deleted(store: Store, ingest: Ingest, config: Config) -> None:
+    feed(ingest)
+    score = Scoring(settings(config))
+    while score.step():
+        pass
+    score.housekeeping()
+    assert store.undelivered()["pager"][0] >= 2
+    with store.writing() as connection:
+        connection.execute(sa.update(schema.outbox).values(created=time.time() - 86_400 * 20_000))
+    score.housekeeping()  # they wait as long as there is such a writer
+    assert store.undelivered()["pager"][0] >= 2
+    score.store.close()
+    score = Scoring(settings(config, writers=["other"]))
+    score.housekeeping()
+    score.store.close()
+    assert store.undelivered() == {}
 
 
 def test_rows_of_long_ago_that_are_pushed_now_stay(store: Store, ingest: Ingest, config: Config) -> None:

@@ -50,6 +50,8 @@ class Server:
         TSADC_WRITE_TOKEN and TSADC_ADMIN_TOKEN take precedence.
     keep_days : float, default 30
         How long rows and scores are kept, counted from now or from the latest row of their entity if that is earlier.
+    forget_days : float, default 365
+        An entity that has sent nothing for this long is deleted, with its rows, scores and episodes.
     wait : float, default 5
         Seconds until a row is scored although some of its variables have not arrived.
     future : float, default 300
@@ -73,6 +75,7 @@ class Server:
     store: str = "tsadc.sqlite"
     tokens: str = ""
     keep_days: float = 30.0
+    forget_days: float = 365.0
     wait: float = 5.0
     future: float = 300.0
     expire_minutes: float = 60.0
@@ -87,7 +90,7 @@ class Server:
         require(0 <= self.port < 65536, "port", "from 0 to 65535", self.port)
         for name in ("entities", "megabytes", "rows", "backlog"):
             require(getattr(self, name) >= 1, name, "a whole number of at least 1", getattr(self, name))
-        for name in ("keep_days", "expire_minutes"):
+        for name in ("keep_days", "forget_days", "expire_minutes"):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
         for name in ("wait", "future"):
             require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
@@ -352,7 +355,8 @@ def explained(config: Config) -> list[str]:
     access = "any program on this machine may use it" if server.is_local else "a token is required"
     lines = [
         f"server: listens on http://{server.host}:{server.port}; {access}.",
-        f"store: {store}; rows and scores are kept for {server.keep_days:g} days.",
+        f"store: {store}; rows and scores are kept for {server.keep_days:g} days, silent entities for "
+        f"{server.forget_days:g}.",
     ]
     for name, model in config.models.items():
         lines.append(f"model {name}: {model.folder} judges entities named {', '.join(model.entities)}.")

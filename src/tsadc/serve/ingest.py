@@ -27,7 +27,7 @@ from tsadc.serve import schema
 from tsadc.serve.config import Config
 from tsadc.serve.metrics import Problems, log
 from tsadc.serve.rows import Overloaded, RowBatch, RowTable
-from tsadc.serve.store import SCORED, Store, StoreError
+from tsadc.serve.store import FORGOTTEN, SCORED, Store, StoreError
 from tsadc.serve.stored_rows import CELL, PART, part_of
 
 AT_ONCE = 20_000  # rows of a commit
@@ -253,6 +253,7 @@ class Ingest:
             latest = connection.execute(sa.select(row.entity, sa.func.max(row.time)).group_by(row.entity))
             self._latest: dict[int, int] = {own[0]: own[1] for own in latest}
             self._scored = self.store.progress(connection, SCORED)
+            self._forgotten = self.store.progress(connection, FORGOTTEN)
             self._sequence = max(connection.scalar(sa.select(sa.func.max(row.sequence))) or 0, self._scored)
             self._pending: dict[int, dict[int, _Waiting]] = {}  # by entity and time
             waiting = schema.pending.c
@@ -299,6 +300,7 @@ class Ingest:
         try:
             before = self._sequence
             with self.store.writing() as connection:
+                self._forget(connection)
                 group = _Group(self, connection)
                 for request in requests:
                     for part in request.parts:
@@ -322,6 +324,19 @@ class Ingest:
         finally:
             with self._count:
                 self._waiting -= sum(request.rows for request in requests)
+
+    def _forget(self, connection: Connection) -> None:
+        """Forget entities that scoring has deleted, as they have sent nothing for long."""
+        forgotten = self.store.progress(connection, FORGOTTEN)
+        if forgotten == self._forgotten:
+            return
+        known = set(connection.scalars(sa.select(schema.entities.c.id)))
+        for name in [name for name, number in self._ids.items() if number not in known]:
+            self._latest.pop(self._ids.pop(name), None)
+            self._models.pop(name, None)
+            with self._count:
+                self._names.discard(name)
+        self._forgotten = forgotten
 
     def _reload(self) -> None:
         """Forget what a failed transaction has changed in memory; wait for the store as long as it takes."""
@@ -377,6 +392,7 @@ class _Group:
         insert = sa.insert(schema.entities).values(name=name, model=model, first_time=first)
         number = int(self.connection.execute(insert.returning(schema.entities.c.id)).scalar_one())
         self.ingest._ids[name], self.ingest._models[name] = number, model
+        self.ingest._names.add(name)
         return number
 
     def _insert(self, entity: int, tick: int, data: bytes) -> None:

@@ -36,8 +36,8 @@ from tsadc.serve.config import Config, live_clock
 from tsadc.serve.episodes import Episodes, read_mutes
 from tsadc.serve.lifecycle import Quiet, silence
 from tsadc.serve.misfits import Misfit, Pace, other_rate, other_units, refused
-from tsadc.serve.store import AWAKE, LOOKED, SCORED, Store, StoreError
-from tsadc.serve.stored_rows import part_of, rows_between
+from tsadc.serve.store import AWAKE, FORGOTTEN, LOOKED, SCORED, Store, StoreError
+from tsadc.serve.stored_rows import LEAST, part_of, rows_between
 
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
@@ -55,6 +55,8 @@ MOST_EXAMINED = 20  # observations per transaction
 AT_START = 3  # observations that are pushed again if an entity has no usable state
 DELETED = 5_000  # rows of a transaction of housekeeping
 MOST_DELETING = 5.0  # seconds
+MOST_FORGOTTEN = 100  # entities at once
+RETURN = 3600.0  # seconds after an outage in which no entity is forgotten, so that all can send again
 SECOND = 10**9
 SCORE_COLUMNS = ("start", "score", "threshold", "anomalous", "severity", "coverage", "final")
 
@@ -72,7 +74,7 @@ class Settings:
     writers : list of str
         Names of the writers.
     calendars : list of str
-    keep_days, expire_minutes : float
+    keep_days, forget_days, expire_minutes : float
     """
 
     url: str
@@ -80,6 +82,7 @@ class Settings:
     writers: Sequence[str]
     calendars: Sequence[str]
     keep_days: float
+    forget_days: float
     expire_minutes: float
 
     @classmethod
@@ -88,7 +91,13 @@ class Settings:
         models = {name: asdict(model) for name, model in config.models.items()}
         server = config.server
         return cls(
-            server.url, models, list(config.writers), list(server.calendars), server.keep_days, server.expire_minutes
+            server.url,
+            models,
+            list(config.writers),
+            list(server.calendars),
+            server.keep_days,
+            server.forget_days,
+            server.expire_minutes,
         )
 
 
@@ -368,8 +377,8 @@ class Scoring:
                 )
 
     def housekeeping(self) -> None:
-        """Expire episodes of silent entities, and delete what is older than `keep_days`, also counted from the latest
-        row of its entity: rows of long ago that are pushed now stay."""
+        """Expire episodes of silent entities, delete what is older than `keep_days`, also counted from the latest row
+        of its entity (rows of long ago that are pushed now stay), and forget entities that are silent for long."""
         now = time.time()
         with self.store.writing() as connection:
             self.episodes.quiet.mutes = read_mutes(connection)
@@ -392,8 +401,11 @@ class Scoring:
                     (score.entity == sa.bindparam("e")) & (score.end < sa.bindparam("t"))
                 )
                 connection.execute(old_scores, bounds[first : first + 500])
+        of_no_writer = sent.writer.not_in(self.settings.writers) & (sent.created < oldest)
         with self.store.writing() as connection:
-            connection.execute(sa.delete(schema.outbox).where(sent.delivered < oldest))
+            connection.execute(sa.delete(schema.outbox).where((sent.delivered < oldest) | of_no_writer))
+        if now - awake > RETURN:
+            self._forget(now)
 
     def _awake(self, connection: Connection, now: float) -> float:
         """Return since when no outage of the service or of its store has kept rows away, in seconds since 1970."""
@@ -401,6 +413,51 @@ class Scoring:
             self.store.set_progress(connection, AWAKE, int(now))
         self.store.set_progress(connection, LOOKED, int(now))
         return self.store.progress(connection, AWAKE)
+
+    def _forget(self, now: float) -> None:
+        """Delete entities that have sent nothing for `forget_days`, for a few seconds at most: first their rows, which
+        may be many, then the rest at once. Ingest learns of it by the counter."""
+        entity, progress, row = schema.entities.c, schema.progress.c, schema.rows.c
+        scored = sa.select(progress.value).where(progress.name == SCORED).scalar_subquery()
+        unscored = sa.select(row.entity).where(row.sequence > scored)
+        is_silent = (
+            (entity.last_seen < now - 86_400 * self.settings.forget_days)
+            & entity.id.not_in(unscored)
+            & entity.id.not_in(sa.select(schema.pending.c.entity))
+        )
+        query = sa.select(entity.id, entity.name, entity.model).where(is_silent)
+        with self.store.reading() as connection:
+            silent = connection.execute(query.limit(MOST_FORGOTTEN)).all()
+        last = time.monotonic() + MOST_DELETING
+        for number, name, model in silent:
+            first = LEAST
+            while time.monotonic() < last:
+                with self.store.reading() as connection:
+                    rows = rows_between(connection, number, first, most=DELETED)
+                if not len(rows):
+                    break
+                with self.store.writing() as connection:
+                    self._delete_sequences(connection, rows.sequences.tolist())
+                first = int(rows.times[-1]) + 1
+            else:
+                return
+            with self.store.writing() as connection:
+                if connection.execute(query.where(entity.id == number)).one_or_none() is None:
+                    continue  # it has sent a row just now
+                episodes = sa.select(schema.episodes.c.id).where(schema.episodes.c.entity == number)
+                connection.execute(sa.delete(schema.outbox).where(schema.outbox.c.episode.in_(episodes)))
+                for table in (schema.episodes, schema.scores, schema.states, schema.proposals):
+                    connection.execute(sa.delete(table).where(table.c.entity == number))
+                connection.execute(sa.delete(schema.entities).where(entity.id == number))
+                forgotten = self.store.progress(connection, FORGOTTEN)
+                self.store.set_progress(connection, FORGOTTEN, forgotten + 1)
+            self._entities.pop(number, None)
+            self._unshown.pop(number, None)
+            self.models[model].stream.forget(name)
+
+    def _delete_sequences(self, connection: Connection, sequences: Sequence[int]) -> None:
+        row = sa.delete(schema.rows).where(schema.rows.c.sequence == sa.bindparam("s"))
+        connection.execute(row, [{"s": sequence} for sequence in sequences])
 
     def _delete_rows(self, oldest: int, span: int) -> None:
         """Delete old rows, for a few seconds at most. They are looked for by the index and without a lock."""
@@ -420,8 +477,7 @@ class Scoring:
                 found = list(connection.scalars(old))
             if found:
                 with self.store.writing() as connection:
-                    one = sa.delete(schema.rows).where(row.sequence == sa.bindparam("s"))
-                    connection.execute(one, [{"s": sequence} for sequence in found])
+                    self._delete_sequences(connection, found)
             if len(found) < DELETED:
                 break
 

@@ -29,7 +29,7 @@ from tsadc.serve.writers import EpisodeEvent
 BUSY = 20.0  # seconds that a SQLite connection waits for another one that writes
 LOG_PAGES = 8_000  # of SQLite's log, 32 MB: a page that changes often is copied into the database less often
 LOCK = 7_351_924  # number of the advisory lock in PostgreSQL
-SCORED, CHANGED, AWAKE, LOOKED = "scored", "changed", "awake", "looked"
+SCORED, CHANGED, AWAKE, LOOKED, FORGOTTEN = "scored", "changed", "awake", "looked", "forgotten"
 
 
 class StoreError(TsadcError):
