@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import sqlalchemy as sa
 
@@ -34,6 +34,8 @@ from tsadc.serve.teaching import teach
 FIRST_WAIT, MOST_WAIT = 1.0, 60.0  # seconds before something that failed is started again
 LEARNT = 30.0  # seconds after the last verdict until scoring uses what was learnt
 STOPPING = 5.0  # seconds that scoring has to write its states
+LONGEST_LINE = 10_000  # characters that are read at once of what scoring prints
+MOST_SAID = 500  # characters of it in a message
 ENDING = 2.0  # seconds that readers, writers and refits have to end
 
 
@@ -116,7 +118,7 @@ class ScoringProcess:
         assert process.stdout is not None
         assert process.stderr is not None
         errors: deque[str] = deque(maxlen=5)
-        drain = threading.Thread(target=errors.extend, args=(process.stderr,), daemon=True)
+        drain = threading.Thread(target=errors.extend, args=(_lines(process.stderr),), daemon=True)
         drain.start()
         try:
             process.stdin.write(self._settings)
@@ -124,7 +126,7 @@ class ScoringProcess:
             os.set_blocking(process.stdin.fileno(), False)
         except (OSError, ValueError):
             pass  # it ended at once, and why is in its errors; or `stop` has closed its input
-        for line in process.stdout:
+        for line in _lines(process.stdout):
             if line.strip() == "ready":
                 self.ready.set()
                 continue
@@ -138,8 +140,14 @@ class ScoringProcess:
             pipe.close()
         self.ready.clear()
         if not self._stopping.is_set():
-            said = errors[-1].strip() if errors else f"exit code {code}"
+            said = errors[-1].strip()[:MOST_SAID] if errors else f"exit code {code}"
             self.problems.add("scoring", f"Scoring ended ({said}) and is started again; no row is lost.")
+
+
+def _lines(pipe: IO[str]) -> Iterator[str]:
+    """Yield the lines of a pipe; one that is very long comes in parts, so that it does not fill the memory."""
+    while line := pipe.readline(LONGEST_LINE):
+        yield line
 
 
 class Positions:
@@ -178,7 +186,7 @@ class Service:
         self._changing = threading.RLock()  # one change of the configuration or of scoring at a time
         self._turns: dict[str, threading.Lock] = {}
         self._taught: threading.Timer | None = None
-        self.variables = {name: _variables(name, Path(model.folder)) for name, model in config.models.items()}
+        self.variables = _variables(config)
         self.clocks = {name: _clock(name, config) for name in config.models}
         self.store = Store(config.server.url)
         try:
@@ -288,7 +296,7 @@ class Service:
             fixed = ("host", "port", "store", "tokens")
             if any(getattr(config.server, name) != getattr(self.config.server, name) for name in fixed):
                 raise ConfigError(f"A new `server.{'`, `server.'.join(fixed)}` needs a restart of the service.")
-            variables = {name: _variables(name, Path(model.folder)) for name, model in config.models.items()}
+            variables = _variables(config)
             clocks = {name: _clock(name, config) for name in config.models}
             old, self.config, self.variables = (self.config, self.variables), config, variables
             try:
@@ -389,8 +397,10 @@ class Service:
         }
 
 
-def _variables(name: str, folder: Path) -> tuple[str, ...]:
-    return tuple(str(own) for own in read_settings(folder)["variables"])
+def _variables(config: Config) -> dict[str, tuple[str, ...]]:
+    """Return the variables of each model."""
+    models = config.models.items()
+    return {name: tuple(map(str, read_settings(Path(model.folder))["variables"])) for name, model in models}
 
 
 def _clock(name: str, config: Config) -> Clock:
