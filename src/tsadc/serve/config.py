@@ -202,8 +202,8 @@ class Config:
 
     def pushed(self, kind: str) -> Any:
         """Return the settings of a reader that is pushed to, the default ones if it is not configured."""
-        own = [part.settings for part in self.readers.values() if part.kind == kind]
-        return own[0] if own else _module("readers", kind).Settings()
+        settings = [part.settings for part in self.readers.values() if part.kind == kind]
+        return settings[0] if settings else _module("readers", kind).Settings()
 
 
 def for_model(folder: Path) -> Config:
@@ -286,16 +286,16 @@ def _parts(content: Mapping[str, Any], kind: str, kinds: tuple[str, ...], base: 
     parts = {}
     for name, section in _named(content, kind):
         where = f"{kind}.{name}"
-        own = section.get("type")
-        if not isinstance(own, str) or own not in kinds:
-            if own is None:
+        chosen = section.get("type")
+        if not isinstance(chosen, str) or chosen not in kinds:
+            if chosen is None:
                 raise ConfigError(f"[{where}] has no `type`; it is one of {', '.join(kinds)}.")
-            raise ConfigError(f"`{where}.type` is {own!r}{nearest(str(own), kinds)}")
-        settings = build(_module(f"{kind}s", own).Settings, {k: v for k, v in section.items() if k != "type"}, where)
+            raise ConfigError(f"`{where}.type` is {chosen!r}{nearest(str(chosen), kinds)}")
+        settings = build(_module(f"{kind}s", chosen).Settings, {k: v for k, v in section.items() if k != "type"}, where)
         if isinstance(path := getattr(settings, "path", None), str) and path:
             settings = dataclasses.replace(settings, path=str(base / path))
-        parts[name] = Part(own, settings)
-        if own not in PUSHED:
+        parts[name] = Part(chosen, settings)
+        if chosen not in PUSHED:
             parts[name].create(name, f"{kind}s")  # checks what it needs; it connects to nothing
     return parts
 

@@ -128,8 +128,8 @@ def scope_of(token: str, tokens: Mapping[Scope, str]) -> Scope | None:
     """Return what a token permits. All are compared, each in constant time."""
     given = token.encode()
     found: Scope | None = None
-    for scope, own in tokens.items():
-        if hmac.compare_digest(given, own.encode()) and found != "admin":
+    for scope, known in tokens.items():
+        if hmac.compare_digest(given, known.encode()) and found != "admin":
             found = scope
     return found
 

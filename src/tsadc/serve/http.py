@@ -420,7 +420,7 @@ _TABLE = {
     **_BATCH,
     "required": ["entities", "names", "times", "values"],
     "properties": {
-        **{name: own for name, own in _BATCH["properties"].items() if name != "entity"},  # type: ignore[attr-defined]
+        **{name: shape for name, shape in _BATCH["properties"].items() if name != "entity"},  # type: ignore[attr-defined]
         "entities": {"type": "array", "items": _NAME},
     },
 }

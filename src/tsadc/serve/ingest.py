@@ -147,7 +147,7 @@ class Ingest:
     def offer(self, batches: Iterable[RowBatch | RowTable]) -> Future[Receipt]:
         """Like `submit` for several batches, but return at once; errors of the store come with the result."""
         receipt = Receipt()
-        tables = [RowTable.of(own) if isinstance(own, RowBatch) else own for own in batches]
+        tables = [RowTable.of(batch) if isinstance(batch, RowBatch) else batch for batch in batches]
         parts = _joined([part for table in tables if len(table) for part in self._parts(table, receipt)])
         rows = sum(len(part.times) for part in parts)
         done: Future[Receipt] = Future()
@@ -177,25 +177,25 @@ class Ingest:
             table = _chosen(table, np.argsort(table.times, kind="stable"))
         models = {name: self._models.get(name) or self.config.model_of(name) for name in dict.fromkeys(table.entities)}
         for model in dict.fromkeys(models.values()):
-            own = table
+            rows = table
             if len(set(models.values())) > 1:
-                own = _chosen(table, np.flatnonzero([models[name] == model for name in table.entities]))
+                rows = _chosen(table, np.flatnonzero([models[name] == model for name in table.entities]))
             if model is None:
-                sentence = f"No model judges the entity {own.entities[0]!r}; see `entities` of [model.*]."
-                self._leave_out(own, receipt, "entity", sentence)
+                sentence = f"No model judges the entity {rows.entities[0]!r}; see `entities` of [model.*]."
+                self._leave_out(rows, receipt, "entity", sentence)
                 continue
-            places, given, unknown = self._columns_of(model, own.names)
+            places, given, unknown = self._columns_of(model, rows.names)
             if not len(places):
                 has = f"the model {model!r}, which has {listed(self.variables[model])}"
-                sentence = f"None of the variables {listed(own.names)} is known to {has}."
-                self._leave_out(own, receipt, "variables", sentence)
+                sentence = f"None of the variables {listed(rows.names)} is known to {has}."
+                self._leave_out(rows, receipt, "variables", sentence)
                 continue
             if unknown:
                 self.problems.add("variables", unknown)
                 _note(receipt, unknown)
-            values = np.full((len(own), len(self.variables[model])), np.nan)
-            values[:, places] = own.values[:, given]
-            yield _Part(own.entities, model, own.times, values, own.partial)
+            values = np.full((len(rows), len(self.variables[model])), np.nan)
+            values[:, places] = rows.values[:, given]
+            yield _Part(rows.entities, model, rows.times, values, rows.partial)
 
     def _leave_out(self, table: RowTable, receipt: Receipt, reason: str, sentence: str) -> None:
         if not table.partial:
@@ -247,11 +247,11 @@ class Ingest:
         entity, row = schema.entities.c, schema.rows.c
         with self.store.reading() as connection:
             known = connection.execute(sa.select(entity.id, entity.name, entity.model)).all()
-            self._ids = {own.name: own.id for own in known}
-            self._models = {own.name: own.model for own in known}  # an entity stays with its model
+            self._ids = {name: number for number, name, _ in known}
+            self._models = {name: model for _, name, model in known}  # an entity stays with its model
             self._names = set(self._ids)
             latest = connection.execute(sa.select(row.entity, sa.func.max(row.time)).group_by(row.entity))
-            self._latest: dict[int, int] = {own[0]: own[1] for own in latest}
+            self._latest: dict[int, int] = {number: int(tick) for number, tick in latest}
             self._scored = self.store.progress(connection, SCORED)
             self._forgotten = self.store.progress(connection, FORGOTTEN)
             self._sequence = max(connection.scalar(sa.select(sa.func.max(row.sequence))) or 0, self._scored)
@@ -516,7 +516,7 @@ def _joined(parts: Sequence[_Part]) -> list[_Part]:
     groups: dict[tuple[str, bool], list[_Part]] = {}
     for part in parts:
         groups.setdefault((part.model, part.partial), []).append(part)
-    return [own[0] if len(own) == 1 else _in_order(own) for own in groups.values()]
+    return [same[0] if len(same) == 1 else _in_order(same) for same in groups.values()]
 
 
 def _in_order(parts: Sequence[_Part]) -> _Part:

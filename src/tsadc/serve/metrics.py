@@ -55,9 +55,9 @@ class Problems:
         now = time.time()
         with self._lock:
             self.counts[reason] = self.counts.get(reason, 0) + count
-            own = self._recent.pop((reason, sentence), Problem(reason, sentence, 0, now))
-            own.count, own.when = own.count + count, now
-            self._recent[reason, sentence] = own  # the latest comes last
+            problem = self._recent.pop((reason, sentence), Problem(reason, sentence, 0, now))
+            problem.count, problem.when = problem.count + count, now
+            self._recent[reason, sentence] = problem  # the latest comes last
             if len(self._recent) > MOST_PROBLEMS:
                 del self._recent[next(iter(self._recent))]
             silent = now - self._logged.get(reason, 0.0) < EVERY
@@ -75,7 +75,7 @@ class Problems:
         """Return the problems of the last minutes, latest first."""
         least = time.time() - RECENT
         with self._lock:
-            return [own for own in reversed(self._recent.values()) if own.when >= least]
+            return [problem for problem in reversed(self._recent.values()) if problem.when >= least]
 
 
 def exposition(service: Service) -> bytes:
@@ -118,15 +118,15 @@ class _Metrics(Collector):
         yield episodes
         for name, about in (("score", "Latest score."), ("threshold", "Threshold."), ("anomalous", "Alarm state.")):
             family = GaugeMetricFamily(f"tsadc_{name}", f"{about} By entity.", labels=["entity"])
-            for own in judged:
-                family.add_metric([own.name], float(getattr(own, name)))
+            for entity in judged:
+                family.add_metric([entity.name], float(getattr(entity, name)))
             yield family
         blame = GaugeMetricFamily(
             "tsadc_contribution", "Share of a variable in an alarm.", labels=["entity", "variable"]
         )
-        for own in judged:
-            for variable, share in (own.variables or {}).items() if own.anomalous else ():
-                blame.add_metric([own.name, variable], share)
+        for entity in judged:
+            for variable, share in (entity.variables or {}).items() if entity.anomalous else ():
+                blame.add_metric([entity.name, variable], share)
         yield blame
 
     def _read(self) -> tuple[int, Sequence[sa.Row[Any]], Sequence[sa.Row[Any]]]:

@@ -125,10 +125,10 @@ class Queries:
                 query = query.where(score.start < tick_of(last, "to"))
             scores = connection.execute(query.order_by(score.end.desc()).limit(limit)).mappings().all()[::-1]
         chart = {
-            "start": [own["start"] / MILLISECOND for own in scores],
-            "end": [own["end"] / MILLISECOND for own in scores],
+            "start": [verdict["start"] / MILLISECOND for verdict in scores],
+            "end": [verdict["end"] / MILLISECOND for verdict in scores],
             **{
-                column: [own[column] for own in scores]
+                column: [verdict[column] for verdict in scores]
                 for column in ("score", "threshold", "anomalous", "severity", "final")
             },
         }
@@ -142,13 +142,13 @@ class Queries:
         lowest and the highest value of several rows."""
         entity = schema.entities.c
         with self.store.reading() as connection:
-            own = connection.execute(sa.select(schema.entities).where(entity.name == name)).mappings().one_or_none()
-            if own is None:
+            row = connection.execute(sa.select(schema.entities).where(entity.name == name)).mappings().one_or_none()
+            if row is None:
                 raise NotFound(f"There is no entity {name[:200]!r}.")
-            detector, clock = self._detector(own["model"])
-            end = tick_of(last, "to") if last else _latest(connection, dict(own)) + 1
+            detector, clock = self._detector(row["model"])
+            end = tick_of(last, "to") if last else _latest(connection, dict(row)) + 1
             start = tick_of(first, "from") if first else end - 4 * detector.settings.length * clock.interval
-            found = rows_between(connection, own["id"], start, end, MOST_ROWS + 1)
+            found = rows_between(connection, row["id"], start, end, MOST_ROWS + 1)
         if len(found) > MOST_ROWS:
             raise DataError(
                 f"There are more than {MOST_ROWS:,} rows from {iso(start)} to {iso(end)}; ask for less time."
@@ -357,8 +357,10 @@ def _band(detector: Detector, series: Series) -> tuple[Floats, Floats] | None:
     explainer = detector._explainer()
     if explainer.usual is None:
         return None
-    own = explainer.usual.of(series.entity)
-    usual = SeriesUsual(series, own, explainer.usual.window, explainer.scaler.alone(series.entity), explainer.predict)
+    learnt = explainer.usual.of(series.entity)
+    usual = SeriesUsual(
+        series, learnt, explainer.usual.window, explainer.scaler.alone(series.entity), explainer.predict
+    )
     return usual.band(0, len(series))
 
 

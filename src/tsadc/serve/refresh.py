@@ -140,8 +140,8 @@ class Refresh:
             If a model is being replaced already.
         """
         self._folder(name)
-        own = [one for one in self.service.config.schedules.values() if one.model == name]
-        schedule = schedule or (own[0] if own else Schedule(model=name))
+        schedules = [known for known in self.service.config.schedules.values() if known.model == name]
+        schedule = schedule or (schedules[0] if schedules else Schedule(model=name))
         with self._alone():
             values = {"model": name, "state": "running", "started": time.time(), "comparison": {}, "note": ""}
             with self.store.writing() as connection:
@@ -254,9 +254,9 @@ class Refresh:
             started, comparison = connection.execute(
                 sa.select(table.started, table.comparison).where(table.id == number)
             ).one()
-            scores = [{"own": own, "by": score} for own, score in comparison.get("episode_scores", {}).items()]
+            scores = [{"key": key, "by": score} for key, score in comparison.get("episode_scores", {}).items()]
             if scores:
-                update = sa.update(schema.episodes).where(episode.id == sa.bindparam("own"))
+                update = sa.update(schema.episodes).where(episode.id == sa.bindparam("key"))
                 connection.execute(update.values(present_score=sa.bindparam("by")), scores)
         self._use(name, note, started)
         shutil.rmtree(candidate, ignore_errors=True)
@@ -271,8 +271,8 @@ class Refresh:
             episode = schema.episodes.c
             later = (episode.model == name) & (episode.verdict_time >= since)
             judged = list(connection.scalars(sa.select(episode.id).where(later)))
-        for own in judged:
-            self.service.teach(own)
+        for key in judged:
+            self.service.teach(key)
 
     def candidate(self, name: str) -> dict[str, Any]:
         """Return the latest refit of a model: its state, and the comparison with the model that was in use then."""
@@ -384,7 +384,7 @@ class Refresh:
     def _propose(self, number: int, name: str, model: str, detector: Detector, since: int) -> None:
         clock = live_clock(model, detector.clock_, self.service.config.models[model].seconds)
         series = rows_of(self.store, model, detector.variables_, clock, since, name)
-        found = [own for own in detector.detect(series).drift if own.entity == name] if series else []
+        found = [drift for drift in detector.detect(series).drift if drift.entity == name] if series else []
         if not found or not _is_level(found[0]):
             return
         drift: Drift = found[0]

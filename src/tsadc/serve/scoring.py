@@ -169,8 +169,8 @@ class Scoring:
         self.settings = settings
         self.store = Store(settings.url, migrate=False)
         self.models = {
-            name: Model(name, own["folder"], own["reorder"], own["seconds"], own["provisional"])
-            for name, own in settings.models.items()
+            name: Model(name, model["folder"], model["reorder"], model["seconds"], model["provisional"])
+            for name, model in settings.models.items()
         }
         calendar = Calendar.read(*settings.calendars)
         self.episodes = Episodes(self.store, settings.writers, Quiet((), calendar))
@@ -263,8 +263,10 @@ class Scoring:
         if len(seen):
             update = model.stream.push_many(entity.name, seen.times, seen.values(len(model.variables)))
             if entity.inherited is not None:
-                latest = {own.id: own for own in update.intervals}
-                entity.inherited = [own for own in latest.values() if own.open and not own.withdrawn]
+                latest = {interval.id: interval for interval in update.intervals}
+                entity.inherited = [
+                    interval for interval in latest.values() if interval.open and not interval.withdrawn
+                ]
             entity.sequence, entity.latest = int(seen.sequences[-1]), int(seen.times.max())
             entity.pushed = len(seen)
 
@@ -317,15 +319,17 @@ class Scoring:
 
     def _write(self, changes: _Changes, sequence: int) -> None:
         now = time.time()
-        inheriting = [own for own in changes.entities.values() if own.inherited is not None]
-        due = [own for own in changes.entities.values() if own.pushed >= self.models[own.model].length]
-        due.sort(key=lambda own: -own.pushed)
-        saved = [*inheriting, *[own for own in due if own.inherited is None][:MOST_STATES]]
+        inheriting = [entity for entity in changes.entities.values() if entity.inherited is not None]
+        due = [entity for entity in changes.entities.values() if entity.pushed >= self.models[entity.model].length]
+        due.sort(key=lambda entity: -entity.pushed)
+        saved = [*inheriting, *[entity for entity in due if entity.inherited is None][:MOST_STATES]]
         states = [self._state(entity) for entity in saved]
         with self.store.writing() as connection:
             change = self.store.next_change(connection)
             if changes.scores:
-                unique = {(own["entity"], own["end"]): own for own in changes.scores}  # the final verdict comes last
+                unique = {
+                    (score["entity"], score["end"]): score for score in changes.scores
+                }  # the final verdict comes last
                 connection.execute(
                     self.store.upsert(schema.scores, ["entity", "end"], SCORE_COLUMNS), list(unique.values())
                 )
@@ -346,12 +350,12 @@ class Scoring:
 
     def _summarise(self, connection: Connection, change: int, now: float, least: float) -> None:
         """Bring the list of entities up to date: those with a new verdict, and those shown `least` seconds ago."""
-        due = [own for own in self._unshown.values() if own.verdict is not None or now - own.shown >= least]
+        due = [entity for entity in self._unshown.values() if entity.verdict is not None or now - entity.shown >= least]
         for judged in (False, True):
-            chosen = [_summary(own, change, now) for own in due if (own.verdict is not None) is judged]
+            chosen = [_summary(entity, change, now) for entity in due if (entity.verdict is not None) is judged]
             if chosen:
                 connection.execute(
-                    sa.update(schema.entities).where(schema.entities.c.id == sa.bindparam("own")), chosen
+                    sa.update(schema.entities).where(schema.entities.c.id == sa.bindparam("number")), chosen
                 )
         for entity in due:
             entity.shown, entity.verdict = now, None
@@ -484,7 +488,7 @@ class Scoring:
 
 def _summary(entity: _Entity, change: int, now: float) -> dict[str, Any]:
     """Return what the list of entities shows."""
-    summary = {"own": entity.id, "last_time": entity.latest, "last_seen": now, "changed": change}
+    summary = {"number": entity.id, "last_time": entity.latest, "last_seen": now, "changed": change}
     verdict = entity.verdict
     if verdict is not None:
         shown = ("score", "threshold", "severity", "anomalous", "variables")

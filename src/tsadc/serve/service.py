@@ -368,8 +368,8 @@ class Service:
     def health(self) -> dict[str, Any]:
         """Return whether all is well, and sentences about what is not."""
         said = [
-            {"reason": own.reason, "problem": own.sentence, "count": own.count, "last": own.when}
-            for own in self.problems.recent()
+            {"reason": problem.reason, "problem": problem.sentence, "count": problem.count, "last": problem.when}
+            for problem in self.problems.recent()
         ]
         status = "ok"
         if not self.scoring.is_running:

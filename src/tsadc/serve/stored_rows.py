@@ -25,7 +25,8 @@ _BETWEEN = """
 WITH RECURSIVE parts(part) AS (
     SELECT min(part) FROM rows WHERE part >= :first_part
     UNION ALL
-    SELECT (SELECT min(own.part) FROM rows AS own WHERE own.part > parts.part) FROM parts WHERE parts.part < :last_part
+    SELECT (SELECT min(later.part) FROM rows AS later WHERE later.part > parts.part)
+    FROM parts WHERE parts.part < :last_part
 )
 SELECT found.sequence, found.time, found.data FROM parts CROSS JOIN rows AS found
 WHERE found.part = parts.part AND found.entity = :entity AND found.time >= :first AND found.time < :last
@@ -82,5 +83,5 @@ def rows_between(
     """Return at most `most` rows of an entity with times in [first, last), in the order of time."""
     limits = {"first": first, "last": last, "first_part": part_of(first), "last_part": part_of(last)}
     found = connection.execute(sa.text(_BETWEEN), {"entity": entity, "most": most, **limits}).all()
-    sequences, times = (np.array([own[i] for own in found], dtype=np.int64) for i in (0, 1))
-    return StoredRows(sequences, times, [bytes(own[2]) for own in found])
+    sequences, times = (np.array([row[i] for row in found], dtype=np.int64) for i in (0, 1))
+    return StoredRows(sequences, times, [bytes(row[2]) for row in found])

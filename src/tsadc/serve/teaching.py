@@ -41,7 +41,7 @@ def teach(store: Store, folder: Path, clock: Clock, episode: dict[str, Any]) -> 
         with warnings.catch_warnings():  # what there is to note was noted when the service began
             warnings.simplefilter("ignore", TsadcNotice)
             result = detector.detect(series)
-        own = Verdict(
+        verdict = Verdict(
             episode["interval"],
             episode["name"],
             episode["start"],
@@ -54,8 +54,8 @@ def teach(store: Store, folder: Path, clock: Clock, episode: dict[str, Any]) -> 
             model_name(detector),
             None if episode["evidence"] == MISSING else episode["score"],
         )
-        [own] = carried_over([own], detector, result)
-        verdicts = {**{known.id: known for known in detector.verdicts_}, own.id: own}
+        [verdict] = carried_over([verdict], detector, result)
+        verdicts = {**{known.id: known for known in detector.verdicts_}, verdict.id: verdict}
         detector._judge_by(tuple(verdicts.values()))
         write_file(folder / feedback.FILE, feedback.to_json(list(verdicts.values())))
 

@@ -54,8 +54,8 @@ class Watch:
         table = RowTable.of(rows) if isinstance(rows, RowBatch) else rows
         values = self._columns(table)
         for entity in dict.fromkeys(table.entities):
-            own = np.array([name == entity for name in table.entities])
-            update = self.model.stream.push_many(entity, table.times[own], values[own])
+            chosen = np.array([name == entity for name in table.entities])
+            update = self.model.stream.push_many(entity, table.times[chosen], values[chosen])
             self._say(entity, update.intervals)
 
     def end(self) -> None:
@@ -79,8 +79,9 @@ class Watch:
 
         known = self._known.setdefault(entity, {})
         advance(known, intervals, entity, "", Quiet((), Calendar()), time.time(), emit)
-        for name in [name for name, own in known.items() if own["state"] != "open"][:-8]:  # the latest may still change
-            del known[name]
+        ended = [key for key, episode in known.items() if episode["state"] != "open"]
+        for key in ended[:-8]:  # the latest may still change
+            del known[key]
 
 
 def watch_folder(
