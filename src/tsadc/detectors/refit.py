@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-from scipy.stats import rankdata
 
 from tsadc.detectors.base import Detector, ProgressCallback, hold_out
+from tsadc.detectors.ensemble.fusion import ranks_of
 from tsadc.detectors.feedback import Verdict, carried_over
 from tsadc.detectors.planned import expected_events, masked
 from tsadc.detectors.result import Result, SeriesResult
@@ -111,7 +111,7 @@ class Refit:
     @property
     def correlation(self) -> float:
         """Rank correlation of the scores of the compared observations; NaN if there are fewer than two."""
-        old, new = (rankdata(scores[self.recent]) for scores in self.scores)
+        old, new = (ranks_of(scores[self.recent]) for scores in self.scores)
         if len(old) < 2 or np.ptp(old) == 0 or np.ptp(new) == 0:
             return float("nan")
         return float(np.corrcoef(old, new)[0, 1])

@@ -33,6 +33,13 @@ def test_correlations_against_a_slow_definition(z):
                 assert next(actual) == pytest.approx(expected, abs=1e-6)
 
 
+def test_correlations_without_gaps_against_those_of_numpy():
+    values = np.random.default_rng(1).normal(size=(4, 30)).cumsum(axis=1) + 1e4
+    expected = np.arctanh(np.corrcoef(values)[np.triu_indices(4, 1)])
+    np.testing.assert_allclose(Correlations(4)(values), expected, rtol=1e-9)
+    assert np.isnan(Correlations(4)(values[:, :2])).all()
+
+
 def test_correlations_are_bounded_and_do_not_depend_on_size():
     x = np.random.default_rng(2).normal(size=50)
     values = np.stack([x, 1e25 * x + 1e26, -x, np.full(50, 1e29)])

@@ -15,6 +15,7 @@ from tsadc.detectors.ensemble.linear import (
     gram_matrix,
     precision_matrix,
     predict,
+    predict_known,
     principal_components,
     project,
     ridge_weights,
@@ -78,6 +79,14 @@ def test_the_gram_of_consecutive_lags_is_that_of_the_design(seed, length, first,
     z, lags = np.random.default_rng(seed).normal(size=(3, length)), range(first, first + count)
     design = design_matrix(z, lags)
     np.testing.assert_allclose(Gram.of(z, lags).products, design @ design.T, atol=1e-12)
+
+
+@given(seed=st.integers(0, 2**16), length=st.integers(1, 20), first=st.integers(-5, 5), count=st.integers(1, 6))
+def test_predictions_by_lags_are_those_by_the_design(seed, length, first, count):
+    rng, lags = np.random.default_rng(seed), range(first, first + count)
+    z, weights = 20 * rng.normal(size=(3, length)), rng.normal(size=(3, 3 * count + 1)).astype(np.float32)
+    expected = weights.astype(np.float64) @ design_matrix(z, lags)
+    np.testing.assert_allclose(predict_known(weights, z, lags), expected, atol=1e-9)
 
 
 @given(seed=st.integers(0, 2**16), cut=st.integers(1, 5), gaps=st.booleans(), reach=st.integers(0, 3))
@@ -225,7 +234,7 @@ def test_silent_variables_are_predicted_before_others_are_predicted_from_them():
     np.testing.assert_allclose(actual[:, 50:], (weights @ design_matrix(filled, [0]))[:, 50:], atol=0.05)
     np.testing.assert_array_equal(actual[:, :50], (weights @ design_matrix(z, [0]))[:, :50])
     nothing = np.zeros_like(silent)
-    np.testing.assert_array_equal(predict(weights, z, [0], nothing), weights @ design_matrix(z, [0]))
+    np.testing.assert_allclose(predict(weights, z, [0], nothing), weights @ design_matrix(z, [0]), atol=1e-12)
 
 
 def test_a_square_that_rounding_made_negative_counts_as_zero():

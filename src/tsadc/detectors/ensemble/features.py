@@ -122,19 +122,15 @@ class Correlations:
         # With zero mean and unit variance, sums of products lose little precision to cancellation.
         x = (z - mean[:, None]) / np.where(constant, 1, deviation)[:, None]
         x[constant] = 0
-        if not measured.all():
+        if measured.all():
+            steps, correlation = np.full(len(self.first), z.shape[1]), (x @ x.T / z.shape[1])[self.first, self.second]
+        else:
             x[~measured] = 0
-        weight = measured.astype(np.float64)
-        steps = np.full((len(z), len(z)), float(z.shape[1])) if measured.all() else weight @ weight.T
-        both = np.maximum(steps, 1)
-        product, total, square = x @ x.T, x @ weight.T, np.square(x) @ weight.T
-        covariance = product - total * total.T / both
-        variance = np.maximum(square - np.square(total) / both, 0)
-        size = np.sqrt(variance * variance.T)
-        correlation = np.where(size > ROUNDING * both, covariance / np.where(size > ROUNDING * both, size, 1), 0)
+            weight = measured.astype(np.float64)
+            both = weight @ weight.T
+            steps, correlation = both[self.first, self.second], _correlation(x, weight, both)[self.first, self.second]
         clipped = np.clip(correlation, -MAX_CORRELATION, MAX_CORRELATION)
-        found = np.where(steps > 2, np.arctanh(clipped), np.nan)
-        return np.asarray(found[self.first, self.second])
+        return np.where(steps > 2, np.arctanh(clipped), np.nan)
 
     def state(self) -> dict[str, NDArray[Any]]:
         return {} if self.pairs is None else {"pairs.first": self.first, "pairs.second": self.second}
@@ -142,6 +138,17 @@ class Correlations:
     @classmethod
     def restore(cls, state: Mapping[str, NDArray[Any]], variables: int) -> Self:
         return cls(variables, (state["pairs.first"], state["pairs.second"]) if "pairs.first" in state else None)
+
+
+def _correlation(x: Floats, weight: Floats, both: Floats) -> Floats:
+    """Return the correlation (variable, variable) of x (variable, time) over the steps at which both variables have
+    weight 1; x is 0 elsewhere. `both` is the number of these steps."""
+    both = np.maximum(both, 1)
+    product, total, square = x @ x.T, x @ weight.T, np.square(x) @ weight.T
+    covariance = product - total * total.T / both
+    variance = np.maximum(square - np.square(total) / both, 0)
+    size = np.sqrt(variance * variance.T)
+    return np.where(size > ROUNDING * both, covariance / np.where(size > ROUNDING * both, size, 1), 0)
 
 
 def _random_pairs(variables: int, seed: int) -> Pairs:
@@ -349,6 +356,8 @@ class Windows:
         self.width = max(length // WINDOWS_PER_OBSERVATION, MIN_WINDOW)
         last = length - self.width
         self.starts = np.unique(np.append(np.arange(0, last + 1, self.width // 2), last))
+        since = np.arange(length)[:, None] - self.starts
+        self.inside = ((since >= 0) & (since < self.width)).astype(np.float64)  # (step, window) 1 or 0
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -358,19 +367,17 @@ class Windows:
         mean if `centred`; NaN where less than half of a window was measured."""
         measured = np.isfinite(x)
         complete = bool(measured.all())
-        cells = self._cells(x if complete else np.where(measured, x, 0)).astype(np.float64, copy=False)
-        if complete:
-            count: NDArray[np.int64] = np.full(cells.shape[:2], self.width)
-        else:
-            ends = np.zeros((len(x), x.shape[1] + 1), dtype=np.int64)
-            np.cumsum(measured, axis=1, out=ends[:, 1:])
-            count = ends[:, self.starts + self.width] - ends[:, self.starts]
+        filled = (x if complete else np.where(measured, x, 0)).astype(np.float64, copy=False)
+        count = np.full((1, len(self)), float(self.width)) if complete else measured @ self.inside
         if centred:
-            mean = cells.sum(axis=2) / np.maximum(count, 1)
-            cells -= mean[:, :, None]
+            cells = self._cells(filled)
+            cells -= (cells.sum(axis=2) / np.maximum(count, 1))[:, :, None]
             if not complete:
                 cells *= self._cells(measured)
-        size = np.sqrt(np.square(cells, out=cells).sum(axis=2) / np.maximum(count, 1))
+            squares = np.square(cells, out=cells).sum(axis=2)
+        else:
+            squares = np.square(filled) @ self.inside
+        size = np.sqrt(squares / np.maximum(count, 1))
         return np.log(MIN_WINDOW_SIZE + np.where(2 * count >= self.width, size, np.nan))
 
     def _cells(self, x: NDArray[Any]) -> NDArray[Any]:

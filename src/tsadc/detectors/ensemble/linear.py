@@ -152,13 +152,27 @@ def predict(weights: Floats, z: Floats, lags: Sequence[int], silent: Booleans) -
     `silent` cells (variable, time) are not known: they are replaced by what is predicted for them, one variable after
     the other, a few times. By the full conditionals of a Gaussian, this converges to its mean given all other cells.
     """
-    design = design_matrix(z, lags)
     unknown = np.flatnonzero(silent.any(axis=1)).tolist()
-    for _ in range(ROUNDS if unknown else 0):
+    if not unknown:
+        return predict_known(weights, z, lags)
+    design = design_matrix(z, lags)
+    for _ in range(ROUNDS):
         for k in unknown:
             own = np.where(silent[k], weights[k] @ design, z[k])
             design[k : -1 : len(z)] = design_matrix(own[None], lags)[:-1]
     return np.asarray(weights @ design)
+
+
+def predict_known(weights: Floats, z: Floats, lags: Sequence[int]) -> Floats:
+    """Return weights @ design_matrix(z, lags), by a product for each lag instead of the whole matrix."""
+    variables, length = z.shape
+    reach = max(map(abs, lags))
+    padded = np.zeros((variables, length + 2 * reach))
+    padded[:, reach : reach + length] = _filled(z)
+    total = np.repeat(weights[:, -1:].astype(np.float64), length, axis=1)
+    for i, lag in enumerate(lags):
+        total += weights[:, i * variables : (i + 1) * variables] @ padded[:, reach - lag : reach - lag + length]
+    return total
 
 
 def precision_matrix(gram: Floats, variables: int, penalty: float) -> Floats:

@@ -37,7 +37,7 @@ from tsadc.detectors.ensemble.features import (
     interpolated,
     silent,
 )
-from tsadc.detectors.ensemble.linear import PENALTY, Gram, design_matrix, predict, ridge_weights
+from tsadc.detectors.ensemble.linear import PENALTY, Gram, predict, predict_known, ridge_weights
 from tsadc.detectors.ensemble.training import FOLDS, Training, adapt_standardiser, cross_fitted, fit_standardiser
 from tsadc.detectors.ensemble.views import LOG_OFFSET, Explained, ViewGroup
 from tsadc.detectors.pooling import top_mean
@@ -172,7 +172,7 @@ class RidgeResiduals(Energy):
 
     def predict(self, z: Floats, entity: str) -> Floats:
         """Return (variable, time) what the other variables predict."""
-        return np.asarray(self.entities.get(entity, self.weights) @ design_matrix(z, self.lags))
+        return predict_known(self.entities.get(entity, self.weights), z, self.lags)
 
     def measure(self, z: Floats, entity: str) -> Floats:
         return self._features(z, self.entities.get(entity, self.weights))
