@@ -453,15 +453,14 @@ class _Group:
             where = (pending.entity == sa.bindparam("e")) & (pending.time == sa.bindparam("t"))
             self.connection.execute(sa.delete(schema.pending).where(where), done)
         now = time.time()
-        kept = [
-            {"entity": entity, "time": time_, "since": now, "data": waiting[time_].data}
-            for time_ in changed
-            if time_ in waiting
-        ]
+        kept = {time_: waiting[time_] for time_ in changed if time_ in waiting}
         if kept:
-            self.connection.execute(self.ingest.store.upsert(schema.pending, ["entity", "time"], ["data"]), kept)
-            for row in kept:
-                waiting[row["time"]].is_stored = True
+            self.connection.execute(
+                self.ingest.store.upsert(schema.pending, ["entity", "time"], ["data"]),
+                [{"entity": entity, "time": time_, "since": now, "data": row.data} for time_, row in kept.items()],
+            )
+            for row in kept.values():
+                row.is_stored = True
         if not waiting:
             del self.ingest._pending[entity]
 

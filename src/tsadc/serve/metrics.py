@@ -129,7 +129,7 @@ class _Metrics(Collector):
                 blame.add_metric([entity.name, variable], share)
         yield blame
 
-    def _read(self) -> tuple[int, Sequence[sa.Row[Any]], Sequence[sa.Row[Any]]]:
+    def _read(self) -> tuple[int, Sequence[Any], Sequence[Any]]:
         """Return the number of entities, those of episodes by state, and the entities with figures of their own."""
         entity, episode = schema.entities.c, schema.episodes.c
         with self.service.store.reading() as connection:
