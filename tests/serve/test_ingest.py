@@ -1,5 +1,6 @@
 """Rows are stored once, durably and completely, on SQLite and on PostgreSQL."""
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -331,3 +332,27 @@ def test_a_mistake_in_storing_ends_only_its_requests(
             ingest.submit(batch("a", 0, 5))
     assert ingest.submit(batch("a", 0, 5)).stored == 5
     assert "Storing rows failed: ZeroDivisionError" in str(ingest.problems.recent())
+
+
+def test_rows_whose_commit_took_effect_although_its_answer_was_lost_are_stored_once(
+    store: Store, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = store.writing
+
+    @contextlib.contextmanager
+    def losing_the_answer() -> Iterator[Any]:
+        with commit() as connection:
+            yield connection
+        raise StoreError("The connection is gone.")
+
+    rows = [batch("a", 0, 5), one("b", 0, partial=True, flow=1.0)]
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "writing", losing_the_answer)
+        offered = ingest.offer(rows)
+        with pytest.raises(StoreError, match="gone"):
+            offered.result()
+    assert ingest.offer(rows).result().repeated == 6
+    assert ingest.submit(batch("a", 5, 1)).stored == 1
+    assert ingest.submit(one("b", 0, partial=True, pressure=2.0, speed=3.0)).filled == 1
+    assert list(stored(store)) == [*(("a", number) for number in range(6)), ("b", 0)]
+    assert waiting(store) == 0
