@@ -346,9 +346,8 @@ def test_mistakes_are_one_sentence(counting, detectors):
         counting.stream().push_many("x", [0], np.zeros((2, 4)))
     with pytest.raises(DataError, match="a time must be a row number"):
         counting.stream().push("x", "2026-01-01", np.zeros(4))
-    for time in ("noon", 1_780_000_000.5):  # seconds, as `time.time()` gives them, are not nanoseconds
-        with pytest.raises(DataError, match="Times must be datetimes"):
-            detectors["robust-z", DATED].stream().push("x", time, np.zeros(4))
+    with pytest.raises(DataError, match="Times must be datetimes"):
+        detectors["robust-z", DATED].stream().push("x", "noon", np.zeros(4))
     with pytest.raises(DataError, match="a name of its own"):
         counting.stream().push_many("x", [0], np.zeros((1, 2)), names=["a", "a"])
     audit = find("ensemble")(length=8, mode="audit", kernels=2).fit(quiet(400))

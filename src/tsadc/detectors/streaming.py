@@ -615,9 +615,7 @@ class Stream:
         if not self.clock.dated and array.size:
             raise DataError(f"The model counts rows, so a time must be a row number, but got {array.flat[0]!r}.")
         try:
-            # pandas takes any number for nanoseconds; one with a fraction is seconds, as `time.time()` gives them.
-            is_number = array.dtype.kind == "f" or any(isinstance(time, float) for time in array.flat)
-            found = pd.DatetimeIndex([pd.NaT] if is_number else pd.to_datetime(times, utc=True))
+            found = pd.DatetimeIndex(pd.to_datetime(times, utc=True))
         except (ValueError, TypeError):
             found = pd.DatetimeIndex([pd.NaT])
         if found.isna().any():
