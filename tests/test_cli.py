@@ -28,6 +28,7 @@ fit     DATA... --out --length=None --contamination=None --alarms=None --detecto
         READING
 merge   MODELS... --out --detector=None
 audit   DATA... --out --model=None --length=None --detector=None --set=None... --folds=5 --calendar=None...
+        --engine=local --address=None
         READING
 clean   DATA... --audit --out --fill=expected --level=None --samples=0 --calendar=None... --model=None --detector=None
         READING
