@@ -934,13 +934,16 @@ def watch(
     model: ModelArgument,
     source: Annotated[str, typer.Argument(help="A folder of tables that grow, or - for lines of CSV or JSON.")] = "-",
     every: Annotated[float, typer.Option(help="Seconds between looks into the folder.", min=0.1)] = 5.0,
+    seconds: Annotated[
+        float, typer.Option(help="Seconds from row to row, if the model was fitted on rows without times.", min=0.0)
+    ] = 0.0,
     json: Annotated[bool, typer.Option("--json", help="Print a line of JSON per change.")] = False,
 ) -> None:
     """Judge rows as they come, without a service, and print when an anomaly opens or ends. (extra `serve`)"""
     from tsadc.cli.console import echo
     from tsadc.cli.serve import watch
 
-    watch(model, source, every, json, echo)
+    watch(model, source, every, seconds, json, echo)
 
 
 @data_app.command("list")

@@ -144,7 +144,9 @@ class Backtest:
     @property
     def alarms(self) -> list[Alarm]:
         """All alarms, muted ones too, in order of time."""
-        return sorted((own for part in self.entities for own in part.alarms), key=lambda own: (own.time, own.entity))
+        return sorted(
+            (alarm for part in self.entities for alarm in part.alarms), key=lambda alarm: (alarm.time, alarm.entity)
+        )
 
     @property
     def sent(self) -> list[Alarm]:
@@ -166,8 +168,8 @@ def _monday(tick: int) -> int:
 
 def rules_of(config: Config, folder: Path, quiet: Quiet) -> Rules:
     """Return the rules for a model folder: those of the configured model with this folder, or of the only one."""
-    own = [name for name, model in config.models.items() if Path(model.folder).resolve() == folder.resolve()]
-    names = own or (list(config.models) if len(config.models) == 1 else [])
+    matching = [name for name, model in config.models.items() if Path(model.folder).resolve() == folder.resolve()]
+    names = matching or (list(config.models) if len(config.models) == 1 else [])
     if not names:
         raise ConfigError(
             f"{folder} is the folder of none of the models {listed(list(config.models))} of the configuration; give "

@@ -128,16 +128,16 @@ def headline(found: Backtest) -> str:
 
 def summary(found: Backtest) -> str:
     """Return the result in a few lines, for the terminal."""
-    own = _figures(found, found.sent)
+    figures = _figures(found, found.sent)
     lines = [headline(found)]
-    if own["alarms"]:
+    if figures["alarms"]:
         worst = max(found.entities, key=lambda part: len(part.sent))
         which = " (without those that are withdrawn)" if 0 < own["not_confirmed"] < own["alarms"] else ""
         lines.append(f"Delay after the first anomalous row{which}: {_delays(found.sent)}.")
         if len(found.entities) > 1:
             lines.append(f"Most alarms: {worst.entity}, {len(worst.sent)}.")
-        if own["not_confirmed"]:
-            lines.append(f"{own['not_confirmed']} of them would have been withdrawn by the final verdict.")
+        if figures["not_confirmed"]:
+            lines.append(f"{figures['not_confirmed']} of them would have been withdrawn by the final verdict.")
     if muted := len(found.alarms) - len(found.sent):
         lines.append(f"{count(muted, 'more alarm is', 'more alarms are')} muted by planned work.")
     return "\n".join(lines)
@@ -227,7 +227,7 @@ def _entities(found: Backtest) -> Html:
         *(("Not confirmed", True), ("Muted", True), ("Refused rows", True)),
     )
     rows = []
-    for part in sorted(found.entities, key=lambda own: -len(own.sent)):
+    for part in sorted(found.entities, key=lambda part: -len(part.sent)):
         figures = (
             *(part.rows, len(part.sent), len(part.sent) / found.weeks, max(found.by_week(part.sent).values())),
             *(sum(alarm.withdrawn for alarm in part.sent), len(part.alarms) - len(part.sent), part.refused),
@@ -263,7 +263,7 @@ def _weeks(found: Backtest) -> Html:
 
 
 def _strips(found: Backtest) -> Html:
-    chosen = sorted(found.entities, key=lambda own: -len(own.sent))[:MOST_STRIPS]
+    chosen = sorted(found.entities, key=lambda part: -len(part.sent))[:MOST_STRIPS]
     hidden = len(found.entities) - len(chosen)
     more = f"{count(hidden, 'entity is', 'entities are')} not shown." if hidden else None
     return join(
