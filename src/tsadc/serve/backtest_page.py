@@ -132,7 +132,7 @@ def summary(found: Backtest) -> str:
     lines = [headline(found)]
     if figures["alarms"]:
         worst = max(found.entities, key=lambda part: len(part.sent))
-        which = " (without those that are withdrawn)" if 0 < own["not_confirmed"] < own["alarms"] else ""
+        which = " (without those that are withdrawn)" if 0 < figures["not_confirmed"] < figures["alarms"] else ""
         lines.append(f"Delay after the first anomalous row{which}: {_delays(found.sent)}.")
         if len(found.entities) > 1:
             lines.append(f"Most alarms: {worst.entity}, {len(worst.sent)}.")
