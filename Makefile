@@ -10,14 +10,16 @@ export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
 
+PYTEST := $(VENV)/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+
 test: $(READY)
-	$(VENV)/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST)
 
 check: $(READY)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(MAKE) test
+	$(PYTEST) -m "not slow"
 
 # 10,000 damaged files, 1,000 damaged models and 10,000 damaged requests; a minute or two on two idle cores. Then 300 requests
 # to each operation of the service. docs/guides/safety.md

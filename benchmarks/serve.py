@@ -2,19 +2,22 @@
 
     make bench-serve                                            one minute on SQLite
     python benchmarks/serve.py --seconds 1800 --rate 2000        half an hour, with the growth of memory
+    python benchmarks/serve.py --final-only                      one verdict per observation instead of four
     python benchmarks/serve.py --detector tsadc                  scored by the network
     python benchmarks/serve.py --store postgresql://user@host/db --json OUT
 
 A model of 38 variables is fitted on simulated waves. Rows of 1,000 entities are prepared beforehand as bodies of
 requests, each with `--batch` rows of as many entities, and are sent at `--rate` rows a second by `--clients`
 connections; 0 sends as fast as answers come. A push is timed from sending to the acknowledgement that its rows are on
-the disk. What is reported as scored was also judged by then: rows that wait at the end are subtracted."""
+the disk. What is reported as scored was also judged by then: rows that wait at the end are subtracted.
+
+Before the time is taken, every entity gets the rows of its first observation, as fast as they are taken: without them
+there would be nothing to judge at first."""
 
 from __future__ import annotations
 
 import argparse
 import http.client
-import itertools
 import json
 import os
 import subprocess
@@ -47,7 +50,8 @@ def fit(folder: Path, detector: str) -> None:
     rows = np.arange(40 * LENGTH)
     clock = Clock(0, SECOND, dated=True)
     history = [tsadc.Series(waves(rows, seed), names, clock, f"e{seed}") for seed in range(2)]
-    made = tsadc.TSADC(length=LENGTH, epochs=1) if detector == "tsadc" else tsadc.Ensemble(length=LENGTH)
+    network = {"training": {"epochs": 1}}
+    made = tsadc.TSADC(length=LENGTH, **network) if detector == "tsadc" else tsadc.Ensemble(length=LENGTH)
     made.fit(history).save(folder)
 
 
@@ -88,6 +92,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--store", default="store.sqlite")
     parser.add_argument("--detector", choices=["ensemble", "tsadc"], default="ensemble")
+    parser.add_argument("--final-only", action="store_true", help="No provisional verdicts.")
     parser.add_argument("--json", type=Path, default=None)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +108,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     config = folder / "config.toml"
     config.write_text(
         f'[server]\nport = 0\nstore = "{options.store}"\nfuture = 1e12\nkeep_days = 100000\n'
-        f'[model.plant]\nfolder = "{folder / "model"}"\n'
+        f'[model.plant]\nfolder = "{folder / "model"}"\nprovisional = {str(not options.final_only).lower()}\n'
     )
     bodies = Bodies(options.entities, options.batch)
     process = subprocess.Popen(
@@ -117,14 +122,15 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     while not health(address)["scoring"]["running"]:  # type: ignore[index]
         time.sleep(0.2)
     start = int(time.time() - 86_400) // LENGTH * LENGTH * SECOND
+    first = LENGTH * len(bodies.groups)
+    for thread in Load(options, address, bodies, start).begin(range(first), rate=0):
+        thread.join()
+    wait_until_scored(address)
     load = Load(options, address, bodies, start)
     memory: list[tuple[int, int, int]] = []
-    begun, used = time.monotonic(), cpu(process.pid)
-    threads = [threading.Thread(target=load.send, args=[client]) for client in range(options.clients)]
-    for thread in threads:
-        thread.start()
     child = int(health(address)["scoring"]["pid"])  # type: ignore[index]
-    used_child = cpu(child)
+    begun, used, used_child = time.monotonic(), cpu(process.pid), cpu(child)
+    threads = load.begin(range(first, sys.maxsize), options.rate)
     while time.monotonic() - begun < options.seconds:
         time.sleep(min(30.0, options.seconds / 10))
         memory.append((round(time.monotonic() - begun), resident(process.pid) >> 20, resident(child) >> 20))
@@ -135,14 +141,14 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     used, used_child = cpu(process.pid) - used, cpu(child) - used_child
     time.sleep(0.3)  # the backlog is looked at four times a second
     left = int(health(address)["backlog"])  # type: ignore[call-overload]
-    while int(health(address)["backlog"]):  # type: ignore[call-overload]
-        time.sleep(0.2)
+    wait_until_scored(address)
     drained = time.monotonic() - begun - took
     process.terminate()
     process.wait()
     times = np.sort(load.times)
     return {
         "detector": options.detector,
+        "verdicts_per_observation": 1 if options.final_only else 4,
         "seconds": round(took, 1),
         "entities": options.entities,
         "variables": VARIABLES,
@@ -170,19 +176,26 @@ class Load:
         self.options, self.address, self.bodies, self.start = options, address, bodies, start
         self.stop, self.rows, self.refused = False, 0, 0
         self.times: list[float] = []
-        self.lock, self.begun = threading.Lock(), time.monotonic()
+        self.lock = threading.Lock()
 
-    def send(self, client: int) -> None:
-        """Send until `stop`. A refused request is sent again, so that no entity misses a row. The rows of an entity
-        always come from the same client, so that they come in order."""
-        connection = http.client.HTTPConnection(self.address, timeout=60)
-        count = len(self.bodies.groups)
-        for number in (number for number in itertools.count() if number % count % self.options.clients == client):
+    def begin(self, numbers: range, rate: int) -> list[threading.Thread]:
+        """Start to send requests at a rate, or as fast as they are answered."""
+        begun, clients = time.monotonic(), range(self.options.clients)
+        threads = [threading.Thread(target=self._send, args=[client, numbers, rate, begun]) for client in clients]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _send(self, client: int, numbers: range, rate: int, begun: float) -> None:
+        """Send until the last one, or until `stop`. A refused request is sent again, so that no entity misses a row.
+        The rows of an entity always come from the same client, so that they come in order."""
+        connection, count = http.client.HTTPConnection(self.address, timeout=60), len(self.bodies.groups)
+        for number in (number for number in numbers if number % count % self.options.clients == client):
             if self.stop:
                 break
             body, rows = self.bodies.body(number, self.start)
-            if self.options.rate:
-                due = self.begun + number * self.options.batch / self.options.rate
+            if rate:
+                due = begun + (number - numbers.start) * self.options.batch / rate
                 time.sleep(max(0.0, due - time.monotonic()))
             while True:
                 began = time.perf_counter()
@@ -199,6 +212,13 @@ class Load:
             with self.lock:
                 self.rows += rows
                 self.times.append(took)
+
+
+def wait_until_scored(address: str) -> None:
+    """Wait until no row waits to be scored."""
+    time.sleep(0.3)  # the backlog is looked at four times a second
+    while int(health(address)["backlog"]):  # type: ignore[call-overload]
+        time.sleep(0.2)
 
 
 def health(address: str) -> dict[str, object]:

@@ -105,6 +105,7 @@ def peaks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     return peaks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["fit", "detect"])
 def test_memory_does_not_grow_with_the_data(peaks, command):
     growth = peaks[f"{command} many"] - peaks[f"{command} few"]

@@ -16,6 +16,7 @@ def script():
 
 
 # The kernel's own libraries warn on some versions; what they warn of does not concern the notebook.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_the_notebook_is_current_and_runs():
     nbformat = pytest.importorskip("nbformat")

@@ -161,6 +161,7 @@ def test_the_commands_of_the_guide_to_thresholds_run(tmp_path, monkeypatch, caps
     assert len(pd.read_csv("found/observations.csv")) == len(pd.read_csv("found-review/observations.csv"))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
 def test_the_guide_to_dirty_histories_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -181,6 +182,7 @@ def test_the_guide_to_dirty_histories_runs(tmp_path, monkeypatch, capsys):
     assert scope["review"].counts["drop"] >= 1
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_guide_to_nightly_runs_run(tmp_path, monkeypatch):
     """Those of the text, and those of cron and systemd with the date filled in by a shell."""
     monkeypatch.chdir(tmp_path)
@@ -309,6 +311,7 @@ def test_a_forecast_is_closer_to_the_truth_after_cleaning(library: str, number: 
     assert errors[0] < 0.8 * errors[1]
 
 
+@pytest.mark.slow
 def test_the_guide_to_cleaning() -> None:
     """Shorter than in the guide, as each block audits a history."""
     pytest.importorskip("pyod")
@@ -346,6 +349,7 @@ def test_the_guide_to_verdicts_runs(tmp_path, monkeypatch):
     assert [own.verdict for own in scope["detector"].verdicts_] == ["true"]
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_guide_to_cleaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_units(tmp_path / "history", ["unit-1", "unit-6"], 900, seed=0)

@@ -3,9 +3,10 @@ it."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 MAX_LISTED = 5
 
@@ -52,6 +53,17 @@ def notice(message: str) -> None:
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "tsadc":
         frame, level = frame.f_back, level + 1
     warnings.warn(message, TsadcNotice, stacklevel=level)
+
+
+@contextlib.contextmanager
+def collected_notices() -> Iterator[list[str]]:
+    """Yield a list that has the notices issued in the block when it ends, each once; other warnings are ignored."""
+    notices = list[str]()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", TsadcNotice)
+        yield notices
+    notices += dict.fromkeys(str(warning.message) for warning in caught)
 
 
 def listed(names: Sequence[str], most: int = MAX_LISTED) -> str:

@@ -11,6 +11,7 @@ from tsadc.bench.job import Job
 KINDS = {"decoupled": 0.90, "level shift": 0.99, "quiet": 0.91, "spike": 0.99, "stuck": 0.98, "waveform": 0.82}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "auroc", "ap"),
     [(Job("plant", "tsadc", 100, "tiny"), 0.935, 0.91), (Job("plant", "ensemble", 100), 0.94, 0.92)],

@@ -50,6 +50,7 @@ def test_a_record_is_kept_before_the_next_is_made(tmp_path: Path) -> None:
     assert len(load(tmp_path)) == 2
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same_records(tmp_path: Path) -> None:
     jobs = [Job("plant", name, 0) for name in ("random", "robust-z")]
     alone = {job.variant: timeless(record) for job, record in run_all(jobs, HERE, Store(tmp_path / "1"))}
@@ -108,6 +109,7 @@ class Deadly(Store):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 def test_what_a_killed_process_leaves_gets_a_failure_and_the_others_go_on(tmp_path: Path) -> None:
     # Those of one training: heads of one network. The second is what the process did not come to.
@@ -133,6 +135,7 @@ class Fatal(Store):
         super().keep(record, scores)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 def test_only_the_job_that_was_running_fails_if_its_process_is_killed(tmp_path: Path) -> None:
     jobs = [Job("plant", name, 0) for name in ("random", "robust-z", "all-positive")]
@@ -173,6 +176,7 @@ def test_an_interruption_while_trainings_are_handed_out_stops_those_that_run(
     assert load(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_is_left_kills_its_processes_and_blames_no_job(tmp_path: Path) -> None:
     slow = Job("plant", "gru-gnn", 0, overrides={"training": {"epochs": 1000}})
     running = run_all(

@@ -121,6 +121,7 @@ def test_a_fitted_detector_hides_one_window_of_all_variables() -> None:
     assert len(found.errors["decontaminated"]) == 20
 
 
+@pytest.mark.slow
 def test_the_script_writes_a_page_a_record_and_its_table(tmp_path: Path) -> None:
     page, file, table = tmp_path / "page.html", tmp_path / "r.json", tmp_path / "t.md"
     quick = ["--preset", "tiny", "--set", "training.epochs=1", "--set", "training.batch=64", "--seed", "1"]

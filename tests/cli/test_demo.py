@@ -23,6 +23,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return out, demo.run(out, plant=SMALL, epochs=1)
 
 
+@pytest.mark.slow
 def test_the_second_act_audits_cleans_and_labels(tmp_path: Path) -> None:
     made = make_story(SMALL)
     sure = np.array([found.probability >= 0.5 for found in made.audit.suspects])

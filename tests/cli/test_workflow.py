@@ -242,6 +242,7 @@ def test_a_report_is_told_how_the_threshold_was_chosen() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL], ids=["interrupted", "killed"])
 def test_a_stopped_run_resumed_gives_the_same_model(
     history: tuple[Path, Path], tmp_path: Path, whole: Path, stop: signal.Signals
@@ -330,6 +331,7 @@ def test_a_folder_called_partial_that_is_somebody_elses_stays(history: tuple[Pat
         assert tsadc("fit", *history, "--out", tmp_path / "model", *QUICK).code == 0
 
 
+@pytest.mark.slow
 def test_two_processes_train_one_model_and_one_of_them_speaks(history: tuple[Path, Path], tmp_path: Path) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "tsadc"]
     command = ["fit", *map(str, history), "--out", "model", *QUICK]

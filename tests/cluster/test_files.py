@@ -2,29 +2,32 @@
 
 import contextlib
 import json
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import tsadc as package
 from machines import assert_same, limit, machines
 from terminal import frame, tsadc
-from tsadc.cli import cluster_fit
+from tsadc.cli import cluster_audit, cluster_detect, cluster_fit
 from tsadc.cli.cluster_detect import DetectJob, judge
 from tsadc.cluster import storage
 from tsadc.cluster.engine import NEEDS_RAY, Cluster, _run, connect
 from tsadc.cluster.manifest import Manifest, folder_name, start
 from tsadc.cluster.models import model_files
-from tsadc.cluster.partitions import FileGroup, group_files
+from tsadc.cluster.partitions import FileGroup, group_files, named_files
 from tsadc.cluster.storage import address_of, join
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, DataError, OutputError
 from tsadc.io.read import read
 from tsadc.io.reading import Reading
+from tsadc.show.stored_results import read_results
 
 
 class Here:
@@ -38,7 +41,7 @@ class Here:
 
 
 def groups(*data: Path, **options: object) -> list[FileGroup]:
-    return group_files(Here(), data, Reading(**options))
+    return group_files(Here(), named_files(data), Reading(**options))
 
 
 def test_an_address_survives_being_a_path() -> None:
@@ -100,12 +103,55 @@ def test_files_that_share_an_entity_form_a_group(tmp_path: Path) -> None:
         groups(tmp_path, entity="unit")
 
 
-def test_what_a_cluster_cannot_read_is_refused(tmp_path: Path) -> None:
+def test_what_a_cluster_cannot_read_is_refused_before_it_is_started(plant: Path, tmp_path: Path) -> None:
     frame(60).to_csv(tmp_path / "a.csv")
-    with pytest.raises(DataError, match="a cluster reads Parquet files only"):
-        groups(tmp_path / "a.csv")
+    (tmp_path / "above").mkdir()
+    (tmp_path / "above" / "below").mkdir()
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "notes.txt").touch()
+    only = "a cluster reads Parquet files only: convert them, or leave out --engine ray."
+    refused = {
+        tmp_path / "a.csv": f"{tmp_path}/a.csv should end in .parquet; {only}",
+        tmp_path / "none": f"There is no file or folder {tmp_path}/none; check the name.",
+        tmp_path: f"The folder {tmp_path} has no file that can be read (with the ending .parquet); name its "
+        f"subfolders, or use a pattern such as {tmp_path}/*/*.parquet; {only}",
+    }
+    detect = ("--model", plant / "model", "--out", tmp_path / "found", "--engine", "ray")
+    with mock.patch.dict(sys.modules, {"ray": None}):
+        for data, refusal in refused.items():
+            assert tsadc("detect", data, *detect).refusal == refusal
+            assert tsadc("fit", data, "--out", tmp_path / "model", "--engine", "ray").refusal == refusal
+        refusal = tsadc("detect", plant / "data", *detect[:3], tmp_path / "results", "--engine", "ray").refusal
+        assert refusal == f"{tmp_path}/results exists already and is no folder of results; choose another name."
     with pytest.raises(DataError, match="No data was given"):
         groups()
+
+
+def test_a_detector_that_no_cluster_can_fit_is_refused_at_once(plant: Path, tmp_path: Path) -> None:
+    words = ("fit", plant / "data", "--out", tmp_path / "model", "--engine", "ray", "--detector")
+    with mock.patch.dict(sys.modules, {"ray": None}):
+        assert tsadc(*words, "robust-z").refusal == (
+            "robust-z cannot be fitted on a cluster, which fits the ensemble and detectors with a network; leave out "
+            "--engine ray, or choose another detector."
+        )
+
+
+def test_an_audit_by_tasks_is_that_of_one_process(plant: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_audit, "connect", lambda address: contextlib.nullcontext(Here()))
+    words = ("audit", plant / "history.csv", "--length", "40", "--folds", "2", "--set", "kernels=2")
+    for folder, engine in (("local", ()), ("ray", ("--engine", "ray"))):
+        answer = tsadc(*words, "--out", tmp_path / folder, *engine)
+        assert answer.code == 0, answer.err
+        assert ("The first of 4 models took" in answer.out) == (folder == "local")  # tasks run at the same time
+    for file in (tmp_path / "local").glob("*.csv"):
+        assert (tmp_path / "ray" / file.name).read_bytes() == file.read_bytes()
+    monkeypatch.setattr(cluster_audit, "judge_fold", mock.Mock(side_effect=DataError("Too little.")))
+    answer = tsadc(*words, "--out", tmp_path / "none", "--engine", "ray")
+    assert (answer.code, answer.err) == (2, "tsadc: Fold 1 of 2 cannot be judged: Too little.\n")
+    assert not (tmp_path / "none").exists()
+    assert (
+        "--stream does not go together" in tsadc(*words, "--out", tmp_path / "x", "--engine", "ray", "--stream").refusal
+    )
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +194,33 @@ def test_results_may_be_divided_by_month(plant: Path, tmp_path: Path) -> None:
         parts = [pd.read_parquet(file) for file in sorted((out / "timeline").rglob("*.parquet"))]
         tables.append(pd.concat(parts, ignore_index=True))
     pd.testing.assert_frame_equal(*tables)
+
+
+def test_results_of_a_cluster_can_be_reviewed_and_labelled(
+    plant: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_detect, "connect", lambda address: contextlib.nullcontext(Here()))
+    shutil.copytree(plant / "model", tmp_path / "model")
+    words = ("detect", plant / "data", "--model", tmp_path / "model", "--out")
+    for folder, engine in (("local", ()), ("ray", ("--engine", "ray"))):
+        assert tsadc(*words, tmp_path / folder, *engine).code == 0
+    local, ray = (read_results(tmp_path / folder) for folder in ("local", "ray"))
+    assert [own.judged for own in ray.intervals] == [own.judged for own in local.intervals]
+    for one, other in zip(ray.intervals, local.intervals, strict=True):
+        scores, *place = ray.scores_around(one)
+        expected, *same = local.scores_around(other)
+        np.testing.assert_allclose(scores, expected, rtol=1e-5)
+        assert (place, one.when) == (same, other.when)
+    page = tmp_path / "page.html"
+    assert tsadc("review", tmp_path / "model", "--results", tmp_path / "ray", "--page", page).code == 0
+    name = local.intervals[0].judged.id
+    words = ("label", tmp_path / "model", "false", "--interval", name, "--results", tmp_path / "ray")
+    assert "1 verdict noted" in tsadc(*words).out
+    shutil.rmtree(tmp_path / "ray" / "intervals")  # as if nothing had been found
+    assert read_results(tmp_path / "ray").intervals == ()
+    stored = json.loads((tmp_path / "ray" / "manifest.json").read_text())
+    (tmp_path / "ray" / "manifest.json").write_text(json.dumps({**stored, "complete": False}))
+    assert "ray holds the results of an unfinished job; run its `tsadc detect` again" in tsadc(*words).refusal
 
 
 def test_a_job_continues_only_if_it_is_the_same(tmp_path: Path) -> None:

@@ -230,6 +230,20 @@ def test_a_cluster_learns_what_one_machine_learns(connected: object, data: Path,
         assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes()
 
 
+def test_a_cluster_suspects_what_one_machine_suspects(connected: object, data: Path, tmp_path: Path) -> None:
+    words = ("audit", data, "--length", "24", "--set", "kernels=4", "--folds", "2")
+    for folder, engine in (("local", ()), ("ray", ("--engine", "ray", "--address", connected.address))):
+        answer = tsadc(*words, "--out", tmp_path / folder, *engine)
+        assert answer.code == 0, answer.err
+    names = sorted(file.name for file in (tmp_path / "local").iterdir())
+    assert names == sorted(file.name for file in (tmp_path / "ray").iterdir())
+    for name in set(names) - {"index.html", "audit.json"}:  # these two say how long it took
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "local" / name).read_bytes(), name
+    local, ray = (json.loads((tmp_path / folder / "audit.json").read_text()) for folder in ("local", "ray"))
+    assert {**ray, "seconds": 0} == {**local, "seconds": 0}
+    assert local["suspects"] > 0
+
+
 def test_the_guide_runs(connected: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for seed, entity in enumerate(ENTITIES[:2]):

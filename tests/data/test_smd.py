@@ -138,6 +138,7 @@ def test_the_mini_files(native, tmp_path):
     assert (truth.start, truth.stop, truth.variables) == (500 + 392, 500 + 416, ("v12", "v15"))
 
 
+@pytest.mark.slow
 def test_every_machine_gives_its_counts(shared_data, tmp_path):
     """From the text that the data's own script writes."""
     script = shared_data / "unpack-smd"

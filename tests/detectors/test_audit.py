@@ -13,7 +13,7 @@ from tsadc.detectors.audit import Estimate, FoldProgress, audit, grenander, log_
 from tsadc.detectors.classical.robust_z import RobustZ
 from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.threshold import Normal
-from tsadc.errors import ConfigError, DataError
+from tsadc.errors import ConfigError, DataError, TsadcNotice
 from tsadc.series import Clock, Floats, Series
 
 LENGTH = 20
@@ -141,6 +141,7 @@ def test_clean_deviates_are_hardly_ever_suspected() -> None:
     assert suspected <= 20  # of 10,000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("observations", "recall"), [(50, 0.5), (100, 0.65), (500, 0.8)])
 def test_probabilities_are_honest_with_few_observations(observations: int, recall: float) -> None:
     false, found, present = 0, 0, 0
@@ -256,3 +257,18 @@ def test_the_ensemble_audits_several_entities() -> None:
     assert best.probability > 0.5
     assert found.probabilities.shape == found.folds.shape == (80,)
     assert found.share - 1e-9 < found.probabilities.mean() < found.share + 0.05
+
+
+def test_notices_about_the_data_and_about_the_fit_are_given_once() -> None:
+    values = noise(600)
+    values[:, 1] = np.arange(600) // 100 % 2  # a state
+    history = pd.DataFrame(values, columns=NAMES).assign(constant=1.0)
+    with pytest.warns(TsadcNotice) as caught:
+        audit(tsadc.Ensemble(length=LENGTH, kernels=2), history, folds=2)
+    said = [str(warning.message) for warning in caught]
+    assert len(said) == len(set(said)) == 2
+    assert "constant" in said[0]
+    assert said[1] == "Not judged, as they have at most 10 different values in the history: level, constant."
+    with pytest.warns(TsadcNotice) as caught:
+        tsadc.Ensemble(length=LENGTH, kernels=2).fit(history[["flow", "level", "power"]], clean=True)
+    assert sum("Not judged" in str(warning.message) for warning in caught) == 1

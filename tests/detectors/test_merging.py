@@ -1,5 +1,6 @@
 """Models are merged, and history is added to one, as if they had been fitted to all of it."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,10 @@ import tsadc
 from machines import LENGTH, MINUTE, NAMES, assert_same, limit, machine, machines, unfitted
 from terminal import tsadc as command
 from tsadc import Ensemble, Series
+from tsadc.detectors import find
 from tsadc.detectors.merging import continue_model, merge_models
 from tsadc.detectors.store import SUMMARY, read_summary
-from tsadc.errors import ConfigError, DataError, ModelFileError
+from tsadc.errors import ConfigError, DataError, ModelFileError, TsadcNotice
 from tsadc.series import Clock
 
 
@@ -89,22 +91,58 @@ def test_rows_that_do_not_follow_are_refused(series, tmp_path: Path):
     undated = stored(tmp_path / "undated", [replace(series[0], clock=Clock())])
     with pytest.raises(DataError, match="'machine-0' has no dates"):
         continue_model(undated, [replace(series[0], clock=Clock())])
-    slower = Series(series[0].values, NAMES, Clock(10**6 * MINUTE, 2 * MINUTE, dated=True), "machine-0")
-    with pytest.raises(DataError, match="the same sampling interval"):
-        continue_model(model, [slower])
+    with pytest.raises(DataError, match=r"'machine-0' has no dates in the model, .* fit a new model"):
+        continue_model(undated, [series[0]])
+    for step, fix in ((2, "fit a new model to all of the history"), (0.5, "resample it with --every 1min")):
+        other = Series(series[0].values, NAMES, Clock(10**6 * MINUTE, int(step * MINUTE), dated=True), "machine-0")
+        with pytest.raises(DataError, match=f"model has a row every 1min, but the new history every .*; {fix}"):
+            continue_model(model, [other])
 
 
 def test_models_that_cannot_be_merged_are_refused(series, parts, tmp_path: Path):
     with pytest.raises(DataError, match="at least two models, but got 1"):
         merge_models(parts[:1])
-    with pytest.raises(DataError, match="machine-0, machine-1 have rows in two parts"):
-        merge_models([parts[0], parts[0]])
+    with pytest.raises(DataError, match="one is named twice; name each model once"):
+        merge_models([parts[0], parts[0].parent / "other" / ".." / "one"])
+    shutil.copytree(parts[0], tmp_path / "copy")
+    with pytest.raises(
+        DataError, match=r"machine-0, machine-1 are both in .*one and in .*copy, but an entity must lie"
+    ):
+        merge_models([*parts, tmp_path / "copy"])
+    robust = find("robust-z")(length=LENGTH).fit(series[2:])
+    robust.save(tmp_path / "robust")
+    with pytest.raises(ConfigError, match="robust is a model of robust-z, which cannot be fitted in parts"):
+        merge_models([parts[0], tmp_path / "robust"])
+    with pytest.raises(ConfigError, match=r"robust-z cannot be fitted in parts, .* leave out --mergeable"):
+        robust.fit(series, mergeable=True)
     other = stored(tmp_path / "seed", series[2:], Ensemble(length=LENGTH, seed=1, config=Ensemble.Config(kernels=4)))
     with pytest.raises(ConfigError, match=r"`seed` is 0 in .*one and 1 in .*seed"):
         merge_models([parts[0], other])
     unfitted().fit(series[2:]).save(tmp_path / "plain")
     with pytest.raises(ModelFileError, match=r"plain has no summary of its history.*--mergeable"):
         merge_models([parts[0], tmp_path / "plain"])
+
+
+def test_histories_that_do_not_go_together_are_named(series, parts, tmp_path: Path):
+    item = series[2]
+    others = {
+        "slower": (replace(item, clock=Clock(0, 2 * MINUTE, dated=True)), r"one again with --every 2min"),
+        "fewer": (replace(item, values=item.values[:, :2], names=NAMES[:2]), r"only .*one has c; fit one"),
+        "turned": (replace(item, names=NAMES[::-1]), r"those of .*turned have another order; fit one"),
+        "renamed": (replace(item, names=(*NAMES[:2], "x")), r"only .*one has c and only .*renamed has x; fit one"),
+    }
+    for name, (other, refusal) in others.items():
+        with pytest.raises(DataError, match=refusal):
+            merge_models([parts[0], stored(tmp_path / name, [other])])
+
+
+def test_entities_without_dates_among_others_are_named(series, parts, tmp_path: Path):
+    undated = replace(series[2], clock=Clock(), entity="old")
+    said = "old has no dates, unlike the others; 1min counts as the time between two rows"
+    with pytest.warns(TsadcNotice, match=said):
+        merge_models([parts[0], stored(tmp_path / "undated", [undated])])
+    with pytest.warns(TsadcNotice, match=said):
+        continue_model(parts[0], [undated])
 
 
 def test_a_summary_that_was_changed_is_refused(parts):
@@ -119,7 +157,9 @@ def test_a_model_with_verdicts_is_refused(series, tmp_path: Path):
     detector = unfitted().fit(series, mergeable=True)
     result = detector.set_threshold(method="tail", share=0.2).detect(series)
     detector.feedback(result, {result.worst(1)["id"].iloc[0]: "false"}).save(tmp_path / "taught")
-    with pytest.raises(ConfigError, match=r"taught has verdicts about intervals.*without its verdicts.json"):
+    with pytest.raises(
+        ConfigError, match=r"taught has verdicts about intervals.*; continue a copy of the model without its"
+    ):
         continue_model(tmp_path / "taught", [replace(series[0], entity="new")])
 
 
@@ -158,6 +198,12 @@ def test_the_commands(series, tmp_path: Path):
         ("fit", files[0], "--continue", models[0], "--out", tmp_path / "x", "--seed", 0): "--seed cannot be given",
         ("fit", files[1], "--continue", models[0], "--out", tmp_path / "x"): "give later rows only",
     }
+    lacking = pd.read_csv(files[0]).drop(columns="c")
+    lacking.to_csv(tmp_path / "lacking.csv", index=False)
+    words = ("fit", tmp_path / "lacking.csv", "--continue", models[0], "--out")
+    assert "it counts as not measured" in command(*words, tmp_path / "fewer").err
+    refused[*words, tmp_path / "x", "--strict"] = "lacks 1 of the 3 expected variables: c; add the column"
+    refused[*words, tmp_path / "x", "--detector", "robust-z"] = f"{models[0]} is a model of the detector 'ensemble'"
     for words, expected in refused.items():
         answer = command(*words)
         assert answer.code == 2

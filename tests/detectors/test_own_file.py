@@ -83,7 +83,7 @@ def test_no_file_is_run_because_a_model_says_so(folder: Path, change: dict[str, 
 
 def test_a_model_of_another_detector_is_refused(folder: Path) -> None:
     assert tsadc("fit", "pump.csv", "--out", "model", "--length", "40", "--detector", "robust-z").code == 0
-    with pytest.raises(ModelFileError, match="it is a model of the detector 'robust-z', but 'mine' was named"):
+    with pytest.raises(ModelFileError, match="model is a model of the detector 'robust-z', but 'mine' was named"):
         load("model", detector="my_file.py:Mine")
 
 

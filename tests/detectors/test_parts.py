@@ -44,6 +44,7 @@ def test_a_part_is_no_longer_than_asked_for_where_nothing_is_anomalous():
     assert {len(part.timeline) for part in detector.detect_parts(quiet, rows=500)} == {500}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(NOTICE)
 @pytest.mark.parametrize("rows", [1, 70, 200, 10**9])
 def test_parts_are_the_whole_where_most_was_not_measured(rows):

@@ -251,6 +251,27 @@ def test_variables_are_matched_by_name_and_strange_values_are_ignored(counting):
     assert other.counts["infinite_values"] == 1
 
 
+def test_columns_of_data_frames_are_matched_by_name(counting):
+    values = quiet(2 * LENGTH)
+    values[40:45, 0] += 30
+    frame, times = pd.DataFrame(values, columns=NAMES), range(len(values))
+    said = []
+    for rows in (values, frame, frame[list(NAMES[::-1])], frame.astype(object), pd.DataFrame(values)):
+        stream = counting.stream()
+        said.append((stream.push_many("x", times, rows), stream.flush()))
+    assert all(update == said[0] for update in said)
+    assert any(verdict.anomalous for verdict in said[0][0].verdicts)
+    stream, by_row = counting.stream(), []
+    for i, row in frame[list(NAMES[::-1])].iterrows():
+        by_row += stream.push("x", i, row).verdicts
+    assert tuple(by_row) == said[0][0].verdicts
+    known = {"names": ["a", "x", "c", "d"]}
+    assert counting.stream().push_many("x", times, frame.rename(columns={"b": "x"}), **known).verdicts
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    rows = polars.DataFrame({name: values[:, k] for k, name in reversed(list(enumerate(NAMES)))})
+    assert counting.stream().push_many("x", times, rows) == said[0][0]
+
+
 def test_times_may_be_written_in_many_ways(detectors):
     detector, values = detectors["robust-z", DATED], quiet(LENGTH)
     times = pd.date_range("2026-03-01", periods=LENGTH, freq="1min", tz="Europe/Berlin")
@@ -350,9 +371,81 @@ def test_mistakes_are_one_sentence(counting, detectors):
         detectors["robust-z", DATED].stream().push("x", "noon", np.zeros(4))
     with pytest.raises(DataError, match="a name of its own"):
         counting.stream().push_many("x", [0], np.zeros((1, 2)), names=["a", "a"])
+    with pytest.raises(DataError, match=r"the 4 variables of the model, but they lack d and have x; rename them, or"):
+        counting.stream().push_many("x", [0], pd.DataFrame(np.zeros((1, 4)), columns=["a", "b", "c", "x"]))
+    with pytest.raises(DataError, match=r"but they lack b, c, d; rename"):
+        counting.stream().push("x", 0, pd.Series({"a": 1.0}))
     audit = find("ensemble")(length=8, mode="audit", kernels=2).fit(quiet(400))
     with pytest.raises(ConfigError, match="needs the whole record"):
         audit.stream()
+
+
+ODD_VALUES = (
+    "abc",
+    ["a", 1, 2, 3],
+    [1, [2, 3], 4, 5],
+    [1j, 0, 0, 0],
+    {"a": "x"},
+    {"a": [1, 2]},
+    pd.Series(list("abcd")),
+)
+
+
+@pytest.mark.parametrize("row", ODD_VALUES, ids=repr)
+def test_values_that_are_no_numbers_are_refused_and_nothing_is_stored(counting, row):
+    stream = counting.stream()
+    with pytest.raises(DataError, match=r"Values must be numbers|Rows must have the shape"):
+        stream.push("x", 0, row)
+    assert stream.entities == ()
+    assert not any(stream.counts.values())
+
+
+@pytest.mark.parametrize(
+    ("rows", "refusal"),
+    [
+        (pd.date_range("2026", periods=4).to_numpy()[None], "Values must be numbers"),
+        (pd.DataFrame({"a": [pd.Timestamp(0)], "b": [0], "c": [0], "d": [0]}), "Values must be numbers"),
+        ([[0, 1, 2, 3], [0, 1]], "Values must be numbers"),
+        (None, "Rows must have the shape"),
+        (5, "Rows must have the shape"),
+    ],
+)
+def test_rows_that_are_no_table_of_numbers_are_refused(counting, rows, refusal):
+    with pytest.raises(DataError, match=refusal):
+        counting.stream().push_many("x", [0], rows)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        None,
+        "noon",
+        1.7e9,
+        float("nan"),
+        2**70,
+        np.uint64(2**63 + 1),
+        [1, 2],
+        {},
+        pd.NaT,
+        b"x",
+        np.datetime64("9999-01-01"),
+    ],
+    ids=repr,
+)
+def test_times_that_are_none_are_refused(counting, detectors, time):
+    for stream in (counting.stream(), detectors["robust-z", DATED].stream()):
+        with pytest.raises(DataError, match=r"must be a row number|Times must be"):
+            stream.push("x", time, np.zeros(4))
+        assert stream.entities == ()
+
+
+def test_times_must_be_one_per_row_and_the_entity_a_text(counting):
+    for times in (None, 5, [[0]], [[0], [0, 1]]):
+        with pytest.raises(DataError, match="a sequence with one time per row"):
+            counting.stream().push_many("x", times, np.zeros((1, 4)))
+    for entity in (None, 5, ["x"]):
+        with pytest.raises(DataError, match="An entity must be a text"):
+            counting.stream().push(entity, 0, np.zeros(4))
 
 
 def test_a_model_without_dates_can_judge_rows_with_dates(counting):
@@ -369,3 +462,15 @@ def test_provisional_verdicts_wait_until_rows_go_back_a_whole_observation(counti
     verdicts = counting.stream().push_many("x", arrives, values[arrives]).verdicts
     provisional = [verdict.start for verdict in verdicts if not verdict.final]
     assert provisional == [8, 16, 24, 40, 48, 56, 72, 80, 168, 176, 184, 200, 208, 216]
+
+
+def test_rows_that_are_no_data_frames_are_not_searched_for_columns(counting, monkeypatch):
+    """That would take four times as long as to store a row."""
+    stream, values = counting.stream(), quiet(3)
+    monkeypatch.setattr(streaming, "as_frame", lambda rows: pytest.fail("searched"))
+    stream.push("x", 0, values[0])
+    stream.push("x", 1, values[1].tolist())
+    stream.push("x", 2, dict(zip(NAMES, values[2].tolist(), strict=True)))
+    stream.push_many("x", range(3, 6), values)
+    stream.push_many("x", range(6, 9), values.tolist())
+    assert stream.counts["rows"] == 9

@@ -11,9 +11,11 @@ from tsadc.detectors.ensemble.detector import Ensemble
 from tsadc.detectors.ensemble.scorer import VIEWS
 from tsadc.errors import ConfigError, TsadcError
 from tsadc.export import onnx_views
+from tsadc.export.bundle import arrays_of
 from tsadc.export.folder import entities_of, native_scores
 from tsadc.export.graph import Graph
 from tsadc.export.onnx_file import graph_of, write_onnx
+from tsadc.export.standalone import Scorer
 from tsadc.series import MAX_ABS_VALUE, Floats
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
@@ -98,6 +100,32 @@ def test_an_entity_decides() -> None:
     _, values = observations("plain", 1)[0]
     scores = {name: run("plain", name, values)[0] for name in (*entities_of(fitted("plain")), "stranger")}
     assert len(set(scores.values())) == len(scores)
+
+
+@pytest.mark.parametrize("kind", ["plain", "judged"])
+def test_a_number_that_is_no_place_is_an_unknown_entity(kind: str) -> None:
+    _, values = observations(kind, 1)[0]
+    unknown = run(kind, "stranger", values)
+    names = entities_of(fitted(kind))
+    for index in (-2, -len(names), -len(names) - 2, len(names), 2**62):
+        score, views = session(kind).run(["score", "views"], {"values": values, "entity": np.array([index])})
+        assert score[0] == unknown[0]
+        np.testing.assert_array_equal(views, unknown[1])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_infinity_is_as_extreme_as_possible_in_every_scorer(sign: int) -> None:
+    detector = fitted("plain")
+    _, values = observations("plain", 1)[0]
+    values[10:13, 1] = sign * np.inf
+    extreme = values.copy()
+    extreme[10:13, 1] = sign * 1e300
+    [native] = native_scores(detector, ["pump 0"], [values])
+    assert native == native_scores(detector, ["pump 0"], [extreme])[0]
+    assert abs(run("plain", "pump 0", values)[0] - native) < 2e-6
+    manifest = {"variables": detector.variables_, "length": detector.settings.length}
+    scorer = Scorer({**manifest, "neighbours": detector.settings.neighbours}, arrays_of(detector))
+    assert scorer.score("pump 0", values) == native
 
 
 def test_verdicts_count() -> None:

@@ -4,6 +4,7 @@ import ast
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -19,7 +20,7 @@ from tsadc.errors import OutputError
 from tsadc.export import sparse
 from tsadc.export.bundle import sources, write_python
 from tsadc.export.folder import native_scores
-from tsadc.export.standalone import Scorer
+from tsadc.export.standalone import Scorer, self_test
 
 COUNT = 27
 ROOT = Path(__file__).parents[2] / "src"
@@ -76,21 +77,53 @@ def test_scores_are_those_of_the_package_to_the_bit(folder: Path, tmp_path: Path
         np.testing.assert_array_equal(found[kind], native_scores(fitted(kind), names[kind], arrays[kind]))
 
 
-def test_the_self_test_passes_and_can_fail(folder: Path) -> None:
+def test_the_self_test_passes_and_can_fail(folder: Path, tmp_path: Path) -> None:
     script = "import runpy, sys\nsys.argv = ['plain']\nrunpy.run_module('plain', run_name='__main__')\n"
     done = python(script, folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "3 observations, largest difference 0.0e+00: passed\n"
-    changed = json.loads((folder / "plain" / "self-test.json").read_text())
-    original = (folder / "plain" / "self-test.json").read_text()
+    other = copied(folder / "plain", tmp_path / "other")
+    changed = json.loads((other / "self-test.json").read_text())
     changed["observations"][1]["score"] += 0.001
-    try:
-        (folder / "plain" / "self-test.json").write_text(json.dumps(changed))
-        done = python(script, folder)
-    finally:
-        (folder / "plain" / "self-test.json").write_text(original)
+    (other / "self-test.json").write_text(json.dumps(changed))
+    manifest = json.loads((other / "manifest.json").read_text())
+    manifest["files"]["self-test.json"] = hashlib.sha256((other / "self-test.json").read_bytes()).hexdigest()
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    done = python("import other\nother.self_test()", tmp_path)
     assert done.returncode == 1
-    assert done.stdout.endswith("FAILED\n")
+    assert done.stdout.endswith("largest difference 1.0e-03: FAILED\n")
+
+
+def copied(folder: Path, to: Path) -> Path:
+    shutil.copytree(folder, to, ignore=shutil.ignore_patterns("__pycache__"))
+    return to
+
+
+@pytest.mark.parametrize("name", ["model.npz", "manifest.json", "self-test.json", "README.md"])
+@pytest.mark.parametrize("damage", [None, b"", b"{}", 0.5])
+def test_a_damaged_export_is_one_sentence(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, damage: bytes | float | None
+) -> None:
+    other = copied(folder / "plain", tmp_path / "other")
+    content = (other / name).read_bytes()
+    (other / name).unlink()
+    if damage is not None:
+        (other / name).write_bytes(damage if isinstance(damage, bytes) else content[: int(damage * len(content))])
+    with pytest.raises(SystemExit) as ended:
+        self_test(other)
+    said = capsys.readouterr().out
+    assert ended.value.code == 1
+    loads = name not in ("model.npz", "manifest.json")
+    assert said == (
+        f"FAILED: {other}: {name} is missing or differs from its digest in manifest.json; export the model again with "
+        "`tsadc export`.\n"
+        if loads
+        else f"FAILED: {other}: manifest.json or model.npz is missing or damaged; export the model again with "
+        "`tsadc export`.\n"
+    )
+    if not loads:
+        with pytest.raises(ValueError, match=r"manifest.json or model.npz is missing or damaged; export the model"):
+            Scorer.load(other)
 
 
 def test_a_verdict_is_that_of_detect() -> None:
@@ -122,6 +155,7 @@ def test_too_few_values_are_not_judged() -> None:
     assert verdict.score > verdict.threshold
     assert verdict.coverage == 39 / 80
     assert not verdict.anomalous
+    assert scorer.judge("pump 0", values, recent=None) == scorer.judge("pump 0", values, recent=np.zeros(0)) == verdict
     nothing = scorer.judge("pump 0", np.full((80, 6), np.nan))
     assert set(nothing.variables.values()) == {0.0}  # no share of nothing, and no NaN
 
@@ -150,8 +184,15 @@ def test_the_licence_comes_with_the_code(folder: Path) -> None:
 
 
 def test_a_name_that_cannot_be_imported_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="is to be imported by its name"):
-        write_python(fitted("plain"), tmp_path / "pump-scorer")
+    refused = {
+        "pump-scorer": "which must consist of letters, digits and underscores",
+        "class": "but 'class' is a word of the language",
+        "json": "but there is another package 'json', which it would hide",
+        "numpy": "but there is another package 'numpy', which it would hide",
+    }
+    for name, why in refused.items():
+        with pytest.raises(OutputError, match=f"{name} is to be imported by its name, {why}"):
+            write_python(fitted("plain"), tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
 

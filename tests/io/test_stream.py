@@ -244,6 +244,7 @@ def write_large(path: Path, groups: int) -> None:
             writer.write_table(pa.table([times, *rng.normal(size=(20, rows))], schema=schema), row_group_size=rows)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is told by /proc")
 def test_a_file_is_normalised_and_cut_in_much_less_memory_than_it_has(tmp_path):
     write_large(tmp_path / "plant.parquet", 20)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from tsadc.io.calendar import Calendar, Planned
 from tsadc.series import Clock, Series
 from tsadc.serve import backtest
 from tsadc.serve.backtest import WEEK, Alarm, Backtest, Rules, replay, rules_of
+from tsadc.serve.backtest_page import summary
 from tsadc.serve.config import Config, Model, Server
 from tsadc.serve.lifecycle import Quiet, advance
 
@@ -166,8 +168,17 @@ def test_late_rows_are_waited_for(fitted: RobustZ, rows: Series, found: Backtest
     ("series", "options", "complaint"),
     [
         (Series(np.zeros((100, 3)), ("a", "b", "c")), {}, "needs the times of rows, but 'series' has none"),
-        (noise(100, 0), {"start": START + 200 * MINUTE, "end": START + 300 * MINUTE}, "no rows in this time"),
-        (noise(100, 0), {"start": START + 200 * MINUTE}, "must be after its beginning"),
+        (
+            noise(100, 0),
+            {"start": START + 200 * MINUTE, "end": START + 300 * MINUTE},
+            r"begin at 2026-06-01 03:20:00 \(--from\), but the data ends at 2026-06-01 01:40:00; begin earlier",
+        ),
+        (noise(100, 0), {"start": START + 100 * MINUTE}, r"begin at .* but the data ends at .*; begin earlier"),
+        (
+            noise(100, 0),
+            {"end": START},
+            r"end at 2026-06-01 00:00:00 \(--to\), but the data begins at 2026-06-01 00:00:00; end later",
+        ),
         (Series(np.zeros((99, 3)), ("a", "b", "c"), Clock(0, 2 * MINUTE, dated=True)), {}, "a row every 2min, but"),
         (noise(100, 0), {"rules": Rules(judges=lambda entity: entity == "fan")}, "judge none of the entities"),
     ],
@@ -214,6 +225,18 @@ def test_the_command_writes_a_page_a_table_and_facts(files: Path, found: Backtes
     assert (shorter["from"], shorter["alarms"] < facts["alarms"]) == ("2026-06-01T16:00:00Z", True)
 
 
+def test_delays_are_those_of_confirmed_alarms_and_the_summary_says_so(found: Backtest) -> None:
+    [part] = found.entities
+    late = replace(part.alarms[0], withdrawn=True, time=part.alarms[0].first + 500 * MINUTE)
+    longest = max(alarm.delay for alarm in part.alarms[1:]) // MINUTE
+    some = summary(replace(found, entities=(replace(part, alarms=(late, *part.alarms[1:])),)))
+    assert "Delay after the first anomalous row (without those that are withdrawn): median " in some
+    assert f", at most {longest} min." in some
+    assert "Delay after the first anomalous row: median " in summary(found)
+    only = summary(replace(found, entities=(replace(part, alarms=(late,)),)))
+    assert "Delay after the first anomalous row: none was confirmed." in only
+
+
 def test_the_command_replays_the_configured_service(files: Path, found: Backtest) -> None:
     (files / "work.csv").write_text("entity,start,end\npump,2026-06-01T05:00:00Z,2026-06-01T06:00:00Z\n")
     (files / "config.toml").write_text('[server]\ncalendars = ["work.csv"]\n[model.plant]\nfolder = "model"\n')
@@ -238,7 +261,8 @@ def test_the_command_refuses_in_one_sentence(files: Path) -> None:
     for words, complaint in (
         ((model, data, "--out", files / "other"), "is no earlier backtest"),
         ((model, data, "--out", files / "new", "--from", "soon"), "--from must be a time such as 2026-03-01"),
-        ((model, data, "--out", files / "new", "--from", "2026-06-02", "--to", "2026-06-01"), "after its beginning"),
+        ((model, data, "--out", files / "new", "--from", "2026-06-02", "--to", "2026-06-01"), "(--to); swap them"),
+        ((model, data, "--out", files / "new", "--from", "2027"), "but the data ends at 2026-06-02"),
         ((model, data, "--out", files / "new", "--config", files / "none.toml"), "none.toml"),
         ((files / "none", data, "--out", files / "new"), "none"),
     ):

@@ -68,23 +68,47 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "FIRST_WAIT", 0.05)
 
 
-def deliver(outbox: Outbox, *writers: Writer) -> threading.Event:
+def deliver(outbox: Outbox, *writers: Writer, turns: dict[str, threading.Lock] | None = None) -> threading.Event:
     stop = threading.Event()
-    threading.Thread(target=Delivery(outbox, writers).run, args=(stop,), daemon=True).start()
+    delivery = Delivery(outbox, writers, {} if turns is None else turns)
+    threading.Thread(target=delivery.run, args=(stop,), daemon=True).start()
     return stop
+
+
+class Hanging(Writer):
+    """Sends nothing until it is released."""
+
+    def __init__(self, name: str, release: threading.Event) -> None:
+        super().__init__(name)
+        self.release, self.is_busy = release, threading.Event()
+
+    def send(self, events: Sequence[EpisodeEvent]) -> None:
+        self.is_busy.set()
+        self.release.wait(30)
+        super().send(events)
+
+
+def test_an_event_that_is_under_way_is_not_sent_again_by_the_next_delivery() -> None:
+    outbox, turns, release = Outbox([event()], ["w"]), {}, threading.Event()
+    old, new = Hanging("w", release), Writer("w")
+    first = deliver(outbox, old, turns=turns)
+    assert old.is_busy.wait(30)
+    first.set()  # the configuration is read again
+    second = deliver(outbox, new, turns=turns)
+    time.sleep(0.05)  # time enough for the new one to send, if it did
+    release.set()
+    wait_until(lambda: not outbox.waiting["w"])
+    outbox.waiting["w"][1] = event(number=2)
+    wait_until(lambda: not outbox.waiting["w"])
+    second.set()
+    assert (old.got, new.got) == (["f1"], ["f2"])
 
 
 def test_a_hanging_writer_delays_no_other() -> None:
     events = [event(number=i) for i in range(250)]
     outbox = Outbox(events, ["hangs", "works"])
     release = threading.Event()
-
-    class Hanging(Writer):
-        def send(self, events: Sequence[EpisodeEvent]) -> None:
-            release.wait(30)
-            super().send(events)
-
-    hanging, works = Hanging("hangs"), Writer("works")
+    hanging, works = Hanging("hangs", release), Writer("works")
     stop = deliver(outbox, hanging, works)
     wait_until(lambda: not outbox.waiting["works"])
     assert works.got == [item.fingerprint for item in events]

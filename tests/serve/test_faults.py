@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,14 @@ import pytest
 import sqlalchemy as sa
 import uvicorn
 from live import INTERVAL, LENGTH, NAMES, START, PostgreSQL, Served, as_json, batch, wait_for
+from starlette.middleware.exceptions import ExceptionMiddleware
 
 import tsadc
 from tsadc.series import Clock
 from tsadc.serve import schema
 from tsadc.serve.config import Server
+from tsadc.serve.guard import Guard
+from tsadc.serve.metrics import Problems
 from tsadc.serve.protocol import PatientProtocol
 from tsadc.serve.queries import Queries
 from tsadc.serve.rows import RowBatch
@@ -217,35 +220,76 @@ def test_slow_clients_delay_nobody(serve: Serve) -> None:
             for _ in range(20):
                 slow.enter_context(socket.create_connection((host, port))).sendall(sent)
         assert served.push(batch("pump 0", 0, 10)).status_code == 200
-        served.stop()
+        assert served.stop() < 10
 
 
-def test_a_connection_without_a_request_is_closed() -> None:
+@pytest.fixture
+def hasty() -> Iterator[Any]:
+    """The address of a server that reads the body of a request, and waits for a quarter of a second only."""
+
     class Hasty(PatientProtocol):
-        patience = 0.2
+        patience = 0.25
+
+    class HastyGuard(Guard):
+        patience = 0.25
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
+        while (await receive()).get("more_body"):
+            pass
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
 
+    app = HastyGuard(ExceptionMiddleware(answer), Server(), {}, Problems())
     listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(answer, http=Hasty, lifespan="off", log_level="warning"))
+    settings = uvicorn.Config(app, http=Hasty, lifespan="off", log_level="warning", timeout_keep_alive=60)
+    server = uvicorn.Server(settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
-    try:
-        for sent in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n"):
-            with socket.create_connection(listening.getsockname(), timeout=30) as connection:
-                connection.sendall(sent)
-                assert connection.recv(1000) == b""
-        with socket.create_connection(listening.getsockname(), timeout=30) as connection:
-            for _ in range(2):  # one that asks may stay
-                connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-                assert connection.recv(1000).startswith(b"HTTP/1.1 204")
-                time.sleep(0.3)
-    finally:
-        server.should_exit = True
-        thread.join()
+    yield listening.getsockname()
+    server.should_exit = True
+    thread.join()
+
+
+def heard(address: Any, *sent: bytes) -> list[bytes]:
+    """Send parts, each after an answer to the one before; return the answers until the server closes."""
+    answers = []
+    with socket.create_connection(address, timeout=30) as connection:
+        for part in sent:
+            connection.sendall(part)
+            answers.append(connection.recv(10_000))
+        while answers[-1]:
+            answers.append(connection.recv(10_000))
+    return answers
+
+
+HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", b"P", HEAD])
+def test_a_connection_without_a_whole_head_is_closed(hasty: Any, sent: bytes) -> None:
+    assert heard(hasty, sent) == [b""]
+
+
+def test_half_a_second_request_does_not_keep_a_connection_open(hasty: Any) -> None:
+    first, *rest = heard(hasty, HEAD + b"\r\n", HEAD)
+    assert first.startswith(b"HTTP/1.1 204")
+    assert rest == [b""]
+
+
+@pytest.mark.parametrize("path", [b"/v1/rows", b"/v1/mutes"])
+def test_a_body_that_does_not_arrive_is_answered_and_its_connection_closed(hasty: Any, path: bytes) -> None:
+    head = b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+    answer = b"".join(heard(hasty, head))
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b"The body did not arrive within 0.25 s" in answer
+
+
+def test_a_connection_that_asks_may_stay(hasty: Any) -> None:
+    with socket.create_connection(hasty, timeout=30) as connection:
+        for _ in range(2):
+            connection.sendall(HEAD + b"\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 204")
+            time.sleep(0.4)
 
 
 def test_a_storm_of_missing_values_is_survived(serve: Serve) -> None:

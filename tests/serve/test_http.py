@@ -1,5 +1,7 @@
 """The API: rows in, verdicts out, and who may ask what."""
 
+import asyncio
+import dataclasses
 import gzip
 import io
 import json
@@ -16,6 +18,7 @@ import tsadc
 from tsadc.serve.config import Config, Model, Scope, Server
 from tsadc.serve.http import create_app
 from tsadc.serve.service import Service
+from tsadc.serve.store import StoreError
 
 TOKENS: dict[Scope, str] = {"read": "r" * 20, "write": "w" * 20, "admin": "a" * 20}
 
@@ -176,6 +179,53 @@ def test_health_says_what_is_wrong_and_metrics_count_it(client: TestClient, runn
     assert 'tsadc_problems_total{reason="future"}' in metrics
     assert 'tsadc_anomalous{entity="pump/0 é"} 1.0' in metrics
     assert 'tsadc_contribution{entity="pump/0 é",variable="pressure"}' in metrics
+
+
+def test_metrics_say_that_the_store_is_down(
+    client: TestClient, running: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "tsadc_store_up 1.0" in client.get("/metrics").text
+
+    def failing() -> None:
+        raise StoreError("The disk is full.")
+
+    monkeypatch.setattr(running.store, "reading", failing)
+    answer = client.get("/metrics")
+    assert answer.status_code == 200
+    assert "tsadc_store_up 0.0" in answer.text
+    assert "tsadc_backlog_rows" in answer.text
+
+
+def test_limits_are_those_of_the_configuration_in_force(
+    client: TestClient, running: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = f"plant,host=lines flow=1,pressure=2,speed=3 {START}".encode()
+    server = dataclasses.replace(running.config.server, megabytes=2, rows=3)
+    assert client.post("/v1/rows", json=as_json(batch("few", 0, 4))).status_code == 200
+    assert client.post("/api/v2/write", content=line).status_code == 204
+    monkeypatch.setattr(running, "config", dataclasses.replace(running.config, server=server))
+    assert "may have 3 rows" in client.post("/v1/rows", json=as_json(batch("few", 0, 4))).json()["error"]
+    for path in ("/v1/rows", "/api/v2/write"):
+        assert "more than 2 MB" in client.post(path, content=b" " * (2 * 2**20 + 1)).json()["error"]
+        compressed = gzip.compress(b" " * (2 * 2**20 + 1))
+        answer = client.post(path, content=compressed, headers={"content-encoding": "gzip"})
+        assert (answer.status_code, "2 MB" in answer.json()["error"]) == (413, True)
+
+
+def test_a_client_that_leaves_is_no_error(running: Service) -> None:
+    app = create_app(running, {})
+    scope = {
+        "type": "http", "method": "POST", "path": "/v1/rows", "query_string": b"", "headers": [(b"host", b"localhost")],
+    }  # fmt: skip
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(_: Any) -> None:
+        pass
+
+    asyncio.run(app(scope, receive, send))  # uvicorn logs what is raised with its traceback
 
 
 def test_the_history_of_models_has_the_one_in_use(client: TestClient, live_model: Path) -> None:

@@ -1,5 +1,6 @@
 """Rows are stored once, durably and completely, on SQLite and on PostgreSQL."""
 
+import contextlib
 import dataclasses
 import threading
 import time
@@ -36,6 +37,12 @@ def stored(store: Store) -> dict[tuple[str, int], list[float]]:
             (name, (tick - START) // INTERVAL): np.frombuffer(bytes(data), "<f8").tolist()
             for name, tick, data in connection.execute(query)
         }
+
+
+def waiting(store: Store) -> int:
+    """Return how many rows wait for values, or behind one that does."""
+    with store.reading() as connection:
+        return connection.scalar(sa.select(sa.func.count()).select_from(schema.pending)) or 0
 
 
 def one(entity: str, number: int, partial: bool = False, **values: float) -> RowBatch:
@@ -109,12 +116,55 @@ def test_a_partial_row_is_released_after_a_while_also_by_the_next_service(store:
     assert stored(store)["a", 0][0] == 1.0
 
 
+def test_later_rows_of_an_entity_wait_behind_a_partial_one(store: Store, ingest: Ingest) -> None:
+    whole = {"pressure": 2.0, "speed": 3.0}
+    ingest.submit(one("a", 0, partial=True, flow=1.0))
+    ingest.submit(one("a", 1, partial=True, flow=1.0, **whole))
+    ingest.submit(batch("a", 2, 2))
+    ingest.submit(batch("b", 0, 1))  # others do not wait
+    assert list(stored(store)) == [("b", 0)]
+    assert ingest.submit(batch("a", 2, 2)).repeated == 2
+    ingest.submit(one("a", 0, partial=True, **whole))
+    assert list(stored(store)) == [("b", 0), ("a", 0), ("a", 1), ("a", 2), ("a", 3)]
+    assert waiting(store) == 0
+
+
+def test_a_row_waits_no_longer_than_the_settings_say_and_goes_with_those_before_it(
+    store: Store, config: Config
+) -> None:
+    first = Ingest(store, config, {"plant": NAMES}, Problems())
+    for number in (0, 1, 3):
+        first.submit(one("a", number, partial=True, flow=1.0))
+    first.submit(batch("a", 2, 1))
+    first.close()
+    second = schema.pending.c.time == START + INTERVAL
+    with store.writing() as connection:  # the others came just now
+        connection.execute(sa.update(schema.pending).where(second).values(since=0.0))
+    other = Ingest(store, config, {"plant": NAMES}, Problems())
+    other.submit(batch("b", 0, 1))
+    assert list(stored(store)) == [("b", 0), ("a", 0), ("a", 1), ("a", 2)]
+    assert waiting(store) == 1
+    other.close()
+
+
+def test_a_late_partial_row_holds_up_no_other(store: Store, ingest: Ingest) -> None:
+    ingest.submit(batch("a", 5, 1))
+    ingest.submit(one("a", 2, partial=True, flow=1.0))
+    ingest.submit(batch("a", 6, 1))
+    assert list(stored(store)) == [("a", 5), ("a", 6)]
+
+
+def test_earlier_rows_of_a_request_come_first_also_if_they_are_late(store: Store, ingest: Ingest) -> None:
+    ingest.submit(batch("a", 5, 1))
+    ingest.submit(batch("a", 4, 4))
+    assert list(stored(store)) == [("a", 5), ("a", 4), ("a", 6), ("a", 7)]
+
+
 def test_a_whole_row_completes_the_one_that_waits(store: Store, ingest: Ingest) -> None:
     ingest.submit(one("a", 0, partial=True, flow=1.0))
     assert ingest.submit(one("a", 0, flow=9.0, pressure=2.0, speed=3.0)).filled == 1
     assert stored(store) == {("a", 0): [1.0, 2.0, 3.0]}
-    with store.reading() as connection:
-        assert connection.scalar(sa.select(sa.func.count()).select_from(schema.pending)) == 0
+    assert waiting(store) == 0
 
 
 def test_a_row_that_waits_in_one_transaction_with_the_whole_row(store: Store, ingest: Ingest) -> None:
@@ -139,8 +189,8 @@ def test_a_row_that_waits_although_it_is_stored_fills_it(store: Store, config: C
         number = connection.scalar(sa.select(schema.entities.c.id))
         for row in (0, 1, 3):
             data = np.array([9.0, 2.0, np.nan]).tobytes()
-            waiting = {"entity": number, "time": START + row * INTERVAL, "since": 0.0, "data": data}
-            connection.execute(sa.insert(schema.pending).values(waiting))
+            values = {"entity": number, "time": START + row * INTERVAL, "since": 0.0, "data": data}
+            connection.execute(sa.insert(schema.pending).values(values))
     second = Ingest(store, soon, {"plant": NAMES}, Problems())
     second.submit(batch("b", 0, 1))
     second.close()
@@ -203,6 +253,8 @@ def test_a_flood_of_entities_is_refused(store: Store, config: Config) -> None:
     few = dataclasses.replace(config, server=dataclasses.replace(config.server, entities=2))
     ingest = Ingest(store, few, {"plant": NAMES}, Problems())
     for entity in ("a", "b"):
+        with pytest.raises(DataError, match="None of the variables colour"):  # its new name does not count
+            ingest.offer([batch(f"new {entity}", 0, 1), one("a", 0, colour=1.0)])
         ingest.submit(batch(entity, 0, 1))
     with pytest.raises(DataError, match="2 of at most 2 entities are known already, so 'c' is refused"):
         ingest.submit(batch("c", 0, 1))
@@ -216,11 +268,11 @@ def test_too_many_waiting_rows_are_refused_with_a_time_to_retry(store: Store, co
     with store.writing() as connection:  # nothing else can be written now
         if not store.is_sqlite:
             connection.execute(sa.text("LOCK TABLE rows IN ACCESS EXCLUSIVE MODE"))
-        waiting = ingest.offer([batch("a", 0, 10)])
+        offered = ingest.offer([batch("a", 0, 10)])
         with pytest.raises(Overloaded, match="rows wait to be stored") as refused:
             ingest.offer([batch("a", 10, 5)])
         assert refused.value.retry_after > 0
-    assert waiting.result(30).stored == 10
+    assert offered.result(30).stored == 10
     ingest.close()
 
 
@@ -265,8 +317,8 @@ def test_a_store_of_a_later_version_is_refused(store: Store, config: Config) -> 
 
 def test_a_sender_that_does_not_wait_stops_nobody(store: Store, ingest: Ingest) -> None:
     """A request that took too long is cancelled by its handler."""
-    waiting = ingest.offer([batch("a", 0, 5)])
-    assert not waiting.cancel()
+    offered = ingest.offer([batch("a", 0, 5)])
+    assert not offered.cancel()
     assert ingest.submit(batch("b", 0, 5)).stored == 5
     assert len(stored(store)) == 10
 
@@ -280,3 +332,27 @@ def test_a_mistake_in_storing_ends_only_its_requests(
             ingest.submit(batch("a", 0, 5))
     assert ingest.submit(batch("a", 0, 5)).stored == 5
     assert "Storing rows failed: ZeroDivisionError" in str(ingest.problems.recent())
+
+
+def test_rows_whose_commit_took_effect_although_its_answer_was_lost_are_stored_once(
+    store: Store, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = store.writing
+
+    @contextlib.contextmanager
+    def losing_the_answer() -> Iterator[Any]:
+        with commit() as connection:
+            yield connection
+        raise StoreError("The connection is gone.")
+
+    rows = [batch("a", 0, 5), one("b", 0, partial=True, flow=1.0)]
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "writing", losing_the_answer)
+        offered = ingest.offer(rows)
+        with pytest.raises(StoreError, match="gone"):
+            offered.result()
+    assert ingest.offer(rows).result().repeated == 6
+    assert ingest.submit(batch("a", 5, 1)).stored == 1
+    assert ingest.submit(one("b", 0, partial=True, pressure=2.0, speed=3.0)).filled == 1
+    assert list(stored(store)) == [*(("a", number) for number in range(6)), ("b", 0)]
+    assert waiting(store) == 0

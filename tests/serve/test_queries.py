@@ -1,12 +1,16 @@
 """What the API reads from the store, on each database: states of entities, and scores of a period."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from live import LENGTH, NAMES, waves
 
+import tsadc
 from tsadc.errors import DataError
+from tsadc.series import Clock
 from tsadc.serve import schema
 from tsadc.serve.queries import Page, Queries
 from tsadc.serve.store import Store
@@ -97,3 +101,21 @@ def test_rows_of_an_entity_are_found_in_every_part(store: Store) -> None:
                     found = rows_between(connection, entity, first, last)
                     assert list(zip(found.sequences, found.times, strict=True)) == [tuple(own) for own in expected]
         assert rows_between(connection, 1, most=2).values(2).tolist() == [[14, -1.5 * PART - 0.5], [13, -PART / 2]]
+
+
+def test_rows_of_a_model_without_times_are_as_far_apart_as_the_settings_say(store: Store, tmp_path: Path) -> None:
+    folder = tmp_path / "undated"
+    history = tsadc.Series(waves(np.arange(30 * LENGTH)), NAMES, Clock(), "pump")
+    tsadc.Ensemble(length=LENGTH).fit(history).save(folder)
+    ticks = 60 * SECOND * np.arange(1, 4)
+    with store.writing() as connection:
+        model = {"name": "m", "folder": str(folder), "digest": "d", "variables": list(NAMES), "state": "current"}
+        connection.execute(schema.models.insert().values(**model, since=0.0, note=""))
+        connection.execute(schema.entities.insert().values(id=1, name="pump", model="m", first_time=int(ticks[0])))
+        for number, tick in enumerate(ticks.tolist()):
+            row = {"sequence": number, "part": part_of(tick), "entity": 1, "time": tick}
+            connection.execute(schema.rows.insert().values(**row, data=np.full(len(NAMES), float(number)).tobytes()))
+    shown = Queries(store, {"m": 60.0}.get).rows("pump", None, None, 100, ["flow"])
+    assert shown["interval"] == 60_000
+    assert shown["times"] == [60_000.0, 120_000.0, 180_000.0]
+    assert shown["variables"]["flow"]["min"] == [0.0, 1.0, 2.0]

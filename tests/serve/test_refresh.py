@@ -25,7 +25,7 @@ from tsadc.serve.config import Config, Model, Schedule, Server, read_config
 from tsadc.serve.http import create_app
 from tsadc.serve.metrics import Problems
 from tsadc.serve.queries import NotFound, Queries
-from tsadc.serve.refresh import Refresh
+from tsadc.serve.refresh import AT_ONCE, Refresh
 from tsadc.serve.refresh_job import Job, adapt, train
 from tsadc.serve.scoring import Scoring, Settings
 from tsadc.serve.service import Service
@@ -277,6 +277,36 @@ def test_a_level_that_stays_is_proposed_and_adapted_to(service: Service, folder:
     assert all(own["entity"] == "pump 0" for own in Queries(service.store).episodes(state="open")["episodes"])
     with pytest.raises(RefitError, match="is accepted already"):
         service.refresh.decide(proposal["id"], False, "ann")
+
+
+def test_a_candidate_stays_one_if_the_adaptation_fails(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed(service, 20 * LENGTH)
+    feed(service, 14 * LENGTH, first=20 * LENGTH, jump=9.0)
+    service.refresh.look()
+    [proposal] = service.refresh.proposals()
+    assert service.refresh.refresh("plant", Schedule(model="plant", swap=False))["state"] == "candidate"
+
+    def failing(*_: Any) -> None:
+        raise RefitError("It took too long.")
+
+    monkeypatch.setattr(Refresh, "_run", failing)
+    with pytest.raises(RefitError, match="too long"):
+        service.refresh.decide(proposal["id"], True, "ann")
+    assert service.refresh.candidate("plant")["state"] == "candidate"
+
+
+def test_entities_that_are_never_proposed_keep_no_other_from_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    examined: list[str] = []
+    for number in range(2 * AT_ONCE + 1):
+        values = {"name": f"pump {number}", "model": "plant", "first_time": START, "score": 1e9}
+        execute(service, sa.insert(schema.entities).values(**values))
+    monkeypatch.setattr(service.refresh, "_recent", lambda _: ([START] * 30, [1e9] * 30))
+    monkeypatch.setattr(service.refresh, "_propose", lambda number, name, *_: examined.append(name))
+    for _ in range(3):
+        service.refresh.look()
+    assert set(examined) == {f"pump {number}" for number in range(2 * AT_ONCE + 1)}
 
 
 def test_a_refused_level_stays_away_while_it_lasts(service: Service) -> None:

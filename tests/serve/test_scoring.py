@@ -1,5 +1,7 @@
 """What the service decides equals `detect`, also if scoring dies at any moment; episodes go as people expect."""
 
+import contextlib
+import dataclasses
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,7 +13,7 @@ import sqlalchemy as sa
 from live import INTERVAL, LENGTH, NAMES, START, batch
 
 import tsadc
-from tsadc.errors import ConfigError
+from tsadc.errors import ConfigError, DataError
 from tsadc.series import Clock
 from tsadc.serve import schema, scoring
 from tsadc.serve.config import Config, live_clock
@@ -20,7 +22,7 @@ from tsadc.serve.metrics import Problems
 from tsadc.serve.queries import Queries
 from tsadc.serve.rows import RowBatch
 from tsadc.serve.scoring import Scoring, Settings
-from tsadc.serve.store import Store, StoreError
+from tsadc.serve.store import AWAKE, LOOKED, Store, StoreError
 from tsadc.serve.writers import EpisodeEvent
 
 FAULT = (5 * LENGTH + 11, 6 * LENGTH + 25)
@@ -106,14 +108,7 @@ def test_a_crash_at_any_moment_changes_nothing(
     store: Store, ingest: Ingest, config: Config, monkeypatch: pytest.MonkeyPatch, at_once: int, live_model: Path
 ) -> None:
     monkeypatch.setattr(scoring, "AT_ONCE", at_once)
-    feed(ingest)
-    undisturbed = run(Scoring(settings(config)))
-    tables = ("scores", "episodes", "outbox")
-    expected = {name: table(store, name) for name in tables}
-    assert len(expected["outbox"]) >= 2
-    with store.writing() as connection:  # begin again, with the same rows
-        for name in ("outbox", "episodes", "scores", "states", "progress"):
-            connection.execute(sa.delete(schema.metadata.tables[name]))
+    undisturbed, expected = decided(store, ingest, config)
     steps = 0
     for number in range(undisturbed):
         score = Scoring(settings(config))
@@ -126,7 +121,52 @@ def test_a_crash_at_any_moment_changes_nothing(
         steps += score.step() > 0
         score.store.close()  # and dies
     assert steps == undisturbed
-    assert {name: table(store, name) for name in tables} == expected
+    assert decisions(store) == expected
+
+
+def test_a_commit_whose_answer_is_lost_doubles_nothing(
+    store: Store, ingest: Ingest, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "AT_ONCE", 40)
+    undisturbed, expected = decided(store, ingest, config)
+    score = Scoring(settings(config))
+    commit, lost = score.store.writing, 0
+
+    @contextlib.contextmanager
+    def losing_the_answer() -> Iterator[Any]:
+        with commit() as connection:
+            yield connection
+        raise StoreError("The connection is gone.")
+
+    for number in range(undisturbed):
+        if number % 2:
+            assert score.step() > 0
+            continue
+        with monkeypatch.context() as patched:
+            patched.setattr(score.store, "writing", losing_the_answer)
+            with pytest.raises(StoreError, match="gone"):
+                score.step()
+        lost += 1
+    assert lost > 2
+    assert score.step() == 0
+    score.store.close()
+    assert decisions(store) == expected
+
+
+def decisions(store: Store) -> dict[str, list[Any]]:
+    """Return all that scoring has decided."""
+    return {name: table(store, name) for name in ("scores", "episodes", "outbox")}
+
+
+def decided(store: Store, ingest: Ingest, config: Config) -> tuple[int, dict[str, list[Any]]]:
+    """Score rows without a fault, and forget that; return in how many steps, and what was decided."""
+    feed(ingest)
+    steps, found = run(Scoring(settings(config))), decisions(store)
+    assert len(found["outbox"]) >= 2
+    with store.writing() as connection:
+        for name in ("outbox", "episodes", "scores", "states", "progress"):
+            connection.execute(sa.delete(schema.metadata.tables[name]))
+    return steps, found
 
 
 def failing(*_: Any) -> None:
@@ -145,10 +185,11 @@ def test_states_are_written_at_the_end_and_rows_are_not_pushed_again(
         saved = sorted(connection.scalars(sa.select(schema.states.c.sequence)))
     assert (len(saved), saved[-1]) == (2, first.scored)
     first.store.close()
+    for seed in range(2):
+        ingest.submit(batch(f"pump {seed}", 2 * LENGTH + 9, 1, seed=seed))
     second = Scoring(settings(config))
-    with store.reading() as connection:
-        second._know(connection, [1, 2])
-    assert [own.pushed for own in second._entities.values()] == [0, 0]
+    assert second.step() == 2
+    assert [entity.pushed for entity in second._entities.values()] == [1, 1]
     second.store.close()
 
 
@@ -191,6 +232,24 @@ def test_a_failed_delivery_is_tried_later(store: Store, ingest: Ingest, config: 
     assert store.undelivered() == {"pager": (len(rest) + 1, "The pager is off.")}
 
 
+def test_events_of_an_episode_wait_for_the_earlier_one(store: Store) -> None:
+    event = EpisodeEvent("", "", "opened", "pump 0", 0, 1, 1.0, 1.0, "", "", {}, "plant", False)
+    wanted = [("a", "opened"), ("b", "opened"), ("a", "resolved"), ("b", "resolved")]
+    with store.writing() as connection:
+        for number, (episode, transition) in enumerate(wanted):
+            content = dataclasses.asdict(dataclasses.replace(event, id=episode, transition=transition))
+            own = {"writer": "pager", "episode": episode, "transition": transition, "number": number}
+            connection.execute(sa.insert(schema.outbox).values(**own, event=content, created=0.0))
+
+    def due(now: float) -> list[tuple[str, str]]:
+        return [(event.id, event.transition) for _, event in store.due("pager", now, 100)]
+
+    assert due(1.0) == wanted
+    store.postpone([store.due("pager", 1.0, 1)[0][0]], 10.0, "refused")
+    assert due(9.0) == [("b", "opened"), ("b", "resolved")]
+    assert due(10.0) == wanted
+
+
 def test_a_mute_is_kept_with_the_event_and_lifted_when_it_ends(store: Store, ingest: Ingest, config: Config) -> None:
     queries = Queries(store)
     mute = queries.mute("pump*", "", None, "", "")
@@ -217,6 +276,13 @@ def test_an_episode_expires_when_its_entity_falls_silent(store: Store, ingest: I
     assert confirmed(store)[0]["state"] == "open"  # the next row is not due yet
     with store.writing() as connection:
         connection.execute(sa.update(schema.entities).values(last_seen=time.time() - 3.1 * INTERVAL / 1e9))
+    for looked in (0, time.time() - scoring.OUTAGE - 1):  # the service or the store was away, so rows may still come
+        with store.writing() as connection:
+            store.set_progress(connection, LOOKED, int(looked))
+        score.housekeeping()
+        assert confirmed(store)[0]["state"] == "open"
+    with store.writing() as connection:
+        store.set_progress(connection, AWAKE, int(time.time()) - 4)
     score.housekeeping()
     score.store.close()
     [episode] = confirmed(store)
@@ -250,6 +316,74 @@ def test_old_rows_and_scores_are_deleted_and_scoring_goes_on(store: Store, inges
     score.store.close()
     ingest.submit(batch("pump 0", 12 * LENGTH, LENGTH))
     assert run(Scoring(settings(config))) == 1
+
+
+def test_an_entity_that_is_silent_for_long_is_forgotten(store: Store, ingest: Ingest, config: Config) -> None:
+    feed(ingest)
+    ingest.use(dataclasses.replace(config, server=dataclasses.replace(config.server, entities=2)), {"plant": NAMES})
+    score = Scoring(settings(config, forget_days=100))
+    while score.step():
+        pass
+    score.save()
+
+    def stored(entity: int) -> dict[str, int | None]:
+        """Return how many rows of each table are about an entity."""
+        tables = [table for table in schema.metadata.sorted_tables if "entity" in table.c and table is not schema.mutes]
+        with store.reading() as connection:
+            count = {
+                table.name: connection.scalar(sa.select(sa.func.count()).where(table.c.entity == entity))
+                for table in tables
+            }
+            count["outbox"] = connection.scalar(sa.select(sa.func.count()).select_from(schema.outbox))
+        return count
+
+    def be_silent(entity: int) -> None:
+        with store.writing() as connection:
+            silent = sa.update(schema.entities).where(schema.entities.c.id == entity)
+            connection.execute(silent.values(last_seen=time.time() - 101 * 86_400))
+
+    kept = {entity: stored(entity) for entity in (1, 2)}
+    score.housekeeping()
+    assert {entity: stored(entity) for entity in (1, 2)} == kept
+    be_silent(1)
+    score.housekeeping()
+    assert stored(1) == kept[1]  # the service itself was silent until now
+    with store.writing() as connection:
+        store.set_progress(connection, AWAKE, int(time.time() - scoring.RETURN - 10))
+    ingest.submit(batch("pump 0", 12 * LENGTH, 1))  # not scored yet
+    score.housekeeping()
+    assert stored(1)["scores"] == kept[1]["scores"]
+    assert score.step() == 1
+    be_silent(1)
+    score.housekeeping()
+    assert set(stored(1).values()) == {0}
+    assert stored(2) == {**kept[2], "outbox": 0}
+    assert list(score.models["plant"].stream.entities) == ["pump 1"]
+    assert ingest.submit(batch("pump 0", 13 * LENGTH, LENGTH)).stored == LENGTH  # as if it were new
+    with pytest.raises(DataError, match="2 of at most 2 entities"):
+        ingest.submit(batch("pump 2", 0, 1))
+    ingest.submit(batch("pump 1", 12 * LENGTH, 1, seed=1))
+    assert run(score) > 0
+    shown = Queries(store).entity("pump 0", None, None)
+    assert shown["scores"]["final"].count(True) == 1
+
+
+def test_events_of_a_writer_that_was_removed_are_deleted(store: Store, ingest: Ingest, config: Config) -> None:
+    feed(ingest)
+    score = Scoring(settings(config))
+    while score.step():
+        pass
+    score.housekeeping()
+    assert store.undelivered()["pager"][0] >= 2
+    with store.writing() as connection:
+        connection.execute(sa.update(schema.outbox).values(created=time.time() - 86_400 * 20_000))
+    score.housekeeping()  # they wait as long as there is such a writer
+    assert store.undelivered()["pager"][0] >= 2
+    score.store.close()
+    score = Scoring(settings(config, writers=["other"]))
+    score.housekeeping()
+    score.store.close()
+    assert store.undelivered() == {}
 
 
 def test_rows_of_long_ago_that_are_pushed_now_stay(store: Store, ingest: Ingest, config: Config) -> None:

@@ -1,5 +1,6 @@
 """The scoring process is supervised until it is stopped, whatever it does; small programs stand in for it."""
 
+import io
 import logging
 import subprocess
 import threading
@@ -106,3 +107,18 @@ def test_of_what_a_process_complains_the_last_line_is_said(instead: Any) -> None
     assert wait_for(lambda: problems.counts.get("scoring", 0))
     assert ends(scoring)
     assert "(the reason)" in problems.recent()[0].sentence
+
+
+def test_of_a_long_line_a_part_is_said(instead: Any) -> None:
+    instead(lambda script: script("head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 1"))
+    problems = Problems()
+    scoring = ScoringProcess(Config(), problems)
+    assert wait_for(lambda: problems.counts.get("scoring", 0))
+    assert ends(scoring)
+    assert f"({'x' * 100}" in problems.recent()[0].sentence
+    assert len(problems.recent()[0].sentence) < 1000
+
+
+def test_a_long_line_is_not_read_at_once() -> None:
+    text = "x" * (2 * service.LONGEST_LINE) + "\nlast"
+    assert [len(part) for part in service._lines(io.StringIO(text))] == [service.LONGEST_LINE] * 2 + [1, 4]

@@ -1,18 +1,21 @@
 """`tsadc watch` says the same as the service, on the terminal."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
-from live import INTERVAL, LENGTH, NAMES, START, batch
+from live import INTERVAL, LENGTH, NAMES, START, batch, waves
 
 import tsadc
-from tsadc.errors import DataError
+from tsadc.cli import serve
+from tsadc.errors import ConfigError, DataError
 from tsadc.series import Clock
 from tsadc.serve.config import Model
-from tsadc.serve.watch import Watch, watch_lines
+from tsadc.serve.watch import Watch, watch_folder, watch_lines
 
 FAULT = (5 * LENGTH, 6 * LENGTH)
 ROWS = batch("pump 0", 0, 9 * LENGTH, fault=FAULT)
@@ -73,3 +76,64 @@ def test_lines_that_cannot_be_used_are_refused(
 ) -> None:
     with pytest.raises(DataError, match=sentence):
         watch_lines(said[0], lines)
+
+
+def damaged_folder(folder: Path) -> None:
+    """Write a whole file between two that cannot be read."""
+    (folder / "a.csv").write_bytes(b"\x00\xff\x01\n")
+    FRAME.drop(columns="entity").to_csv(folder / "pump 0.csv", index=False, date_format="%Y-%m-%dT%H:%M:%SZ")
+    (folder / "z.csv").write_text("time,flow\nsoon,1\nlater,2\n")
+
+
+def test_a_damaged_file_is_named_and_the_others_are_judged(
+    said: tuple[Watch, list[dict[str, Any]]], tmp_path: Path
+) -> None:
+    damaged_folder(tmp_path)
+    complaints: list[str] = []
+    stop = threading.Event()
+
+    def complain(sentence: str) -> None:
+        complaints.append(sentence)
+        if len(complaints) == 1:
+            (tmp_path / "d.csv").write_bytes(b"\x00\xff\x01\n")  # comes later, and is looked at all the same
+        else:
+            stop.set()
+
+    watch_folder(said[0], tmp_path, 0.1, stop, complain)
+    assert "opened" in confirmed(said[1])
+    assert str(tmp_path / "a.csv") in complaints[0]
+    assert str(tmp_path / "z.csv") in complaints[0]
+    assert [str(tmp_path / name) in complaints[1] for name in ("a.csv", "d.csv")] == [False, True]
+
+
+def test_the_command_goes_on_after_a_damaged_file_and_says_so_at_the_end(
+    live_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged_folder(tmp_path)
+
+    def print_error(sentence: str) -> None:
+        assert "a.csv" in sentence
+        raise KeyboardInterrupt  # by the person who reads it
+
+    monkeypatch.setattr(serve, "print_error", print_error)
+    with pytest.raises(DataError, match=r"Not all files could be read: .*a\.csv"):
+        serve.watch(live_model, str(tmp_path), 0.1, 0.0, True, lambda _: None)
+    assert '"transition": "opened"' in capsys.readouterr().out
+
+
+def test_a_folder_that_does_not_exist_ends_the_command(live_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist; create it"):
+        serve.watch(live_model, str(tmp_path / "none"), 0.1, 0.0, True, lambda _: None)
+
+
+def test_a_model_without_times_needs_the_time_from_row_to_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "undated"
+    history = tsadc.Series(waves(np.arange(30 * LENGTH)), NAMES, Clock(), "pump 0")
+    tsadc.Ensemble(length=LENGTH).fit(history).save(folder)
+    monkeypatch.setattr("sys.stdin", as_csv())
+    with pytest.raises(ConfigError, match="--seconds of `tsadc watch`"):
+        serve.watch(folder, "-", 5.0, 0.0, True, lambda _: None)
+    serve.watch(folder, "-", 5.0, INTERVAL / 1e9, True, lambda _: None)
+    assert '"transition": "opened"' in capsys.readouterr().out

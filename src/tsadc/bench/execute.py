@@ -23,8 +23,6 @@ from tsadc.data.task import Data, RowTasks, Task, subsample
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector
 from tsadc.errors import ModelFileError
-from tsadc.nn import checkpoint
-from tsadc.nn.operation_counter import OperationCounter
 from tsadc.series import Booleans
 
 NOTICES = 5  # kept in a record, at most
@@ -195,6 +193,8 @@ def _flops(detector: Detector, test: Data) -> int | None:
     observation = subsample(test, detector.settings.length, 1, detector.settings.coverage)
     if not len(observation):
         return None
+    from tsadc.nn.operation_counter import OperationCounter  # needs torch, like what it counts
+
     with OperationCounter() as counted:
         detector.decision_function(observation)
     return round(counted.flops) or None
@@ -202,6 +202,8 @@ def _flops(detector: Detector, test: Data) -> int | None:
 
 def _seconds_kept(file: Path) -> float:
     """Return the seconds that a kept training took so far; remove a damaged file."""
+    from tsadc.nn import checkpoint  # needs torch, which not every detector does
+
     try:
         _, record = checkpoint.read(file)
     except ModelFileError:

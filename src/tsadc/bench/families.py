@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy  # `scipy.stats`, slow to import, is imported when it is used
 
 from tsadc.bench.records import job_of
 from tsadc.bench.summary import Summary
@@ -132,7 +132,7 @@ def _standing(label: str, own: Figures, best: Figures, ranked: Mapping[str, Figu
     if label not in ranked:
         return Standing(mean, regret, worst, None, None)
     table = np.array([[values[family] for family in own] for values in ranked.values()])
-    ranks = stats.rankdata(-table, axis=0)[list(ranked).index(label)]
+    ranks = scipy.stats.rankdata(-table, axis=0)[list(ranked).index(label)]
     rank = float(ranks.mean())
     interval = mean_difference(ranks, np.zeros(len(ranks))) if len(ranks) > 1 else (rank, rank)
     return Standing(mean, regret, worst, rank, interval)

@@ -18,7 +18,6 @@ from tsadc.data.packs import open_pack
 from tsadc.data.protocols import Protocol
 from tsadc.data.task import RowTasks, Task
 from tsadc.detectors import find
-from tsadc.detectors.residual import ResidualDetector
 from tsadc.detectors.settings import Common
 from tsadc.errors import ConfigError, DataError
 
@@ -75,13 +74,13 @@ class Job:
     @property
     def network(self) -> bool:
         """Whether the detector trains a network."""
-        return issubclass(find(self.detector), ResidualDetector)
+        return trains_network(find(self.detector))
 
     @property
     def scoring(self) -> str:
         """How the residuals of the network become scores; empty without a network."""
         config = update(find(self.detector).Config.preset(self.preset), self.overrides)
-        return config.scoring if isinstance(config, ResidualDetector.Config) else ""
+        return str(getattr(config, "scoring", ""))
 
     @property
     def training(self) -> str:
@@ -113,10 +112,14 @@ class Job:
 
 def essential(name: str, config: Common) -> dict[str, Any]:
     """Return the settings that the training of a network depends on; all settings for a detector without one."""
-    detector = find(name)
-    if issubclass(detector, ResidualDetector) and isinstance(config, ResidualDetector.Config):
-        return detector.weight_settings(config)
-    return to_mapping(config)
+    detector: Any = find(name)
+    settings: dict[str, Any] = detector.weight_settings(config) if trains_network(detector) else to_mapping(config)
+    return settings
+
+
+def trains_network(detector: type[Any]) -> bool:
+    """Return whether a detector is a `ResidualDetector`, without importing that class, which needs torch."""
+    return hasattr(detector, "weight_settings")
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

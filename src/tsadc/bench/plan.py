@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
 from tsadc.bench import points, published
-from tsadc.bench.job import Job, flat
+from tsadc.bench.job import Job, flat, trains_network
 from tsadc.bench.metrics import METRICS
 from tsadc.bench.own import Own
 from tsadc.bench.published import Published
@@ -29,7 +29,6 @@ from tsadc.config import build, merge, nearest, read_toml, require, to_mapping, 
 from tsadc.data import catalogue
 from tsadc.data.protocols import Protocol
 from tsadc.detectors import find
-from tsadc.detectors.residual import ResidualDetector
 from tsadc.detectors.settings import Common
 from tsadc.detectors.threshold import refuse_unused
 from tsadc.errors import ConfigError
@@ -100,7 +99,7 @@ class Entry:
     @property
     def network(self) -> bool:
         """Whether the detector trains a network."""
-        return issubclass(find(self.name), ResidualDetector)
+        return trains_network(find(self.name))
 
     def variants(self, budget: Budget) -> list[tuple[dict[str, Any], str]]:
         """Return the changed settings of each variant, and its label. The label omits the budget, which all share."""

@@ -77,7 +77,7 @@ ResultsOption = Annotated[
 ]
 ByOption = Annotated[str | None, typer.Option("--by", help="Who says so; kept with the verdict.")]
 EngineOption = Annotated[
-    str, typer.Option("--engine", help="local, or ray to use the cores of this machine or of a cluster, by entity.")
+    str, typer.Option("--engine", help="local, or ray to use the cores of this machine or of a cluster.")
 ]
 AddressOption = Annotated[
     str | None, typer.Option("--address", help="HOST:PORT of a Ray cluster, or auto. (default: this machine)")
@@ -362,7 +362,14 @@ def _continue(
 
     with progress_bar() as progress:
         said = continue_to(
-            model, lambda stored: _read(data, options, stored), data, out, own=own, calendar=calendar, progress=progress
+            model,
+            lambda stored: _read(data, options, stored),
+            data,
+            out,
+            own=own,
+            strict=options.strict,
+            calendar=calendar,
+            progress=progress,
         )
     echo(said)
 
@@ -398,6 +405,8 @@ def audit(
     set_: Annotated[list[str] | None, typer.Option("--set", help="One setting, as section.name=value.")] = None,
     folds: Annotated[int, typer.Option(help="Parts of the history; each is judged by a model of the others.")] = 5,
     calendar: CalendarOption = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     *,
     options: Options,
 ) -> None:
@@ -415,6 +424,9 @@ def audit(
     if model is not None and (length is not None or set_):
         given = "--length" if length is not None else "--set"
         raise ConfigError(f"--model brings the settings of the model, so {given} cannot be given too; leave one out.")
+    on_ray = _uses_ray(engine, address)
+    if on_ray and options.stream:
+        raise ConfigError("--stream does not go together with --engine ray, which sends the history; leave out one.")
     planned = _calendar(calendar)
     title = f"Audit of {', '.join(stem(file) for file in data[:3]) or 'query'}"
     with progress_bar() as progress:
@@ -428,7 +440,22 @@ def audit(
             history = check_history(_read(data, options), data, judge, kept=kept)
         about = {} if model is None else {"model": str(model)}
         about |= {"calendar": ", ".join(map(str, calendar))} if calendar else {}
-        said = audit_to(judge, history, out, folds=folds, title=title, about=about, calendar=planned, progress=progress)
+        runner = None
+        if on_ray:
+            from tsadc.cli.cluster_audit import on_cluster
+
+            runner = on_cluster(judge, address)
+        said = audit_to(
+            judge,
+            history,
+            out,
+            folds=folds,
+            title=title,
+            about=about,
+            calendar=planned,
+            progress=progress,
+            runner=runner,
+        )
     echo(said)
 
 
@@ -907,13 +934,16 @@ def watch(
     model: ModelArgument,
     source: Annotated[str, typer.Argument(help="A folder of tables that grow, or - for lines of CSV or JSON.")] = "-",
     every: Annotated[float, typer.Option(help="Seconds between looks into the folder.", min=0.1)] = 5.0,
+    seconds: Annotated[
+        float, typer.Option(help="Seconds from row to row, if the model was fitted on rows without times.", min=0.0)
+    ] = 0.0,
     json: Annotated[bool, typer.Option("--json", help="Print a line of JSON per change.")] = False,
 ) -> None:
     """Judge rows as they come, without a service, and print when an anomaly opens or ends. (extra `serve`)"""
     from tsadc.cli.console import echo
     from tsadc.cli.serve import watch
 
-    watch(model, source, every, json, echo)
+    watch(model, source, every, seconds, json, echo)
 
 
 @data_app.command("list")

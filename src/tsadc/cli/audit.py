@@ -10,7 +10,7 @@ from typing import Any
 from tsadc.atomic import locked_folder, replaced_folder
 from tsadc.cli.console import echo
 from tsadc.config import parse_json
-from tsadc.detectors.audit import Audit, AuditCallback, FoldProgress, Plan, audit
+from tsadc.detectors.audit import Audit, AuditCallback, FoldProgress, Plan, Runner, audit
 from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.errors import OutputError, listed
 from tsadc.io.calendar import Calendar
@@ -32,12 +32,20 @@ def audit_to(
     about: Mapping[str, str],
     calendar: Calendar | None = None,
     progress: ProgressCallback | None = None,
+    runner: Runner | None = None,
 ) -> str:
     """Audit the series, write the folder `out`, all of it or nothing, and return a summary.
 
     An earlier audit is replaced, unless its review file was edited."""
     _refuse_to_replace(out)  # before time is spent
-    outcome = audit(detector, series, folds=folds, calendar=calendar, progress=_reporting(progress))
+    outcome = audit(
+        detector,
+        series,
+        folds=folds,
+        calendar=calendar,
+        progress=_reporting(progress, in_turn=runner is None),
+        runner=runner,
+    )
     save_to(outcome, out, title=title, about=about)
     decide = f"; decide about each interval in {out / REVIEW}" if outcome.suspects else ""
     return f"{_verdict(outcome)}\nThe page is {out / PAGE}{decide}."
@@ -73,15 +81,16 @@ def _stored_digest(out: Path) -> Any:
         return None
 
 
-def _reporting(progress: ProgressCallback | None) -> AuditCallback:
-    """Return a callback that says what will be trained, and after the first model how long the others will take."""
+def _reporting(progress: ProgressCallback | None, *, in_turn: bool) -> AuditCallback:
+    """Return a callback that says what will be trained, and, if models are trained in turn, after the first one how
+    long the others will take."""
 
     def report(now: Any) -> None:
         if isinstance(now, Plan):
             echo(_cost(now))
         elif isinstance(now, FoldProgress):
             took, left = (timedelta(seconds=max(1, round(seconds))) for seconds in (now.seconds, now.seconds_left))
-            if now.done == 1:
+            if now.done == 1 and in_turn:
                 echo(f"The first of {now.total} models took {took}; about {left} to go.")
         elif progress is not None:
             progress(now)

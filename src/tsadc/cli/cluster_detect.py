@@ -20,21 +20,21 @@ import tsadc
 from tsadc.cli.examination import MAX_NOTICES, check_new
 from tsadc.cli.workflow import MAX_WORST, Unusual, describe_interval, summarise
 from tsadc.cluster import storage
-from tsadc.cluster.engine import Outcome, collected_notices, connect
-from tsadc.cluster.manifest import MANIFEST, Entity, Manifest, finish, folder_name, start
+from tsadc.cluster.engine import Outcome, connect
+from tsadc.cluster.manifest import Entity, Manifest, check_folder, finish, folder_name, start
 from tsadc.cluster.models import ModelFiles, loaded_model, model_files
-from tsadc.cluster.partitions import FileGroup, check_options, group_files, read_group
+from tsadc.cluster.partitions import FileGroup, check_options, group_files, named_files, read_group
 from tsadc.cluster.storage import address_of
 from tsadc.config import require
 from tsadc.detectors.base import Detector, ProgressCallback, ScoringProgress
 from tsadc.detectors.result import worst
-from tsadc.errors import DataError, TooShortError, listed, notice
+from tsadc.errors import DataError, TooShortError, collected_notices, listed, notice
 from tsadc.io.calendar import Calendar
 from tsadc.io.reading import Reading
 from tsadc.series import Series
 from tsadc.show import words
 from tsadc.show.chance import count_scored, false_alarms
-from tsadc.show.result_files import TABLES, tables
+from tsadc.show.result_files import MANIFEST, TABLES, tables
 from tsadc.show.words import count
 from tsadc.variables import match
 
@@ -75,10 +75,11 @@ def detect_on_cluster(
     Return a summary, and whether anything is unusual or drifts."""
     check_options(reading)
     require(partition in PARTITIONS, "--partition", "day or month", partition)
-    place = address_of(out)
+    place, files = address_of(out), model_files(detector)
+    named = named_files(data)
+    check_folder(place, force=force)
     with connect(address) as cluster:
-        groups = group_files(cluster, data, replace(reading, skip_bad=False))
-        files = model_files(detector)
+        groups = group_files(cluster, named, replace(reading, skip_bad=False))
         digest = _digest(files, groups, (model, partition, calendar, replace(reading, skip_bad=False)))
         manifest = Manifest(tsadc.__version__, model, digest, tuple(address_of(path) for path in data))
         before = start(place, manifest, force=force)

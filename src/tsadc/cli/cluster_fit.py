@@ -23,11 +23,11 @@ from tsadc.cli.examination import MAX_NOTICES, check_history
 from tsadc.cli.workflow import trained
 from tsadc.cluster.engine import Cluster, Outcome, connect
 from tsadc.cluster.models import ModelFiles, loaded_model, model_files, refuse_own
-from tsadc.cluster.partitions import FileGroup, check_options, group_files, read_group
+from tsadc.cluster.partitions import FileGroup, check_options, group_files, named_files, read_group
 from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.planned import masked
 from tsadc.detectors.summary import MIN_QUOTA, Baselines, Summary, merge
-from tsadc.errors import DataError, OutputError, listed, notice
+from tsadc.errors import ConfigError, DataError, OutputError, listed, notice
 from tsadc.io.calendar import Calendar
 from tsadc.io.reading import Reading
 from tsadc.series import Series
@@ -78,8 +78,9 @@ def fit_on_cluster(
 ) -> str:
     """Train the detector on the entities of partitioned Parquet files, save it to `out` and return a summary."""
     check_request(detector, reading, out)
+    named = named_files(data)
     with connect(address) as cluster:
-        groups = group_files(cluster, data, replace(reading, skip_bad=False))
+        groups = group_files(cluster, named, replace(reading, skip_bad=False))
         fit = _Fit(cluster, detector, calendar, reading.skip_bad, len(groups), progress)
         summary = fit.summary(groups)
         detector.fit_summary(summary)
@@ -98,6 +99,11 @@ def check_request(detector: Detector, reading: Reading, out: Path) -> None:
         raise OutputError(f"{out} exists already; choose another name or remove it.")
     check_options(reading)
     refuse_own(detector)
+    if not detector.mergeable and not hasattr(detector.settings, "training"):
+        raise ConfigError(
+            f"{detector.name} cannot be fitted on a cluster, which fits the ensemble and detectors with a network; "
+            "leave out --engine ray, or choose another detector."
+        )
 
 
 class _Fit:

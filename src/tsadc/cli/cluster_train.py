@@ -17,7 +17,7 @@ from tsadc.cli.examination import check_history
 from tsadc.cli.workflow import trained
 from tsadc.cluster.engine import connect
 from tsadc.cluster.models import ModelFiles, model_files
-from tsadc.cluster.partitions import FileGroup, group_files, read_group
+from tsadc.cluster.partitions import FileGroup, group_files, named_files, read_group
 from tsadc.detectors.base import Detector
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, DataError, notice
@@ -53,8 +53,9 @@ def train_on_cluster(
     if workers < 1:
         raise ConfigError(f"--workers must be at least 1, but got {workers}.")
     check_request(detector, reading, out)
+    named = named_files(data)
     with connect(address) as cluster:
-        groups = group_files(cluster, data, replace(reading, skip_bad=False))
+        groups = group_files(cluster, named, replace(reading, skip_bad=False))
         job = cluster.share(TrainJob(detector, groups, calendar, remembered))
         outcome = cluster.together(train_member, job, workers)
     for text in outcome.notices:

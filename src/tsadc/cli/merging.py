@@ -15,6 +15,7 @@ from tsadc.errors import OutputError
 from tsadc.io.calendar import Calendar
 from tsadc.series import Series
 from tsadc.show.words import count
+from tsadc.variables import match
 
 
 def merge_to(
@@ -34,15 +35,17 @@ def continue_to(
     out: Path,
     *,
     own: str | None = None,
+    strict: bool = False,
     calendar: Calendar | None = None,
     progress: ProgressCallback | None = None,
 ) -> str:
     """Write the model of the history of `model` and of what is read to `out` and return a summary.
 
-    `read` returns the series, given the provenance of the model, and `files` says where they come from."""
+    `read` returns the series, given the provenance of the model, and `files` says where they come from. If `strict`, a
+    series that lacks a variable is refused."""
     _refuse_existing(out)
     fitted = load(model, detector=own)
-    series = read(fitted.provenance_)
+    series = match(read(fitted.provenance_), fitted.variables_, strict=strict)
     check_new(series, files, fitted, other_levels=True)
     continued = continue_model(model, series, detector=own, calendar=calendar, progress=progress)
     continued.save(out)

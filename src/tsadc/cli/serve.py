@@ -16,13 +16,15 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tsadc.atomic import write_file
+from tsadc.cli.console import print_error
 from tsadc.cli.signals import Terminated
 from tsadc.config import parse_json
-from tsadc.errors import ConfigError
+from tsadc.errors import ConfigError, DataError
 from tsadc.io.reading import Reading
 
 NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?![~=])(.+)", re.DOTALL)  # NAME=QUERY, and not a comparison in PromQL
@@ -130,27 +132,36 @@ def serve(config: Path | None, model: Path | None, echo: Any) -> None:
             runner.run(sockets=[listening])
 
 
-def watch(model: Path, source: str, every: float, as_json: bool, echo: Any) -> None:
+def watch(model: Path, source: str, every: float, seconds: float, as_json: bool, echo: Any) -> None:
     """Judge the rows of a folder or of the standard input, and print what changes."""
     try:
         from tsadc.serve.config import for_model
         from tsadc.serve.watch import Watch, watch_folder, watch_lines
     except ImportError as error:
         raise ConfigError(f"Watching needs more packages ({error.name}): pip install 'tsadc[serve]'.") from None
-    [settings] = for_model(model).models.values()
+    [found] = for_model(model).models.values()
+    settings = replace(found, seconds=seconds)
 
     def show(change: dict[str, Any]) -> None:
         said = f"{change['end']} {change['entity']}: {change['transition']}, severity {change['severity']:.0f}. "
         taken_back = "The final verdict did not confirm it." if change["withdrawn"] else change["reason"]
         print(json.dumps(change) if as_json else said + taken_back, flush=True)
 
-    own = Watch(settings, show)
+    judge = Watch(settings, show)
     if source == "-":
-        watch_lines(own, sys.stdin)
+        watch_lines(judge, sys.stdin)
         return
     echo(f"Watching {source}; stop with Ctrl-C.")
+    complaints: list[str] = []
+
+    def complain(sentence: str) -> None:
+        complaints.append(sentence)
+        print_error(sentence)
+
     with contextlib.suppress(KeyboardInterrupt, Terminated):
-        watch_folder(own, Path(source), every, threading.Event())
+        watch_folder(judge, Path(source), every, threading.Event(), complain)
+    if complaints:
+        raise DataError(f"Not all files could be read: {complaints[-1]}")
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -10,13 +10,12 @@ import importlib
 import logging
 import os
 import socket
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import tsadc
-from tsadc.errors import ConfigError, TsadcError, TsadcNotice
+from tsadc.errors import ConfigError, TsadcError, collected_notices
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -182,17 +181,6 @@ class _Member:
         meeting = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": host, "MASTER_PORT": port}
         os.environ.update({name: str(value) for name, value in meeting.items()})
         return _run(version, function, shared, rank)
-
-
-@contextlib.contextmanager
-def collected_notices() -> Iterator[list[str]]:
-    """Yield a list that has the notices issued in the block when it ends, each once; other warnings are ignored."""
-    notices = list[str]()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("always", TsadcNotice)
-        yield notices
-    notices += dict.fromkeys(str(warning.message) for warning in caught)
 
 
 @contextlib.contextmanager

@@ -18,9 +18,9 @@ from urllib.parse import quote
 from tsadc.cluster import storage
 from tsadc.config import parse_json
 from tsadc.errors import OutputError, listed
-from tsadc.show.result_files import TABLES
+from tsadc.show.result_files import MANIFEST, TABLES
 
-MANIFEST, ENTITIES = "manifest.json", "entities"
+ENTITIES = "entities"
 
 
 @dataclass(frozen=True)
@@ -80,18 +80,9 @@ def _without_name(entity: Entity) -> dict[str, Any]:
 def start(out: str, manifest: Manifest, *, force: bool) -> dict[str, Entity] | None:
     """Write the manifest of a job that begins, and return the entities that an interrupted run of it has finished; None
     if there was no such run."""
-    before = storage.read(storage.join(out, MANIFEST))
-    stored, inside = _parsed(before), storage.names_in(out)
-    if stored is not None and not {"job", "complete", "entities"} <= set(stored):
-        stored = None
-    other = [name for name in inside if name not in (MANIFEST, ENTITIES, *TABLES)]
-    if (stored is None and inside) or (force and other):
-        what = f"holds {listed(other)}, which --force would remove" if force and other else "is no folder of results"
-        raise OutputError(f"{out} exists already and {what}; choose another name.")
+    stored = check_folder(out, force=force)
     if stored is not None and force:
         storage.remove_folder(out)
-    elif stored is not None and stored["complete"]:
-        raise OutputError(f"{out} exists already; choose another name, or replace it with --force.")
     elif stored is not None and stored["job"] != manifest.job:
         raise OutputError(
             f"{out} holds an unfinished job with another model, other data or other options; finish it with the same "
@@ -99,6 +90,21 @@ def start(out: str, manifest: Manifest, *, force: bool) -> dict[str, Entity] | N
         )
     manifest.write(out)
     return _finished(out, manifest.job) if stored is not None and not force else None
+
+
+def check_folder(out: str, *, force: bool) -> dict[str, Any] | None:
+    """Return the manifest that a folder of results has, None if there is none; raise if results must not be written
+    there."""
+    stored, inside = _parsed(storage.read(storage.join(out, MANIFEST))), storage.names_in(out)
+    if stored is not None and not {"job", "complete", "entities"} <= set(stored):
+        stored = None
+    other = [name for name in inside if name not in (MANIFEST, ENTITIES, *TABLES)]
+    if (stored is None and inside) or (force and other):
+        what = f"holds {listed(other)}, which --force would remove" if force and other else "is no folder of results"
+        raise OutputError(f"{out} exists already and {what}; choose another name.")
+    if stored is not None and stored["complete"] and not force:
+        raise OutputError(f"{out} exists already; choose another name, or replace it with --force.")
+    return stored
 
 
 def finish(out: str, job: str, entity: Entity) -> None:

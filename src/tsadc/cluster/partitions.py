@@ -21,6 +21,7 @@ from tsadc.io.reading import Reading, no_column
 from tsadc.series import Series
 
 ENDING = ".parquet"
+PARQUET_ONLY = "a cluster reads Parquet files only: convert them, or leave out --engine ray"
 Counts = Mapping[str, int]  # rows by entity
 
 
@@ -50,37 +51,60 @@ def check_options(reading: Reading) -> None:
             )
 
 
-def group_files(cluster: Cluster, data: Sequence[Path], reading: Reading) -> list[FileGroup]:
-    """Return the groups of the files that the arguments name, in the order of the entities' names. If a column names
-    the entities, tasks on the cluster look into the files."""
-    files, named, keys, folders = list[StoredFile](), list[Path](), list[dict[str, str]](), list[str]()
+@dataclass(frozen=True)
+class NamedFile:
+    """A file that an argument names: its path or address, the keys of the folders between, and the folder's name."""
+
+    file: StoredFile
+    path: Path
+    keys: Mapping[str, str]
+    folder: str
+
+
+def named_files(data: Sequence[Path]) -> list[NamedFile]:
+    """Return the Parquet files that the arguments name; raise if one names none. This needs no cluster."""
     if not data:
         raise DataError(
             "No data was given; name a Parquet file, a folder of them, or an address such as s3://bucket/folder."
         )
+    found = list[NamedFile]()
     for argument in data:
         address = address_of(argument)
         if is_remote(address):
+            name = PurePosixPath(address.partition("?")[0]).name
             for file, between in remote_files(address, ENDING):
-                files.append(file)
-                named.append(Path(file.address.partition("?")[0]))
-                keys.append(partition_keys(between))
-                folders.append(PurePosixPath(address.partition("?")[0]).name)
+                path = Path(file.address.partition("?")[0])
+                found.append(NamedFile(file, path, partition_keys(between), name))
         else:
-            for path in expand(argument, (ENDING,)):
-                if ending(path) != ENDING:
-                    raise DataError(f"{path} should end in {ENDING}: a cluster reads Parquet files only; convert it.")
-                files.append(local_file(path))
-                named.append(path)
-                keys.append(partitions(argument, path))
-                folders.append(Path(argument).resolve().name)
+            name = Path(argument).resolve().name
+            for path in _local_paths(Path(argument)):
+                found.append(NamedFile(local_file(path), path, partitions(argument, path), name))
+    return found
+
+
+def _local_paths(argument: Path) -> list[Path]:
+    try:
+        paths = expand(argument, (ENDING,))
+    except DataError as error:
+        raise DataError(f"{str(error).rstrip('.')}; {PARQUET_ONLY}.") from None
+    for path in paths:
+        if not path.exists():
+            raise DataError(f"There is no file or folder {path}; check the name.")
+        if ending(path) != ENDING:
+            raise DataError(f"{path} should end in {ENDING}; {PARQUET_ONLY}.")
+    return paths
+
+
+def group_files(cluster: Cluster, named: Sequence[NamedFile], reading: Reading) -> list[FileGroup]:
+    """Return the groups of the files, in the order of the entities' names. If a column names the entities, tasks on
+    the cluster look into the files."""
     by_entity, by_column = dict[str, list[StoredFile]](), list[StoredFile]()
-    for file, own, folder, name in zip(files, keys, folders, entity_names(named), strict=True):
-        found, entity = partition_reading(file.address, own, folder, reading)
+    for own, name in zip(named, entity_names([one.path for one in named]), strict=True):
+        found, entity = partition_reading(own.file.address, own.keys, own.folder, reading)
         if entity is None and found.entity is not None:
-            by_column.append(file)
+            by_column.append(own.file)
         else:
-            by_entity.setdefault(entity or name, []).append(file)
+            by_entity.setdefault(entity or name, []).append(own.file)
     alone = replace(reading, entity=None, entity_from=None)
     groups = [FileGroup((entity,), tuple(own), replace(alone, entity_name=entity)) for entity, own in by_entity.items()]
     if by_column and reading.entity is not None:

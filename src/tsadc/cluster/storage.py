@@ -77,7 +77,9 @@ def remote_files(address: str, ending: str) -> list[tuple[StoredFile, tuple[str,
             if info.type == FileType.File and info.path.endswith(ending) and within.name[0] != "." and inside:
                 found.append((_stored(info, f"{base.rstrip('/')}/{within}{mark}{query}"), folders))
     if not found:
-        raise DataError(f"The folder {address} has no file that can be read (with the ending {ending}).")
+        raise DataError(
+            f"The folder {address} has no file that can be read (with the ending {ending}); convert others."
+        )
     return sorted(found, key=lambda file: file[0].address)
 
 

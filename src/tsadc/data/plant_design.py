@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import scipy  # `scipy.signal`, slow to import, is imported when it is used
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from tsadc.data.faults import Span
 from tsadc.series import Floats
@@ -84,7 +84,7 @@ def first_order_lag(drive: Floats, inertia: float) -> Floats:
     if inertia == 0:
         return drive
     keep = np.exp(-1 / inertia)
-    settled: Floats = lfilter([1 - keep], [1, -keep], drive, zi=[keep * drive[0]])[0]
+    settled: Floats = scipy.signal.lfilter([1 - keep], [1, -keep], drive, zi=[keep * drive[0]])[0]
     return settled
 
 
@@ -92,7 +92,7 @@ def autoregressive(rows: int, size: float, memory: float, generator: np.random.G
     """Draw a stationary AR(1) process of standard deviation `size` with a time constant of `memory` rows."""
     keep = np.exp(-1 / memory)
     shocks = size * np.sqrt(1 - keep**2) * generator.standard_normal(rows)
-    wandering: Floats = lfilter([1], [1, -keep], shocks, zi=[keep * size * generator.standard_normal()])[0]
+    wandering: Floats = scipy.signal.lfilter([1], [1, -keep], shocks, zi=[keep * size * generator.standard_normal()])[0]
     return wandering
 
 

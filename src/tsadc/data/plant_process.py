@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.signal import lfilter, lfilter_zi
+import scipy  # `scipy.signal`, slow to import, is imported when it is used
 
 from tsadc.data.faults import Span
 from tsadc.data.plant_design import (
@@ -220,7 +220,7 @@ class Process(Design):
                 else:
                     # The sensor shows the injected signal whatever the controller does: m changes by S e, so e must be
                     # 1/S times the change, with a limited memory in place of the integral.
-                    errors[span.start : stop] = lfilter([1, -loop.pole], [1, -_WINDUP], error)
+                    errors[span.start : stop] = scipy.signal.lfilter([1, -loop.pole], [1, -_WINDUP], error)
                     as_injected[span.start : stop, column] = True
         settled = again(bias) if bias else clean.copy()
         settled[as_injected] = faulty[as_injected]
@@ -302,7 +302,9 @@ def _control(loop: _Loop, drive: Floats, error: Floats, target: Floats) -> tuple
 
 def _filtered(numerator: list[float], denominator: list[float], signal: Floats) -> Floats:
     """Filter the signal, in equilibrium at row 0."""
-    out: Floats = lfilter(numerator, denominator, signal, zi=lfilter_zi(numerator, denominator) * signal[0])[0]
+    out: Floats = scipy.signal.lfilter(
+        numerator, denominator, signal, zi=scipy.signal.lfilter_zi(numerator, denominator) * signal[0]
+    )[0]
     return out
 
 

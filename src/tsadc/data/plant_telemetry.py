@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy  # `scipy.signal`, slow to import, is imported when it is used
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from tsadc.data.plant_design import (
     Bias,
@@ -102,5 +102,5 @@ def _ring(pulses: Floats) -> Floats:
     """Return a damped oscillation after each pulse."""
     decay, period = _RINGING
     keep, turn = np.exp(-1 / decay), 2 * np.pi / period
-    ringing: Floats = lfilter([1.0], [1.0, -2 * keep * np.cos(turn), keep**2], pulses)
+    ringing: Floats = scipy.signal.lfilter([1.0], [1.0, -2 * keep * np.cos(turn), keep**2], pulses)
     return ringing

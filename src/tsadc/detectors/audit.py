@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -66,7 +66,7 @@ from tsadc.detectors.threshold import (
 )
 from tsadc.detectors.threshold import LEVEL as CONFIDENCE
 from tsadc.detectors.threshold import _excess as excess_above_fence
-from tsadc.errors import DataError, TsadcNotice
+from tsadc.errors import DataError, TsadcNotice, collected_notices, notice
 from tsadc.io.calendar import Calendar
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading
@@ -357,6 +357,7 @@ def audit(
     folds: int = FOLDS,
     calendar: Calendar | None = None,
     progress: AuditCallback | None = None,
+    runner: Runner | None = None,
 ) -> Audit:
     """Find which parts of an unlabelled history look anomalous, and how surely.
 
@@ -379,6 +380,9 @@ def audit(
     progress : callable, optional
         Called with the `Plan` before anything is trained, and with a `FoldProgress` after each training, besides what
         `Detector.fit` calls it with.
+    runner : callable, optional
+        Called with the detector and the `Plan`, and yields what `judge_fold` returns for each fold, in any order, from
+        other processes or machines. None: this process judges one fold after the other.
 
     Returns
     -------
@@ -409,30 +413,36 @@ def audit(
     if expected is not None:
         length, coverage = detector.settings.length, detector.settings.coverage
         X = masked(as_series(X, length, Reading(coverage=coverage)), expected, length)
-    planned = plan(detector, X, folds)
+    with collected_notices() as about_data:
+        planned = plan(detector, X, folds)
+    for text in about_data:
+        notice(text)
     if progress is not None:
         progress(planned)
     history, settings, models = planned.history, detector.settings, len(planned.folds) + 2
     evidence: dict[int, Evidence] = {}
     memory: list[int] = []
+    views: tuple[str, ...] = ()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TsadcNotice)  # `plan` has given those about the data
-        for number, fold in enumerate(planned.folds, start=1):
-            model = _clone(detector).fit(planned.training(fold), progress=progress)
-            memory.append(model.memory_ or 1)
-            evidence |= zip(fold.judged.tolist(), _deviates(model, history.take(fold.judged), progress), strict=True)
-            _report(progress, number, models, begun)
+        warnings.simplefilter("ignore", TsadcNotice)
+        here = (judge_fold(detector, planned, number, progress) for number in range(len(planned.folds)))
+        for done, fold in enumerate(here if runner is None else runner(detector, planned), start=1):
+            memory.append(fold.memory)
+            views = fold.views
+            evidence |= zip(planned.folds[fold.number].judged.tolist(), fold.evidence, strict=True)
+            _report(progress, done, models, begun)
         deviates = np.array([evidence[i].score for i in range(len(history))])
         estimate = Estimate.of(deviates, settings.contamination, settings.seed)
         ordered = [_standardised(evidence[i], estimate) for i in range(len(history))]
         events = Events.of(settings.event, round(float(np.median(memory))), history.length)
         per_week = observations_per_week(planned.clock, history.length)
         threshold = Threshold(estimate.threshold, 0.0, estimate.normal, per_week)
-        parts = _assembled(history, ordered, threshold, events, model.view_names)
+        parts = _assembled(history, ordered, threshold, events, views)
         probabilities = estimate.probability(np.concatenate([part.scores for part in parts]))
         fitted = detector if _is_fitted_to(detector, planned) else _clone(detector)
-        if fitted is not detector:
-            fitted.fit(history.series, progress=progress)
+        with collected_notices() as about_fit:
+            if fitted is not detector:
+                fitted.fit(history.series, progress=progress)
         _report(progress, models - 1, models, begun)
         cleaned = _without_suspects(history, parts, estimate)
         other = fitted if cleaned is None else _fitted_or_none(_clone(detector), cleaned, progress)
@@ -449,6 +459,9 @@ def audit(
         if other is not None and cleaned is not None:
             learnt = cut(cleaned, history.length, settings.coverage).observations
             without = _compared(other, history, learnt, suspected)
+    for text in about_fit:
+        if text not in about_data:
+            notice(text)
     return Audit(
         suspects=_suspects(result, estimate),
         contamination=estimate.contamination,
@@ -506,6 +519,39 @@ class Plan:
             missing[place.series][max(place.start, 0) : place.start + self.history.length] = True
         kept = [without_rows(*pair) for pair in zip(self.history.series, missing, strict=True)]
         return [series for series in kept if np.isfinite(series.values).any()]
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedFold:
+    """What the model of a fold says about it.
+
+    Attributes
+    ----------
+    number : int
+        Position of the fold in `Plan.folds`.
+    evidence : tuple of Evidence
+        Of each observation in `Fold.judged`, with all scores as normal deviates.
+    memory : int
+        `Detector.memory_` of the model, at least 1.
+    views : tuple of str
+        `Detector.view_names` of the model.
+    """
+
+    number: int
+    evidence: tuple[Evidence, ...]
+    memory: int
+    views: tuple[str, ...]
+
+
+def judge_fold(detector: Detector, planned: Plan, number: int, progress: AuditCallback | None = None) -> JudgedFold:
+    """Train a model outside of a fold and judge the fold by it. The detector stays as it is."""
+    fold = planned.folds[number]
+    model = _clone(detector).fit(planned.training(fold), progress=progress)
+    evidence = tuple(_deviates(model, planned.history.take(fold.judged), progress))
+    return JudgedFold(number, evidence, model.memory_ or 1, model.view_names)
+
+
+Runner = Callable[[Detector, Plan], Iterable[JudgedFold]]
 
 
 def plan(detector: Detector, X: Any, folds: int = FOLDS) -> Plan:

@@ -394,7 +394,12 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         options = FitOptions(progress, Path(checkpoint) if checkpoint is not None else None, resume)
         rule = self._rule(series[0].names) if validation is None else None
         if mergeable and rule is None:
-            raise self._not_mergeable(" with validation data of its own" if self.mergeable else "")
+            if self.mergeable:
+                raise self._not_mergeable(" with validation data of its own")
+            raise ConfigError(
+                f"The detector {self.name} cannot be fitted in parts, so its model is not mergeable; leave out "
+                "--mergeable (in Python: `mergeable`), or use the detector ensemble."
+            )
         large = rule is not None and sum(map(rule.cells, series)) > rule.most
         summary = None
         if rule is not None and (large or mergeable):

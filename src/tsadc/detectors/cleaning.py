@@ -5,6 +5,7 @@ of TSAD-C (`tsadc.detectors.tsadc.decontaminator`), has the same name and is no 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -21,7 +22,7 @@ from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.provenance import digest
 from tsadc.detectors.review import Part, cleared, marked, names_text
-from tsadc.errors import ConfigError, NotFittedError
+from tsadc.errors import ConfigError, NotFittedError, TsadcNotice
 from tsadc.io.memory import as_series
 from tsadc.io.reading import Reading
 from tsadc.io.write_back import Changes, write_back
@@ -139,11 +140,18 @@ def without_suspects(
         if progress is not None and not isinstance(now, FoldProgress | Plan):  # commands show those of trainings only
             progress(now)
 
-    outcome = audit(detector, X, progress=report_training)
+    outcome = _audit_before_fit(detector, X, progress=report_training)
     rows = outcome.suspected_rows(LEVEL)
     cleaned = tuple(without_rows(series, inside) for series, inside in zip(outcome.series, rows, strict=True))
     intervals = sum(suspect.probability >= LEVEL for suspect in outcome.suspects)
     return cleaned, {"intervals": intervals, "rows": sum(int(inside.sum()) for inside in rows)}
+
+
+def _audit_before_fit(detector: Detector, X: Any, **options: Any) -> Audit:
+    """Audit a history without the notice about variables that are not judged, which the fit that follows issues."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Not judged", TsadcNotice)
+        return audit(detector, X, **options)
 
 
 class Decontaminator(Parameters):
@@ -256,7 +264,7 @@ class Decontaminator(Parameters):
         """
         self._check()
         detector = self._unfitted()
-        self.audit_ = audit(detector, X, folds=self.folds, progress=progress)
+        self.audit_ = _audit_before_fit(detector, X, folds=self.folds, progress=progress)
         series, corrections = self.audit_.series, audited(self.audit_, self.level)
         cleaned = cleared(series, cells_of(series, corrections))
         self.detector_ = detector.fit(cleaned, progress=progress)

@@ -17,8 +17,9 @@ from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.planned import masked
 from tsadc.detectors.store import load, read_summary
 from tsadc.detectors.summary import Summary, continued, merge
-from tsadc.errors import ConfigError, DataError
+from tsadc.errors import ConfigError, DataError, listed, notice
 from tsadc.io.calendar import Calendar
+from tsadc.io.reading import spell
 from tsadc.series import Series
 
 ORIGIN = ("data", "reading", "review", "cleaned")  # what is kept of the provenance of each part
@@ -54,20 +55,42 @@ def merge_models(
     """
     if len(models) < 2:
         raise DataError(f"Merging needs at least two models, but got {len(models)}; name more of them.")
-    first, *others = loaded = [_without_verdicts(folder, load(folder, detector=detector)) for folder in models]
-    for folder, other in zip(models[1:], others, strict=True):
+    for number, folder in enumerate(models):
+        if folder.resolve() in [other.resolve() for other in models[:number]]:
+            raise DataError(f"{folder} is named twice; name each model once.")
+    loaded = [_usable(folder, load(folder, detector=detector), "merge") for folder in models]
+    summaries = [_summary(folder, own) for folder, own in zip(models, loaded, strict=True)]
+    first = loaded[0]
+    for folder, other, summary in zip(models[1:], loaded[1:], summaries[1:], strict=True):
         if other.name != first.name:
             raise ConfigError(
                 f"Only models of one detector can be merged, but {models[0]} is of {first.name} and {folder} of "
-                f"{other.name}."
+                f"{other.name}; fit one of them again."
             )
         for name, own, came in _differences(to_mapping(first.settings), to_mapping(other.settings)):
             raise ConfigError(
                 f"Only models with the same settings can be merged, but `{name}` is {own} in {models[0]} and {came} in "
                 f"{folder}; fit one of them again."
             )
-    summary = merge(_summary(folder, own) for folder, own in zip(models, loaded, strict=True))
-    return _fitted(first, summary, [own.provenance_ for own in loaded], progress)
+        _check_variables(models[0], first, folder, other)
+        every, came = summaries[0].clock.every, summary.clock.every
+        if every and came and every != came:
+            faster = models[0] if every < came else folder
+            raise DataError(
+                f"{models[0]} has a row every {spell(every)} and {folder} every {spell(came)}, but only models with "
+                f"the same sampling interval can be merged; fit {faster} again with --every {spell(max(every, came))}."
+            )
+    places: dict[str, Path] = {}
+    for folder, summary in zip(models, summaries, strict=True):
+        if twice := sorted(set(places) & set(summary.entities)):
+            raise DataError(
+                f"{listed(twice)} {'is' if len(twice) == 1 else 'are'} both in {places[twice[0]]} and in {folder}, but "
+                "an entity must lie in one model; leave out one of them, or add later rows with `tsadc fit --continue`."
+            )
+        places |= dict.fromkeys(summary.entities, folder)
+    merged = merge(summaries)
+    _notice_undated(merged)
+    return _fitted(first, merged, [own.provenance_ for own in loaded], progress)
 
 
 def continue_model(
@@ -105,11 +128,17 @@ def continue_model(
     DataError
         If the history cannot be used, or does not follow that of the model.
     """
-    old = _without_verdicts(model, load(model, detector=detector))
+    old = _usable(model, load(model, detector=detector), "continue")
+    known = _summary(model, old)
     new = series if calendar is None else masked(series, calendar, old.settings.length)
     later = type(old)(config=old.settings).summarise(list(new), variables=old.variables_)
-    origin = {"data": later.describe()}
-    return _fitted(old, continued(_summary(model, old), later), [old.provenance_, origin], progress)
+    every, came = known.clock.every, later.clock.every
+    if every and came and every != came:
+        fix = f"resample it with --every {spell(every)}" if came < every else "fit a new model to all of the history"
+        raise DataError(f"{model} has a row every {spell(every)}, but the new history every {spell(came)}; {fix}.")
+    whole = continued(known, later)
+    _notice_undated(whole)
+    return _fitted(old, whole, [old.provenance_, {"data": later.describe()}], progress)
 
 
 def _fitted(
@@ -133,13 +162,44 @@ def _summary(folder: Path, detector: Detector) -> Summary:
     return summary
 
 
-def _without_verdicts(folder: Path, detector: Detector) -> Detector:
+def _usable(folder: Path, detector: Detector, verb: str) -> Detector:
+    """Return the model; raise if it has verdicts, or its detector cannot be merged."""
+    if not detector.mergeable:
+        raise ConfigError(
+            f"{folder} is a model of {detector.name}, which cannot be fitted in parts, so it can be neither merged nor "
+            "continued; use the detector ensemble, or fit a model to all of the history at once."
+        )
     if detector.verdicts_:
         raise ConfigError(
             f"{folder} has verdicts about intervals, which cannot be carried over without the data that they are "
-            "about; merge a copy of the model without its verdicts.json, and give the verdicts again."
+            f"about; {verb} a copy of the model without its verdicts.json, and give the verdicts again."
         )
     return detector
+
+
+def _check_variables(folder: Path, own: Detector, other_folder: Path, other: Detector) -> None:
+    """Raise unless two models have the same variables in the same order."""
+    if own.variables_ == other.variables_:
+        return
+    here = [name for name in own.variables_ if name not in other.variables_]
+    there = [name for name in other.variables_ if name not in own.variables_]
+    parts = [f"{folder} has {listed(here)}"] * bool(here) + [f"{other_folder} has {listed(there)}"] * bool(there)
+    what = f"only {' and only '.join(parts)}" if parts else f"those of {other_folder} have another order"
+    raise DataError(
+        f"Only models with the same variables can be merged, but {what}; fit one of them again, with the --columns of "
+        "the other."
+    )
+
+
+def _notice_undated(summary: Summary) -> None:
+    """Notice that some entities have dates and others have none."""
+    undated = [name for name, entity in summary.entities.items() if not entity.clock.dated]
+    if undated and len(undated) < len(summary.entities):
+        row = spell(summary.clock.every) if summary.clock.every else "step of the others"
+        notice(
+            f"{listed(undated)} {'has' if len(undated) == 1 else 'have'} no dates, unlike the others; {row} counts as "
+            "the time between two rows. Name the time column with --time if there is one, and fit again."
+        )
 
 
 def _differences(own: Any, came: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

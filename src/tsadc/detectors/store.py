@@ -120,7 +120,7 @@ def load(path: str | Path, *, detector: type[Detector] | str | None = None) -> D
         _check(settings)
         stored = _upgraded(settings["settings"], settings["format"], settings["detector"])
         verdicts = feedback.read(folder)
-        fitted = _rebuild(_class_of(settings, detector), {**settings, "settings": stored}, arrays)
+        fitted = _rebuild(_class_of(folder, settings, detector), {**settings, "settings": stored}, arrays)
         fitted._judge_by(verdicts)
         return fitted
     except ModelFileError:
@@ -222,7 +222,7 @@ def _describes(data: Any, settings: Mapping[str, Any]) -> bool:
     )
 
 
-def _class_of(settings: Mapping[str, Any], given: type[Detector] | str | None) -> type[Detector]:
+def _class_of(folder: Path, settings: Mapping[str, Any], given: type[Detector] | str | None) -> type[Detector]:
     """Return the class of a model: the one that the caller names, or a registered one."""
     from tsadc.detectors.own_file import choose
 
@@ -236,7 +236,10 @@ def _class_of(settings: Mapping[str, Any], given: type[Detector] | str | None) -
         return find(name)
     cls = choose(given) if isinstance(given, str) else given
     if cls.name != name:
-        raise ConfigError(f"it is a model of the detector {str(name)[:200]!r}, but {cls.name!r} was named.")
+        raise ModelFileError(
+            f"{folder} is a model of the detector {str(name)[:200]!r}, but {cls.name!r} was named; leave out "
+            "--detector (in Python: `detector`), or name another model."
+        )
     return cls
 
 

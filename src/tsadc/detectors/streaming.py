@@ -20,6 +20,7 @@ need the whole series, and are not part of a stream.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from tsadc.detectors.stream_state import Fields, fingerprint, pack, unpack
 from tsadc.detectors.usual import MARGIN, Quantiles, window_of
 from tsadc.errors import ConfigError, DataError, listed
 from tsadc.io.clock import MAX_JITTER
+from tsadc.io.memory import as_frame
 from tsadc.series import Booleans, Clock, Floats, Observations, Place, Series
 from tsadc.windows import runs
 
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 LONGEST = 32  # observations of a section
 AT_ONCE = 8  # observations' worth of rows that are stored before they are scored
 PER_OBSERVATION = 4  # ticks, by default
+NO_NUMBERS = "mMc"  # kinds of arrays that NumPy would convert
+LATEST = np.iinfo(np.int64).max  # nanoseconds or row number
 PLAIN = (
     "name",
     "phase",
@@ -367,7 +371,9 @@ class Stream:
         """The entities that have sent rows, in the order of their first ones."""
         return tuple(self._entities)
 
-    def push(self, entity: str, time: Any, row: Sequence[float] | Mapping[str, float] | Floats) -> StreamUpdate:
+    def push(
+        self, entity: str, time: Any, row: Sequence[float] | Mapping[str, float] | pd.Series | Floats
+    ) -> StreamUpdate:
         """Add one row of an entity.
 
         Parameters
@@ -375,8 +381,9 @@ class Stream:
         entity : str
         time : int, datetime or Timestamp
             Time of the row: nanoseconds since 1970 in UTC if it is an integer; without dates a row number.
-        row : sequence of float, or mapping of str to float
-            The values, in the order of the model's variables or by name; NaN or no key where nothing was measured.
+        row : sequence of float, mapping of str to float, or pandas Series
+            The values, in the order of the model's variables or by name; NaN or no key where nothing was measured. A
+            pandas Series with names must have exactly those of the model's variables, in any order.
 
         Returns
         -------
@@ -386,12 +393,13 @@ class Stream:
         Raises
         ------
         DataError
-            If the row does not have the model's number of variables, or the time is none.
+            If the row does not have the model's variables, a value is no number, or the time is none.
         """
         if isinstance(row, Mapping):
-            names = tuple(row)
-            return self.push_many(entity, [time], np.array([list(row.values())], dtype=np.float64), names)
-        return self.push_many(entity, [time], np.asarray(row, dtype=np.float64)[None])
+            return self.push_many(entity, [time], [list(row.values())], tuple(row))
+        if isinstance(row, pd.Series):
+            return self.push_many(entity, [time], _as_floats(row)[None], self._named(row.index))
+        return self.push_many(entity, [time], _as_floats(row)[None])
 
     def push_many(self, entity: str, times: Any, rows: Any, names: Sequence[str] | None = None) -> StreamUpdate:
         """Add rows of an entity, which is the same as to `push` them one after the other, and faster.
@@ -400,9 +408,11 @@ class Stream:
         ----------
         entity : str
         times : array of int or datetime64, DatetimeIndex or sequence of these, of shape (time,)
-        rows : array of shape (time, variable)
+        rows : array of shape (time, variable), or data frame
+            The columns of a data frame with names must be exactly the model's variables, in any order.
         names : sequence of str, optional
-            The variable of each column. None: all variables of the model, in its order.
+            The variable of each column; those that are not named were not measured. None: the names of a data frame,
+            otherwise all variables of the model, in its order.
 
         Returns
         -------
@@ -412,11 +422,23 @@ class Stream:
         Raises
         ------
         DataError
-            If the shapes do not fit, or a time is none.
+            If shapes or columns do not fit, a value is no number, or a time is none.
         """
-        values, ticks = self._values(rows, names), self._ticks(times)
+        if not isinstance(entity, str):
+            raise DataError(f"An entity must be a text, but got {reprlib.repr(entity)}.")
+        ticks = self._ticks(times)
+        if not isinstance(rows, np.ndarray | list) and (frame := as_frame(rows)) is not None:
+            rows, names = frame, self._named(frame.columns) if names is None else names
+        values = _as_floats(rows)
+        width = len(self.names) if names is None else len(names)
+        if values.ndim != 2 or values.shape[1] != width:
+            raise DataError(
+                f"Rows must have the shape (time, {width} variables), but got {values.shape}; pass `names` if they "
+                "have other columns than the model."
+            )
         if len(ticks) != len(values):
             raise DataError(f"{len(values)} rows of {entity!r} need as many times, but got {len(ticks)}.")
+        values = self._values(values, names)
         found, own = _Found(), self._entities.get(entity)
         if own is not None and self._follow(own, ticks, values):
             if own.next > own.rows.newest + 1:
@@ -579,14 +601,23 @@ class Stream:
             raise
         self.counts = fields["counts"]
 
-    def _values(self, rows: Any, names: Sequence[str] | None) -> Floats:
-        values: Floats = np.asarray(rows, dtype=np.float64)
-        width = len(self.names) if names is None else len(names)
-        if values.ndim != 2 or values.shape[1] != width:
+    def _named(self, labels: pd.Index) -> list[str] | None:
+        """Return the names of the columns of a data frame, which must be the variables; None if they are positions."""
+        if labels.dtype.kind in "iu" and labels.equals(pd.RangeIndex(len(labels))):
+            return None
+        names = [str(label) for label in labels]
+        missing = [name for name in self.names if name not in names]
+        unknown = [name for name in names if name not in self.names]
+        if missing or unknown:
+            wrong = [f"lack {listed(missing)}"] * bool(missing) + [f"have {listed(unknown)}"] * bool(unknown)
             raise DataError(
-                f"Rows must have the shape (time, {width} variables), but got {values.shape}; pass `names` if they "
-                "have other columns than the model."
+                f"The columns must be the {len(self.names)} variables of the model, but they {' and '.join(wrong)}; "
+                "rename them, or pass `names` to `push_many` if some are not measured or not known."
             )
+        return names
+
+    def _values(self, values: Floats, names: Sequence[str] | None) -> Floats:
+        """Return the values in the order of the model's variables, NaN where they are infinite, and count those."""
         if names is not None and tuple(names) != self.names:
             values = self._matched(values, names)
         infinite = np.isinf(values)
@@ -609,21 +640,29 @@ class Stream:
         return out
 
     def _ticks(self, times: Any) -> NDArray[np.int64]:
-        array = np.asarray(times)
-        if array.dtype.kind in "iu" and array.ndim == 1:
+        try:
+            array = np.asarray(times)
+        except ValueError:  # sequences of different lengths
+            array = np.zeros(())
+        if array.ndim != 1:
+            raise DataError(f"Times must be a sequence with one time per row, but got {reprlib.repr(times)}.")
+        if array.dtype.kind == "i" or (array.dtype.kind == "u" and (array <= LATEST).all()):
             return array.astype(np.int64, copy=False)
         if not self.clock.dated and array.size:
-            raise DataError(f"The model counts rows, so a time must be a row number, but got {array.flat[0]!r}.")
+            raise DataError(f"The model counts rows, so a time must be a row number, but got {array[0]!r}.")
         try:
-            found = pd.DatetimeIndex(pd.to_datetime(times, utc=True))
-        except (ValueError, TypeError):
+            # pandas takes a float for nanoseconds, but it may as well be seconds or days.
+            if array.dtype.kind == "f" or (array.dtype.kind == "O" and any(isinstance(time, float) for time in array)):
+                raise ValueError
+            found = pd.DatetimeIndex(pd.to_datetime(times, utc=True)).as_unit("ns")
+        except (ValueError, TypeError, OverflowError):
             found = pd.DatetimeIndex([pd.NaT])
         if found.isna().any():
             raise DataError(
-                "Times must be datetimes, or integers of nanoseconds since 1970 in UTC, but got "
-                f"{array.flat[0] if array.size else times!r}."
+                "Times must be datetimes from 1678 to 2261, or integers of nanoseconds since 1970 in UTC, but got "
+                f"{array[0] if array.size else times!r}."
             )
-        return np.asarray(found.as_unit("ns").asi8)
+        return np.asarray(found.asi8)
 
     def _begin(self, entity: str, tick: int) -> _Entity:
         interval = self.clock.interval
@@ -994,6 +1033,21 @@ class Stream:
             final=final,
             provisional=provisional,
         )
+
+
+def _as_floats(values: Any) -> Floats:
+    """Return values as floats, NaN for None; raise if one is no number, or rows have different lengths."""
+    if type(values) is np.ndarray and values.dtype.char == "d":
+        return values
+    try:
+        array = values.to_numpy(na_value=np.nan) if isinstance(values, pd.DataFrame | pd.Series) else values
+        if isinstance(array, np.ndarray) and array.dtype.kind in NO_NUMBERS:
+            raise TypeError
+        return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise DataError(
+            f"Values must be numbers, NaN where nothing was measured, but got {reprlib.repr(values)}."
+        ) from None
 
 
 def _increasing(numbers: NDArray[np.int64]) -> int:

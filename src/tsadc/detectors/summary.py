@@ -165,7 +165,12 @@ class Entity:
     def followed_by(self, later: Entity, rule: Rule) -> Entity:
         """Return what is known of the history of this entity and of later rows of it together."""
         name, clock = later.pieces[0].entity, self.clock
-        if not (clock.dated and later.clock.dated):
+        if later.clock.dated and not clock.dated:
+            raise DataError(
+                f"{name!r} has no dates in the model, so that it is not known where its new rows belong; fit a new "
+                "model to all of its history, with dates."
+            )
+        if not later.clock.dated:
             raise DataError(
                 f"{name!r} has no dates, so that it is not known where its new rows belong; name their time column "
                 "with --time, or give only entities that the model does not know."

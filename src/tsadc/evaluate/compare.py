@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy  # `scipy.stats`, slow to import, is imported when it is used
 
 from tsadc.errors import DataError
 from tsadc.evaluate.bootstrap import Interval, draw_weights
@@ -59,9 +59,9 @@ def critical_difference(table: Floats, names: Sequence[str], *, level: float = 0
     """
     values = _checked(table, names)
     cases, detectors = values.shape
-    ranks = stats.rankdata(-values, axis=1).mean(axis=0)
+    ranks = scipy.stats.rankdata(-values, axis=1).mean(axis=0)
     order = np.argsort(ranks, kind="stable")
-    quantile = float(stats.studentized_range.ppf(1 - level, detectors, np.inf)) / np.sqrt(2)
+    quantile = float(scipy.stats.studentized_range.ppf(1 - level, detectors, np.inf)) / np.sqrt(2)
     difference = float(quantile * np.sqrt(detectors * (detectors + 1) / (6 * cases)))
     sorted_names = tuple(names[int(j)] for j in order)
     sorted_ranks = tuple(float(ranks[j]) for j in order)
@@ -100,12 +100,12 @@ def friedman(table: Floats) -> float:
     1.0
     """
     cases, detectors = table.shape
-    ranks = stats.rankdata(-table, axis=1)
+    ranks = scipy.stats.rankdata(-table, axis=1)
     spread = float(np.square(ranks - (detectors + 1) / 2).sum()) / (cases * (detectors - 1))
     if spread == 0:
         return 1.0
     between = cases * float(np.square(ranks.mean(axis=0) - (detectors + 1) / 2).sum())
-    return float(stats.chi2.sf(between / spread, detectors - 1))
+    return float(scipy.stats.chi2.sf(between / spread, detectors - 1))
 
 
 def wilcoxon(first: Floats, second: Floats) -> float:
@@ -130,7 +130,7 @@ def wilcoxon(first: Floats, second: Floats) -> float:
     values = _paired(first, second)
     if (values[:, 0] == values[:, 1]).all():
         return 1.0
-    return float(stats.wilcoxon(values[:, 0], values[:, 1]).pvalue)
+    return float(scipy.stats.wilcoxon(values[:, 0], values[:, 1]).pvalue)
 
 
 def holm(p: Sequence[float]) -> tuple[float, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import keyword
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,8 +43,9 @@ scorer.judge(entity, values)     # score, threshold, verdict, and what views and
 ```
 
 `values` are {length} rows of {count} variables in the units of the history, NaN where nothing was measured.
+Infinity counts as a value that is as extreme as possible; `tsadc detect` refuses it.
 
-`python -m {name}`, in the folder above, runs the self-test.
+`python -m {name}`, in the folder above, compares the files with their digests and runs the self-test.
 """
 LICENCE = """MIT License
 
@@ -71,11 +75,7 @@ DRIFT = """The scores of earlier observations, which a threshold that follows dr
 
 def write_python(detector: Ensemble, out: Path) -> None:
     """Write the new folder `out`, a package that scores observations with numpy alone."""
-    if not out.name.isidentifier():
-        raise OutputError(
-            f"{out} is to be imported by its name, which must consist of letters, digits and underscores; choose "
-            "another name, such as pump_scorer."
-        )
+    _check_name(out)
     tests = examples(detector)
     usage = USAGE.format(name=out.name, length=detector.settings.length, count=len(detector.variables_))
     with new_folder(out) as folder:
@@ -87,6 +87,25 @@ def write_python(detector: Ensemble, out: Path) -> None:
         complete(folder, detector, tests, usage, DRIFT, {"neighbours": detector.settings.neighbours})
         scorer = Scorer.load(folder)
         check("Python", tests, [scorer.score(example.entity, example.values) for example in tests])
+
+
+def _check_name(out: Path) -> None:
+    """Raise if a package with the name of the folder could not be imported, or another one not any more."""
+    name, wrong = out.name, None
+    if not name.isidentifier():
+        wrong = "which must consist of letters, digits and underscores, and not begin with a digit"
+    elif keyword.iskeyword(name):
+        wrong = f"but {name!r} is a word of the language"
+    elif name in sys.stdlib_module_names or _is_installed(name):
+        wrong = f"but there is another package {name!r}, which it would hide"
+    if wrong is not None:
+        raise OutputError(f"{out} is to be imported by its name, {wrong}; choose another name, such as pump_scorer.")
+
+
+def _is_installed(name: str) -> bool:
+    """Return whether Python finds a package of that name; any folder on its path would count as one without files."""
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
 
 
 @cache

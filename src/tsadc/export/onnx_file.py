@@ -37,11 +37,13 @@ Made by `tsadc export --to onnx`. `{graph}` runs in onnxruntime, in any of its l
 | | type | shape | meaning |
 |---|---|---|---|
 | input `values` | float64 | ({length}, {count}) | an observation: rows of variables, NaN where not measured |
-| input `entity` | int64 | (1) | place of its entity in `entities` of the manifest, from 0 on; -1 for any other |
+| input `entity` | int64 | (1) | place of its entity in `entities` of the manifest, from 0 on; all others are unknown |
 | output `score` | float64 | (1) | higher is more anomalous |
 | output `views` | float64 | ({views}) | what each view adds to the score, in the order of the manifest |
 
-Values are in the units of the history, in the order of `variables` of the manifest.
+For an entity that the model does not know, `entity` is -1; any number that is no place in `entities` counts as -1.
+Values are in the units of the history, in the order of `variables` of the manifest. Infinity counts as a value that is
+as extreme as possible; `tsadc detect` refuses it.
 """
 DRIFT = """The threshold that follows drift: let q be the quarter quantile of the last 20 scores of an entity, its usual
   score (`usual_scores` of the manifest) in place of those that are lacking; `tsadc detect` adds q minus the usual score

@@ -38,10 +38,13 @@ MISSING_SIZE = -1.0  # of a cell; sizes are 0 or more
 
 
 class Entities:
-    """Chooses what belongs to the entity of an observation: `index` is its place among `names`, or -1."""
+    """Chooses what belongs to the entity of an observation: `index` is its place among `names`, or -1.
+
+    A place that is not among them is -1, too: ONNX would count from the end, or end with an error."""
 
     def __init__(self, index: Tensor, names: Sequence[str]) -> None:
-        self.index, self.names = index, names
+        known = (index >= 0) & (index < len(names))
+        self.index, self.names = known.where(index, -1), names
 
     def row(self, known: Mapping[str, object]) -> Tensor:
         """Return the place of the entity in `known`; its length if it is not in there."""

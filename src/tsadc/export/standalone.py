@@ -9,7 +9,9 @@ scorer.judge("pump 7", values)        # score, threshold, verdict, and what view
 
 from __future__ import annotations
 
+import hashlib
 import json
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ from tsadc.scale import Scaler, Statistics
 from tsadc.series import MAX_ABS_VALUE, Floats
 
 ARRAYS, MANIFEST, SELF_TEST = "model.npz", "manifest.json", "self-test.json"
+AGAIN = "export the model again with `tsadc export`"
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,14 @@ class Scorer:
 
     @classmethod
     def load(cls, folder: str | Path | None = None) -> Self:
-        """Load the model from a folder; None: the folder of this file."""
+        """Load the model from a folder; None: the folder of this file. Raise a ValueError if it is damaged."""
         place = Path(__file__).parent if folder is None else Path(folder)
-        manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
-        with np.load(place / ARRAYS, allow_pickle=False) as stored:
-            return cls(manifest, dict(stored))
+        try:
+            manifest = json.loads((place / MANIFEST).read_text(encoding="utf-8"))
+            with (place / ARRAYS).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+                return cls(manifest, dict(stored))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, zipfile.BadZipFile):
+            raise ValueError(f"{place}: {MANIFEST} or {ARRAYS} is missing or damaged; {AGAIN}.") from None
 
     def score(self, entity: str, values: ArrayLike) -> float:
         """Return the score of one observation.
@@ -95,14 +101,14 @@ class Scorer:
             Its name in the history. One that the model does not know is compared with all of them together.
         values : (row, variable)
             `length` rows of all variables in the order of the manifest, in the units of the history; NaN where nothing
-            was measured.
+            was measured. Infinity counts as a value that is as extreme as possible.
         """
         z = self._normalised(entity, values)
         if self._lesson is not None:  # which needs what each view adds
             return self._evidence(entity, z).score
         return self._scorer.score(entity, z)
 
-    def judge(self, entity: str, values: ArrayLike, recent: Sequence[float] = ()) -> Verdict:
+    def judge(self, entity: str, values: ArrayLike, recent: Sequence[float] | None = None) -> Verdict:
         """Return score and verdict of one observation, and what views and variables have to do with it.
 
         Parameters
@@ -111,13 +117,14 @@ class Scorer:
             As for `score`.
         recent
             The scores of up to 20 observations of the entity before it, oldest first. If they lie above those of the
-            history, the threshold rises with them, as in `tsadc detect`.
+            history, the threshold rises with them, as in `tsadc detect`. None: none are known.
         """
+        before = [] if recent is None else [float(score) for score in recent]
         z = self._normalised(entity, values)
         evidence = self._evidence(entity, z)
         coverage = float(np.isfinite(z).any(axis=0).mean())
         usual = self.manifest["usual_scores"].get(entity)
-        threshold = self.manifest["threshold"] + float(raised_by([*recent, 0.0], usual, len(recent))[0])
+        threshold = self.manifest["threshold"] + float(raised_by([*before, 0.0], usual, len(before))[0])
         anomalous = evidence.score > threshold and coverage >= self.manifest["coverage"]
         sums = np.nansum(evidence.contributions.astype(np.float64), axis=1)
         shares = (sums / max(float(sums.sum()), 1e-300)).tolist()
@@ -149,9 +156,20 @@ def _lesson(arrays: dict[str, NDArray[Any]], views: tuple[str, ...]) -> Lesson:
 
 
 def self_test(folder: str | Path | None = None) -> None:
-    """Score the observations of the self-test and print the largest difference; exit with code 1 if it is too large."""
+    """Compare all files with their digests, score the observations of the self-test and print the largest difference;
+    exit with code 1 if a file is damaged or the difference is too large."""
     place = Path(__file__).parent if folder is None else Path(folder)
-    scorer, test = Scorer.load(place), json.loads((place / SELF_TEST).read_text(encoding="utf-8"))
+    try:
+        scorer = Scorer.load(place)
+        digests = dict(scorer.manifest.get("files", {}))
+        for name in {*digests, ARRAYS, SELF_TEST}:
+            file = place / name
+            if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != digests.get(name):
+                raise ValueError(f"{place}: {name} is missing or differs from its digest in {MANIFEST}; {AGAIN}.")
+    except ValueError as error:
+        print(f"FAILED: {error}")
+        raise SystemExit(1) from None
+    test = json.loads((place / SELF_TEST).read_text(encoding="utf-8"))
     differences = [
         abs(scorer.score(own["entity"], np.array(own["values"], dtype=np.float64)) - own["score"])
         for own in test["observations"]

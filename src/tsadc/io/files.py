@@ -90,7 +90,7 @@ def _expand(path: Path, endings: Collection[str]) -> list[Path]:
         return _readable_files(path.rglob("*"), wanted, by_name_only, f"The folder {path} has", "")
     if path.is_dir():
         has_folders = any(child.is_dir() and not child.name.startswith(".") for child in path.iterdir())
-        fix = f"; name its subfolders, or use a pattern such as {path / '*' / '*.csv'}" if has_folders else ""
+        fix = f"; name its subfolders, or use a pattern such as {path / '*' / f'*{wanted[0]}'}" if has_folders else ""
         return _readable_files(path.iterdir(), wanted, by_name_only, f"The folder {path} has", fix)
     if not glob.has_magic(str(path)) or path.exists():
         return [path]

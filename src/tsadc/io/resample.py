@@ -6,8 +6,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import scipy  # `scipy.signal`, slow to import, is imported when it is used
 from numpy.typing import NDArray
-from scipy.signal import firwin, resample_poly
 
 from tsadc.errors import DataError
 from tsadc.series import Booleans
@@ -37,7 +37,7 @@ def resample(values: NDArray[np.float64], rate: float, to: float) -> NDArray[np.
     if missing.all() or len(values) == 1:
         return np.full(length, np.nan if missing.all() else values[0])
     # Beyond its ends the series continues on the line through them, so that neither a level nor a drift drops to zero.
-    filtered: NDArray[np.float64] = resample_poly(
+    filtered: NDArray[np.float64] = scipy.signal.resample_poly(
         _interpolated(values, missing), ratio.numerator, ratio.denominator, window=_lowpass(ratio), padtype="line"
     )
     if missing.any():
@@ -72,7 +72,7 @@ def _lowpass(ratio: Fraction) -> NDArray[np.float64]:
     # Upsampling cannot alias: cut at the old Nyquist frequency, the filter is zero at all old samples except its own,
     # and a multiple of the old rate keeps them unchanged.
     cutoff = CUTOFF if ratio < 1 else 1.0
-    taps: NDArray[np.float64] = firwin(2 * REACH * slower + 1, cutoff / slower, window=("kaiser", KAISER))
+    taps: NDArray[np.float64] = scipy.signal.firwin(2 * REACH * slower + 1, cutoff / slower, window=("kaiser", KAISER))
     # Each new sample uses one phase of the filter, every `numerator`-th tap. The phases must have equal sums, or a
     # constant level would come out with a ripple.
     up = ratio.numerator

@@ -144,7 +144,9 @@ class Backtest:
     @property
     def alarms(self) -> list[Alarm]:
         """All alarms, muted ones too, in order of time."""
-        return sorted((own for part in self.entities for own in part.alarms), key=lambda own: (own.time, own.entity))
+        return sorted(
+            (alarm for part in self.entities for alarm in part.alarms), key=lambda alarm: (alarm.time, alarm.entity)
+        )
 
     @property
     def sent(self) -> list[Alarm]:
@@ -166,8 +168,8 @@ def _monday(tick: int) -> int:
 
 def rules_of(config: Config, folder: Path, quiet: Quiet) -> Rules:
     """Return the rules for a model folder: those of the configured model with this folder, or of the only one."""
-    own = [name for name, model in config.models.items() if Path(model.folder).resolve() == folder.resolve()]
-    names = own or (list(config.models) if len(config.models) == 1 else [])
+    matching = [name for name, model in config.models.items() if Path(model.folder).resolve() == folder.resolve()]
+    names = matching or (list(config.models) if len(config.models) == 1 else [])
     if not names:
         raise ConfigError(
             f"{folder} is the folder of none of the models {listed(list(config.models))} of the configuration; give "
@@ -225,10 +227,15 @@ def replay(
     undated = next((item.entity for item in chosen if not item.clock.dated), None)
     if undated is not None:
         raise DataError(f"A replay needs the times of rows, but {undated!r} has none; name its column with --time.")
-    first = min(item.clock.start for item in chosen) if start is None else start
-    last = max(item.clock.tick(len(item)) for item in chosen) if end is None else end
-    if last <= first:
-        raise DataError("The end of the replay must be after its beginning.")
+    low, high = min(item.clock.start for item in chosen), max(item.clock.tick(len(item)) for item in chosen)
+    first, last = low if start is None else start, high if end is None else end
+    begin, stop, data_begin, data_end = replace(chosen[0].clock, start=0, interval=1).at([first, last, low, high])
+    if start is not None and end is not None and end <= start:
+        raise DataError(f"The replay should begin at {begin} (--from), but end at {stop} (--to); swap them.")
+    if first >= high:
+        raise DataError(f"The replay should begin at {begin} (--from), but the data ends at {data_end}; begin earlier.")
+    if last <= low:
+        raise DataError(f"The replay should end at {stop} (--to), but the data begins at {data_begin}; end later.")
     spans = [_span(item, first, last, detector.settings.length) for item in chosen]
     if not any(before < stop for _, before, stop in spans):
         raise DataError("The data has no rows in this time; choose another one.")

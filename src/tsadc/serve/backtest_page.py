@@ -33,7 +33,8 @@ STRIPS = (
 )
 DELAYS = (
     "An alarm is raised when the row arrives that completes an observation, or a quarter of it, and the score is above "
-    "the threshold. The delay is counted from the first anomalous row, as the last verdict about the episode has it."
+    "the threshold. The delay is counted from the first anomalous row, as the last verdict about the episode has it. "
+    "Alarms that the final verdict did not confirm have no part in the median, as they have no anomaly to be late for."
 )
 HEADS = (
     *(("Entity", False), ("Alarm", False), ("Delay", True), ("Start", False), ("Lasted", True), ("Severity", True)),
@@ -127,15 +128,16 @@ def headline(found: Backtest) -> str:
 
 def summary(found: Backtest) -> str:
     """Return the result in a few lines, for the terminal."""
-    own = _figures(found, found.sent)
+    figures = _figures(found, found.sent)
     lines = [headline(found)]
-    if own["alarms"]:
+    if figures["alarms"]:
         worst = max(found.entities, key=lambda part: len(part.sent))
-        lines.append(f"Delay after the first anomalous row: {_delays(found.sent)}.")
+        which = " (without those that are withdrawn)" if 0 < figures["not_confirmed"] < figures["alarms"] else ""
+        lines.append(f"Delay after the first anomalous row{which}: {_delays(found.sent)}.")
         if len(found.entities) > 1:
             lines.append(f"Most alarms: {worst.entity}, {len(worst.sent)}.")
-        if own["not_confirmed"]:
-            lines.append(f"{own['not_confirmed']} of them would have been withdrawn by the final verdict.")
+        if figures["not_confirmed"]:
+            lines.append(f"{figures['not_confirmed']} of them would have been withdrawn by the final verdict.")
     if muted := len(found.alarms) - len(found.sent):
         lines.append(f"{count(muted, 'more alarm is', 'more alarms are')} muted by planned work.")
     return "\n".join(lines)
@@ -144,7 +146,7 @@ def summary(found: Backtest) -> str:
 def _delays(alarms: Sequence[Alarm]) -> str:
     delays = [alarm.delay for alarm in alarms if not alarm.withdrawn]
     if not delays:
-        return DASH
+        return "none was confirmed"
     return f"median {_duration(int(np.median(delays)))}, at most {_duration(max(delays))}"
 
 
@@ -159,7 +161,7 @@ def render(found: Backtest, *, title: str, about: Mapping[str, str]) -> str:
     boxes = [
         ("Alarms", f"{len(sent):,}", f"{len(found.alarms) - len(sent):,} more muted"),
         ("A week", number(len(sent) / found.weeks), f"over {count(len(found.entities), 'entity', 'entities')}"),
-        ("Median delay", _duration(int(np.median(delays))) if delays else DASH, "after the first anomalous row"),
+        ("Median delay", _duration(int(np.median(delays))) if delays else DASH, "of confirmed alarms"),
         ("Not confirmed", f"{sum(alarm.withdrawn for alarm in sent):,}", "by the final verdict"),
     ]
     said = element("p", element("strong", headline(found)), class_="verdict" if sent else "verdict calm")
@@ -225,7 +227,7 @@ def _entities(found: Backtest) -> Html:
         *(("Not confirmed", True), ("Muted", True), ("Refused rows", True)),
     )
     rows = []
-    for part in sorted(found.entities, key=lambda own: -len(own.sent)):
+    for part in sorted(found.entities, key=lambda part: -len(part.sent)):
         figures = (
             *(part.rows, len(part.sent), len(part.sent) / found.weeks, max(found.by_week(part.sent).values())),
             *(sum(alarm.withdrawn for alarm in part.sent), len(part.alarms) - len(part.sent), part.refused),
@@ -261,7 +263,7 @@ def _weeks(found: Backtest) -> Html:
 
 
 def _strips(found: Backtest) -> Html:
-    chosen = sorted(found.entities, key=lambda own: -len(own.sent))[:MOST_STRIPS]
+    chosen = sorted(found.entities, key=lambda part: -len(part.sent))[:MOST_STRIPS]
     hidden = len(found.entities) - len(chosen)
     more = f"{count(hidden, 'entity is', 'entities are')} not shown." if hidden else None
     return join(

@@ -50,12 +50,14 @@ class Server:
         TSADC_WRITE_TOKEN and TSADC_ADMIN_TOKEN take precedence.
     keep_days : float, default 30
         How long rows and scores are kept, counted from now or from the latest row of their entity if that is earlier.
+    forget_days : float, default 365
+        An entity that has sent nothing for this long is deleted, with its rows, scores and episodes.
     wait : float, default 5
         Seconds until a row is scored although some of its variables have not arrived.
     future : float, default 300
         Seconds that the time of a row may lie ahead of this machine's clock.
     expire_minutes : float, default 60
-        An open episode expires when its entity has sent nothing for this long.
+        An open episode expires when its entity has sent nothing for this long while the service was running.
     calendars : tuple of str
         Files of planned work, `.ics` or `.csv`; episodes within it are muted.
     entities : int, default 10000
@@ -73,6 +75,7 @@ class Server:
     store: str = "tsadc.sqlite"
     tokens: str = ""
     keep_days: float = 30.0
+    forget_days: float = 365.0
     wait: float = 5.0
     future: float = 300.0
     expire_minutes: float = 60.0
@@ -87,7 +90,7 @@ class Server:
         require(0 <= self.port < 65536, "port", "from 0 to 65535", self.port)
         for name in ("entities", "megabytes", "rows", "backlog"):
             require(getattr(self, name) >= 1, name, "a whole number of at least 1", getattr(self, name))
-        for name in ("keep_days", "expire_minutes"):
+        for name in ("keep_days", "forget_days", "expire_minutes"):
             require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
         for name in ("wait", "future"):
             require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
@@ -199,8 +202,8 @@ class Config:
 
     def pushed(self, kind: str) -> Any:
         """Return the settings of a reader that is pushed to, the default ones if it is not configured."""
-        own = [part.settings for part in self.readers.values() if part.kind == kind]
-        return own[0] if own else _module("readers", kind).Settings()
+        settings = [part.settings for part in self.readers.values() if part.kind == kind]
+        return settings[0] if settings else _module("readers", kind).Settings()
 
 
 def for_model(folder: Path) -> Config:
@@ -283,16 +286,16 @@ def _parts(content: Mapping[str, Any], kind: str, kinds: tuple[str, ...], base: 
     parts = {}
     for name, section in _named(content, kind):
         where = f"{kind}.{name}"
-        own = section.get("type")
-        if not isinstance(own, str) or own not in kinds:
-            if own is None:
+        chosen = section.get("type")
+        if not isinstance(chosen, str) or chosen not in kinds:
+            if chosen is None:
                 raise ConfigError(f"[{where}] has no `type`; it is one of {', '.join(kinds)}.")
-            raise ConfigError(f"`{where}.type` is {own!r}{nearest(str(own), kinds)}")
-        settings = build(_module(f"{kind}s", own).Settings, {k: v for k, v in section.items() if k != "type"}, where)
+            raise ConfigError(f"`{where}.type` is {chosen!r}{nearest(str(chosen), kinds)}")
+        settings = build(_module(f"{kind}s", chosen).Settings, {k: v for k, v in section.items() if k != "type"}, where)
         if isinstance(path := getattr(settings, "path", None), str) and path:
             settings = dataclasses.replace(settings, path=str(base / path))
-        parts[name] = Part(own, settings)
-        if own not in PUSHED:
+        parts[name] = Part(chosen, settings)
+        if chosen not in PUSHED:
             parts[name].create(name, f"{kind}s")  # checks what it needs; it connects to nothing
     return parts
 
@@ -309,7 +312,7 @@ def live_clock(name: str, clock: Clock, seconds: float) -> Clock:
     if not interval:
         raise ConfigError(
             f"The model {name!r} was fitted on rows without times, so it does not know how often rows come; set "
-            f"`seconds` in [model.{name}]."
+            f"`seconds` in [model.{name}], or --seconds of `tsadc watch`."
         )
     return Clock(0, interval, dated=True)
 
@@ -352,7 +355,8 @@ def explained(config: Config) -> list[str]:
     access = "any program on this machine may use it" if server.is_local else "a token is required"
     lines = [
         f"server: listens on http://{server.host}:{server.port}; {access}.",
-        f"store: {store}; rows and scores are kept for {server.keep_days:g} days.",
+        f"store: {store}; rows and scores are kept for {server.keep_days:g} days, silent entities for "
+        f"{server.forget_days:g}.",
     ]
     for name, model in config.models.items():
         lines.append(f"model {name}: {model.folder} judges entities named {', '.join(model.entities)}.")

@@ -2,7 +2,8 @@
 
 An event stays in the outbox until its writer has accepted it. After a failure the writer waits, twice as long each
 time, and then tries the same events again; a receiver may therefore see an event twice, but never out of order. Events
-that the receiver refuses for good are set aside for an hour, so that they do not hold up the others."""
+that the receiver refuses for good are set aside for an hour, together with the later ones of the same episode, so that
+they do not hold up other episodes."""
 
 from __future__ import annotations
 
@@ -43,18 +44,30 @@ class Delivery:
     outbox : Outbox
     writers : sequence of Writer
         A writer with an attribute `remind` gets the open episodes again after that many seconds.
+    turns : dict of str to Lock
+        A lock for each writer that has had a thread. It is shared by all deliveries of an outbox, so that a writer
+        which is still busy when the next delivery begins gets no event a second time.
     """
 
-    def __init__(self, outbox: Outbox, writers: Sequence[Writer]) -> None:
-        self.outbox, self.writers = outbox, writers
+    def __init__(self, outbox: Outbox, writers: Sequence[Writer], turns: dict[str, threading.Lock]) -> None:
+        self.outbox, self.writers, self.turns = outbox, writers, turns
 
     def run(self, stop: threading.Event) -> None:
-        """Deliver until `stop` is set. A writer that is busy then is not waited for: its events stay in the outbox."""
-        for writer in self.writers:
-            threading.Thread(target=self._serve, args=(writer, stop), name=f"writer {writer.name}", daemon=True).start()
-        stop.wait()
+        """Deliver until `stop` is set, and the writers that are busy then are done."""
+        threads = [
+            threading.Thread(target=self._serve, args=(writer, stop), name=f"writer {writer.name}", daemon=True)
+            for writer in self.writers
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     def _serve(self, writer: Writer, stop: threading.Event) -> None:
+        with self.turns.setdefault(writer.name, threading.Lock()):
+            self._deliver(writer, stop)
+
+    def _deliver(self, writer: Writer, stop: threading.Event) -> None:
         wait = FIRST_WAIT
         remind = getattr(writer, "remind", None)
         # Reminded at once: the receiver may have forgotten its alerts while the service was down.

@@ -51,7 +51,7 @@ class Episodes:
         now: float,
     ) -> None:
         """Bring the episodes of an entity up to date with intervals, in the order in which the stream gave them."""
-        names = {own for interval in intervals for own in (interval.id, *interval.replaces)}
+        names = {key for interval in intervals for key in (interval.id, *interval.replaces)}
         table = schema.episodes.c
         query = sa.select(schema.episodes).where((table.entity == entity) & table.interval.in_(names))
         known = {row["interval"]: dict(row) for row in connection.execute(query).mappings()}
@@ -61,7 +61,9 @@ class Episodes:
             events.extend(self._events(episode, name, transition, now))
 
         changed = advance(known, intervals, name, model, self.quiet, now, emit)
-        self._write(connection, [{**own, "entity": entity, "changed": change} for own in changed.values()], events)
+        self._write(
+            connection, [{**episode, "entity": entity, "changed": change} for episode in changed.values()], events
+        )
 
     def _write(self, connection: Connection, episodes: Sequence[Episode], events: Sequence[Episode]) -> None:
         if episodes:
@@ -87,10 +89,14 @@ class Episodes:
         changed = []
         for row in connection.execute(query.order_by(table.start)).mappings().all():
             episode = {**row, "changed": change}
-            same = [own for own in intervals if own.start < episode["end"] and own.end > episode["start"]]
+            same = [
+                interval
+                for interval in intervals
+                if interval.start < episode["end"] and interval.end > episode["start"]
+            ]
             if same:
                 episode["interval"] = same[0].id
-                intervals = [own for own in intervals if own is not same[0]]
+                intervals = [interval for interval in intervals if interval is not same[0]]
             else:
                 end(episode, now, withdrawn=False)
                 events += self._events(episode, name, "resolved", now)
@@ -98,10 +104,16 @@ class Episodes:
         self._write(connection, changed, events)
 
     def expire(
-        self, connection: Connection, silence: Callable[[str], float], now: float, change: Callable[[], int]
+        self,
+        connection: Connection,
+        silence: Callable[[str], float],
+        awake: float,
+        now: float,
+        change: Callable[[], int],
     ) -> None:
         """Expire open episodes of entities that have sent nothing for the `silence` of their model, in seconds, and
-        announce those whose mute has ended."""
+        announce those whose mute has ended. The time before `awake`, when the service itself was away, does not
+        count."""
         table, entity = schema.episodes.c, schema.entities.c
         query = (
             sa.select(schema.episodes, entity.name, entity.last_seen)
@@ -114,7 +126,7 @@ class Episodes:
             episode = dict(row)
             name, seen = episode.pop("name"), episode.pop("last_seen")
             muted = self.quiet.covers(name, episode["start"], episode["end"], list(episode["variables"]), now)
-            if (seen or 0.0) < now - silence(episode["model"]):
+            if max(seen or 0.0, awake) < now - silence(episode["model"]):
                 expire(episode, now)
                 events += self._events(episode, name, "resolved", now)
             elif muted != episode["muted"]:

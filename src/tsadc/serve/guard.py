@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
@@ -29,11 +30,14 @@ HEADERS = (
 OPEN = ("/", "/v1/health", "/v1/session", "/openapi.json")
 WRITING = ("/v1/rows", "/api/v1/write", "/api/v2/write", "/write")  # they limit their bodies themselves
 MOST_BYTES = 65_536  # of the body of any other request
+PATIENCE = 30.0  # seconds in which the body of a request must arrive
 TOO_LARGE = f"The body of this request may have {MOST_BYTES:,} bytes, but has more; send less."
 
 
 class Guard:
     """Middleware in front of the application."""
+
+    patience = PATIENCE
 
     def __init__(self, app: ASGIApp, server: Server, tokens: Mapping[Scope, str], problems: Problems) -> None:
         self.app, self.server, self.tokens, self.problems = app, server, dict(tokens), problems
@@ -48,13 +52,22 @@ class Guard:
                 message = {**message, "headers": [*message.get("headers", []), *HEADERS]}
             await send(message)
 
-        size = 0
+        size, is_whole = 0, False
+        is_limited = scope["path"] not in WRITING
+        deadline = asyncio.get_running_loop().time() + self.patience
 
-        async def receive_little() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size > MOST_BYTES:
+        async def receive_limited() -> Message:
+            nonlocal size, is_whole
+            try:
+                async with asyncio.timeout_at(None if is_whole else deadline):
+                    message = await receive()
+            except TimeoutError:
+                sentence = f"The body did not arrive within {self.patience:g} s; send the request again."
+                self.problems.add("timeout", sentence)
+                # 503, as Prometheus drops what is refused with 408.
+                raise HTTPException(503, sentence, {"Retry-After": "5", "Connection": "close"}) from None
+            size, is_whole = size + len(message.get("body", b"")), not message.get("more_body", False)
+            if is_limited and size > MOST_BYTES:
                 self.problems.add("size", TOO_LARGE)
                 raise HTTPException(413, TOO_LARGE)
             return message
@@ -64,8 +77,7 @@ class Guard:
         scope.setdefault("state", {})["scope"] = held
         refused = self._refused(scope, headers, held)
         if refused is None:
-            limited = receive if scope["path"] in WRITING else receive_little
-            await self.app(scope, limited, send_with_headers)
+            await self.app(scope, receive_limited, send_with_headers)
             return
         status, reason, sentence = refused
         self.problems.add(reason, sentence)
@@ -116,8 +128,8 @@ def scope_of(token: str, tokens: Mapping[Scope, str]) -> Scope | None:
     """Return what a token permits. All are compared, each in constant time."""
     given = token.encode()
     found: Scope | None = None
-    for scope, own in tokens.items():
-        if hmac.compare_digest(given, own.encode()) and found != "admin":
+    for scope, known in tokens.items():
+        if hmac.compare_digest(given, known.encode()) and found != "admin":
             found = scope
     return found
 

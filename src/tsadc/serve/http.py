@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 import tsadc
 from tsadc.errors import DataError, TsadcError
@@ -93,15 +94,16 @@ class Login(Given):
 
 def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
     """Return the application of a running service."""
-    queries = Queries(service.store)
-    server = service.config.server
-    limits = Limits(megabytes=server.megabytes)
+    queries = Queries(service.store, lambda model: service.config.models[model].seconds)
     decoders: dict[str, tuple[Any, Any]] = {}  # with the settings, which may be read again
 
+    def limits() -> Limits:
+        return Limits(megabytes=service.config.server.megabytes)
+
     def decoder(kind: str, cls: Callable[[Any, Limits], Any]) -> Any:
-        settings = service.config.pushed(kind)
+        settings = service.config.pushed(kind), limits()
         if kind not in decoders or decoders[kind][0] != settings:
-            decoders[kind] = settings, cls(settings, limits)
+            decoders[kind] = settings, cls(*settings)
         return decoders[kind][1]
 
     @contextlib.asynccontextmanager
@@ -115,22 +117,21 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
 
     async def body_of(request: Request) -> bytes:
         """Return the body, refused as soon as it is too large."""
-        parts, size = [], 0
+        parts, size, most = [], 0, limits()
         try:
-            async with asyncio.timeout(STORED_WITHIN):
-                async for part in request.stream():
-                    size += len(part)
-                    if size > limits.size:
-                        raise TooLarge(f"The body has more than {limits.megabytes} MB; send it in smaller parts.")
-                    parts.append(part)
+            async for part in request.stream():
+                size += len(part)
+                if size > most.size:
+                    raise TooLarge(f"The body has more than {most.megabytes} MB; send it in smaller parts.")
+                parts.append(part)
         except asyncio.CancelledError:  # by uvicorn, when it has waited long enough at the end
             raise Overloaded("The service is stopping; send the rows again in a moment.", 5.0) from None
         return b"".join(parts)
 
     async def store(batches: Sequence[RowBatch | RowTable]) -> dict[str, Any]:
-        rows = sum(map(len, batches))
-        if rows > server.rows:
-            raise TooLarge(f"A request may have {server.rows:,} rows, but this one has {rows:,}; send smaller ones.")
+        rows, most = sum(map(len, batches)), service.config.server.rows
+        if rows > most:
+            raise TooLarge(f"A request may have {most:,} rows, but this one has {rows:,}; send smaller ones.")
         future = await run_in_threadpool(service.ingest.offer, batches)
         async with asyncio.timeout(STORED_WITHIN):
             receipt = await asyncio.wrap_future(future)
@@ -143,7 +144,7 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         decode = decode_arrow if kind == ARROW else decode_json
         encoding = request.headers.get("content-encoding", "")
-        batches = await run_in_threadpool(lambda: decode(uncompressed(body, encoding, limits)))
+        batches = await run_in_threadpool(lambda: decode(uncompressed(body, encoding, limits())))
         return JSONResponse(await store(batches))
 
     @app.post("/api/v2/write", status_code=204, include_in_schema=False)
@@ -319,7 +320,7 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
         """Return a file that the page loads."""
         return _file(name)
 
-    app.add_middleware(Guard, server=server, tokens=tokens, problems=service.problems)
+    app.add_middleware(Guard, server=service.config.server, tokens=tokens, problems=service.problems)
     return app
 
 
@@ -369,6 +370,10 @@ def _handle_errors(app: FastAPI, service: Service) -> None:
             return answer(503, str(error), 5.0)
         return answer(404 if isinstance(error, NotFound) else 413 if isinstance(error, TooLarge) else 400, str(error))
 
+    @app.exception_handler(ClientDisconnect)
+    async def left(_: Request, error: ClientDisconnect) -> Response:
+        return Response(status_code=400)  # which reaches nobody
+
     @app.exception_handler(TimeoutError)
     async def late(_: Request, error: TimeoutError) -> JSONResponse:
         service.problems.add("timeout", f"A request was not done within {STORED_WITHIN:.0f} s.")
@@ -415,7 +420,7 @@ _TABLE = {
     **_BATCH,
     "required": ["entities", "names", "times", "values"],
     "properties": {
-        **{name: own for name, own in _BATCH["properties"].items() if name != "entity"},  # type: ignore[attr-defined]
+        **{name: shape for name, shape in _BATCH["properties"].items() if name != "entity"},  # type: ignore[attr-defined]
         "entities": {"type": "array", "items": _NAME},
     },
 }

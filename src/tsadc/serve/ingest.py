@@ -2,7 +2,8 @@
 
 All senders share one thread that writes: what has come while it wrote is written together next (a group commit). Rows
 that are complete get a sequence number, in which order they are scored. Rows of which more values may follow wait in
-the table `pending` for the rest."""
+the table `pending` for the rest, and later rows of the same entity wait behind them, so that they are judged in the
+order of time. No row waits longer than `server.wait`; the rows before it are then handed over with it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from tsadc.serve import schema
 from tsadc.serve.config import Config
 from tsadc.serve.metrics import Problems, log
 from tsadc.serve.rows import Overloaded, RowBatch, RowTable
-from tsadc.serve.store import SCORED, Store, StoreError
+from tsadc.serve.store import FORGOTTEN, SCORED, Store, StoreError
 from tsadc.serve.stored_rows import CELL, PART, part_of
 
 AT_ONCE = 20_000  # rows of a commit
@@ -64,6 +65,15 @@ class _Part:
     times: NDArray[np.int64]
     values: Floats
     partial: bool
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A row that is not handed over yet: whether more values of it are waited for, and whether `pending` has it."""
+
+    data: bytes
+    incomplete: bool
+    is_stored: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +147,7 @@ class Ingest:
     def offer(self, batches: Iterable[RowBatch | RowTable]) -> Future[Receipt]:
         """Like `submit` for several batches, but return at once; errors of the store come with the result."""
         receipt = Receipt()
-        tables = [RowTable.of(own) if isinstance(own, RowBatch) else own for own in batches]
+        tables = [RowTable.of(batch) if isinstance(batch, RowBatch) else batch for batch in batches]
         parts = _joined([part for table in tables if len(table) for part in self._parts(table, receipt)])
         rows = sum(len(part.times) for part in parts)
         done: Future[Receipt] = Future()
@@ -154,6 +164,7 @@ class Ingest:
             if self._waiting and self._waiting + rows > self.config.server.rows:
                 self.problems.add("queue", "Rows came faster than the store takes them, so some requests were refused.")
                 raise Overloaded(f"{self._waiting:,} rows wait to be stored; send these again later.")
+            self._check_room({name for part in parts for name in part.entities})
             self._waiting += rows
         self._requests.put(_Request(tables[0].source, parts, rows, receipt, done))
         return done
@@ -166,26 +177,25 @@ class Ingest:
             table = _chosen(table, np.argsort(table.times, kind="stable"))
         models = {name: self._models.get(name) or self.config.model_of(name) for name in dict.fromkeys(table.entities)}
         for model in dict.fromkeys(models.values()):
-            own = table
+            rows = table
             if len(set(models.values())) > 1:
-                own = _chosen(table, np.flatnonzero([models[name] == model for name in table.entities]))
+                rows = _chosen(table, np.flatnonzero([models[name] == model for name in table.entities]))
             if model is None:
-                sentence = f"No model judges the entity {own.entities[0]!r}; see `entities` of [model.*]."
-                self._leave_out(own, receipt, "entity", sentence)
+                sentence = f"No model judges the entity {rows.entities[0]!r}; see `entities` of [model.*]."
+                self._leave_out(rows, receipt, "entity", sentence)
                 continue
-            places, given, unknown = self._columns_of(model, own.names)
+            places, given, unknown = self._columns_of(model, rows.names)
             if not len(places):
                 has = f"the model {model!r}, which has {listed(self.variables[model])}"
-                sentence = f"None of the variables {listed(own.names)} is known to {has}."
-                self._leave_out(own, receipt, "variables", sentence)
+                sentence = f"None of the variables {listed(rows.names)} is known to {has}."
+                self._leave_out(rows, receipt, "variables", sentence)
                 continue
-            self._check_room(own.entities)
             if unknown:
                 self.problems.add("variables", unknown)
                 _note(receipt, unknown)
-            values = np.full((len(own), len(self.variables[model])), np.nan)
-            values[:, places] = own.values[:, given]
-            yield _Part(own.entities, model, own.times, values, own.partial)
+            values = np.full((len(rows), len(self.variables[model])), np.nan)
+            values[:, places] = rows.values[:, given]
+            yield _Part(rows.entities, model, rows.times, values, rows.partial)
 
     def _leave_out(self, table: RowTable, receipt: Receipt, reason: str, sentence: str) -> None:
         if not table.partial:
@@ -193,18 +203,13 @@ class Ingest:
         self.problems.add(reason, sentence)
         _note(receipt, sentence)
 
-    def _check_room(self, entities: Sequence[str]) -> None:
-        """Refuse new entities if there are too many, as when a sender makes up names."""
-        most = self.config.server.entities
-        with self._count:
-            new = set(entities) - self._names
-            if not new:
-                return
-            if len(self._names) + len(new) <= most:
-                self._names |= new
-                return
-        known = f"{len(self._names):,} of at most {most:,} entities are known already"
-        raise self.problems.refusal("entities", f"{known}, so {min(new)!r} is refused; see `server.entities`.")
+    def _check_room(self, entities: set[str]) -> None:
+        """Refuse new entities if there are too many, as when a sender makes up names; otherwise count them."""
+        most, new = self.config.server.entities, entities - self._names
+        if new and len(self._names) + len(new) > most:
+            known = f"{len(self._names):,} of at most {most:,} entities are known already"
+            raise self.problems.refusal("entities", f"{known}, so {min(new)!r} is refused; see `server.entities`.")
+        self._names |= new
 
     def _columns_of(self, model: str, names: tuple[str, ...]) -> tuple[Any, Any, str]:
         """Return the places of variables among those of a model, their places in the table, and a note on others."""
@@ -242,14 +247,19 @@ class Ingest:
         entity, row = schema.entities.c, schema.rows.c
         with self.store.reading() as connection:
             known = connection.execute(sa.select(entity.id, entity.name, entity.model)).all()
-            self._ids = {own.name: own.id for own in known}
-            self._models = {own.name: own.model for own in known}  # an entity stays with its model
+            self._ids = {name: number for number, name, _ in known}
+            self._models = {name: model for _, name, model in known}  # an entity stays with its model
             self._names = set(self._ids)
             latest = connection.execute(sa.select(row.entity, sa.func.max(row.time)).group_by(row.entity))
-            self._latest: dict[int, int] = {own[0]: own[1] for own in latest}
+            self._latest: dict[int, int] = {number: int(tick) for number, tick in latest}
             self._scored = self.store.progress(connection, SCORED)
+            self._forgotten = self.store.progress(connection, FORGOTTEN)
             self._sequence = max(connection.scalar(sa.select(sa.func.max(row.sequence))) or 0, self._scored)
-            self._pending = connection.scalar(sa.select(sa.func.count()).select_from(schema.pending)) or 0
+            self._pending: dict[int, dict[int, _Waiting]] = {}  # by entity and time
+            waiting = schema.pending.c
+            for number, time_, data in connection.execute(sa.select(waiting.entity, waiting.time, waiting.data)):
+                incomplete = bool(np.isnan(np.frombuffer(data, CELL)).any())
+                self._pending.setdefault(number, {})[time_] = _Waiting(bytes(data), incomplete, is_stored=True)
 
     def _run(self) -> None:
         looked = 0.0
@@ -290,6 +300,7 @@ class Ingest:
         try:
             before = self._sequence
             with self.store.writing() as connection:
+                self._forget(connection)
                 group = _Group(self, connection)
                 for request in requests:
                     for part in request.parts:
@@ -314,6 +325,21 @@ class Ingest:
             with self._count:
                 self._waiting -= sum(request.rows for request in requests)
 
+    def _forget(self, connection: Connection) -> None:
+        """Forget entities that scoring has deleted, as they have sent nothing for long."""
+        # As `store.progress`, which takes longer: every transaction asks this.
+        query = f"SELECT value FROM progress WHERE name = '{FORGOTTEN}'"
+        forgotten = connection.exec_driver_sql(query).scalar() or 0
+        if forgotten == self._forgotten:
+            return
+        known = set(connection.scalars(sa.select(schema.entities.c.id)))
+        for name in [name for name, number in self._ids.items() if number not in known]:
+            self._latest.pop(self._ids.pop(name), None)
+            self._models.pop(name, None)
+            with self._count:
+                self._names.discard(name)
+        self._forgotten = forgotten
+
     def _reload(self) -> None:
         """Forget what a failed transaction has changed in memory; wait for the store as long as it takes."""
         while True:
@@ -333,9 +359,6 @@ class _Group:
     def __init__(self, ingest: Ingest, connection: Connection) -> None:
         self.ingest, self.connection = ingest, connection
         self.inserts: list[tuple[int, int, int, int, bytes]] = []
-        self.waiting: set[int] = set()  # entities with rows in `pending`
-        if ingest._pending:
-            self.waiting.update(connection.scalars(sa.select(schema.pending.c.entity).distinct()))
 
     def add(self, part: _Part, receipt: Receipt) -> None:
         """Add rows. Those that are later than all others of their entity are new, unless some of its rows wait for
@@ -347,10 +370,15 @@ class _Group:
             for name, tick in zip(part.entities, times, strict=True)
         ]
         compared: dict[int, list[int]] = {}
-        waiting = self.waiting
+        waiting = ingest._pending
         rows = zip(numbers, times, _cells(part.values), strict=True)
         for place, (entity, tick, data) in enumerate(rows):
-            if tick > latest.get(entity, -1) and not part.partial and entity not in waiting:
+            if (
+                tick > latest.get(entity, -1)
+                and not part.partial
+                and entity not in waiting
+                and entity not in compared  # its earlier rows come first
+            ):
                 sequence += 1  # as `_insert`, which takes longer
                 inserts.append((sequence, tick // PART, entity, tick, data))
                 latest[entity] = tick
@@ -366,6 +394,7 @@ class _Group:
         insert = sa.insert(schema.entities).values(name=name, model=model, first_time=first)
         number = int(self.connection.execute(insert.returning(schema.entities.c.id)).scalar_one())
         self.ingest._ids[name], self.ingest._models[name] = number, model
+        self.ingest._names.add(name)
         return number
 
     def _insert(self, entity: int, tick: int, data: bytes) -> None:
@@ -378,13 +407,14 @@ class _Group:
     def _merge(self, entity: int, times: NDArray[np.int64], rows: Floats, may_wait: bool, receipt: Receipt) -> None:
         """Add rows of an entity of which the store may have some, or some values."""
         self.flush()
-        stored, waiting = (self._known(table, entity, times) for table in (schema.rows, schema.pending))
-        complete: dict[int, bytes] = {}
-        partial: dict[int, bytes] = {}
+        stored = self._stored(entity, times.tolist())
+        waiting = self.ingest._pending.setdefault(entity, {})
+        changed: set[int] = set()
         for time_, values in zip(times.tolist(), rows, strict=True):
-            old = stored.get(time_) or complete.get(time_) or waiting.get(time_)
-            merged, changed = (values, True) if old is None else _filled(np.frombuffer(old, CELL), values)
-            if not changed:
+            before = waiting.get(time_)
+            old = stored.get(time_) or (before.data if before else None)
+            merged, is_new = (values, True) if old is None else _filled(np.frombuffer(old, CELL), values)
+            if not is_new:
                 receipt.repeated += 1
                 continue
             data = merged.astype(CELL).tobytes()
@@ -393,75 +423,79 @@ class _Group:
             else:
                 receipt.filled += 1
             if time_ in stored:
-                own = schema.rows.c
-                where = (own.part == part_of(time_)) & (own.entity == entity) & (own.time == time_)
-                self.connection.execute(sa.update(schema.rows).where(where).values(data=data))
+                self._fill(entity, time_, data)
                 stored[time_] = data
-            elif may_wait and np.isnan(merged).any():
-                partial[time_] = waiting[time_] = data
             else:
-                partial.pop(time_, None)
-                complete[time_] = data
-        if partial:
-            statement = self.ingest.store.upsert(schema.pending, ["entity", "time"], ["data"])
-            now = time.time()
-            self.connection.execute(
-                statement, [{"entity": entity, "time": t, "since": now, "data": d} for t, d in partial.items()]
-            )
-            self.ingest._pending += len(partial)
-            self.waiting.add(entity)
-        if complete:
-            self._forget_pending(entity, [time_ for time_ in complete if time_ in waiting])
-            for time_ in sorted(complete):
-                self._insert(entity, time_, complete[time_])
+                incomplete = may_wait and bool(np.isnan(merged).any())
+                waiting[time_] = _Waiting(data, incomplete, before is not None and before.is_stored)
+                changed.add(time_)
+        self._hand_over(entity, changed)
 
-    def _known(self, table: sa.Table, entity: int, times: NDArray[np.int64]) -> dict[int, bytes]:
-        if table is schema.pending and not self.ingest._pending:
-            return {}
-        found: dict[int, bytes] = {}
-        for first in range(0, len(times), 500):
-            chosen = times[first : first + 500].tolist()
-            where = (table.c.entity == entity) & table.c.time.in_(chosen)
-            if table is schema.rows:
-                where &= table.c.part.in_({part_of(time_) for time_ in chosen})
-            found.update(
-                (own.time, bytes(own.data))
-                for own in self.connection.execute(sa.select(table.c.time, table.c.data).where(where))
+    def _fill(self, entity: int, time_: int, data: bytes) -> None:
+        """Replace the values of a row that is in the store."""
+        row = schema.rows.c
+        where = (row.part == part_of(time_)) & (row.entity == entity) & (row.time == time_)
+        self.connection.execute(sa.update(schema.rows).where(where).values(data=data))
+
+    def _hand_over(self, entity: int, changed: Iterable[int] = ()) -> None:
+        """Insert the rows of an entity that wait for no values, in order of time, up to the first that does. One that
+        is older than rows handed over already holds up no other. Store those that have `changed` and still wait."""
+        waiting = self.ingest._pending[entity]
+        latest = self.ingest._latest.get(entity, -1)
+        held = min((time_ for time_, row in waiting.items() if row.incomplete and time_ > latest), default=None)
+        ready = sorted(time_ for time_, row in waiting.items() if not row.incomplete and (held is None or time_ < held))
+        done = []
+        for time_ in ready:
+            row = waiting.pop(time_)
+            self._insert(entity, time_, row.data)
+            if row.is_stored:
+                done.append({"e": entity, "t": time_})
+        if done:
+            pending = schema.pending.c
+            where = (pending.entity == sa.bindparam("e")) & (pending.time == sa.bindparam("t"))
+            self.connection.execute(sa.delete(schema.pending).where(where), done)
+        now = time.time()
+        kept = {time_: waiting[time_] for time_ in changed if time_ in waiting}
+        if kept:
+            self.connection.execute(
+                self.ingest.store.upsert(schema.pending, ["entity", "time"], ["data"]),
+                [{"entity": entity, "time": time_, "since": now, "data": row.data} for time_, row in kept.items()],
             )
+            for row in kept.values():
+                row.is_stored = True
+        if not waiting:
+            del self.ingest._pending[entity]
+
+    def _stored(self, entity: int, times: Sequence[int]) -> dict[int, bytes]:
+        """Return those rows of an entity with these times that may be scored already."""
+        found: dict[int, bytes] = {}
+        row = schema.rows.c
+        for first in range(0, len(times), 500):
+            chosen = times[first : first + 500]
+            where = (row.entity == entity) & row.time.in_(chosen) & row.part.in_({part_of(time_) for time_ in chosen})
+            for time_, data in self.connection.execute(sa.select(row.time, row.data).where(where)):
+                found[time_] = bytes(data)
         return found
 
-    def _forget_pending(self, entity: int, times: Sequence[int]) -> None:
-        own = schema.pending.c
-        for first in range(0, len(times), 500):
-            where = (own.entity == entity) & own.time.in_(times[first : first + 500])
-            self.connection.execute(sa.delete(schema.pending).where(where))
-
     def release(self) -> None:
-        """Hand over rows whose missing values have not come in time, in order of time. Those that are not later than
-        all others of their entity are compared, as the store may have them."""
-        own = schema.pending.c
-        due = own.since <= time.time() - self.ingest.config.server.wait
-        waiting = self.connection.execute(
-            sa.select(own.entity, own.time, own.data).where(due).order_by(own.time).limit(AT_ONCE)
-        ).all()
-        if waiting:
-            self.connection.execute(
-                sa.delete(schema.pending).where((own.entity == sa.bindparam("e")) & (own.time == sa.bindparam("t"))),
-                [{"e": entity, "t": time_} for entity, time_, _ in waiting],
-            )
-        compared: dict[int, list[tuple[int, bytes]]] = {}
-        later: list[tuple[int, int, bytes]] = []
-        for entity, time_, data in waiting:
-            if time_ > self.ingest._latest.get(entity, -1):
-                later.append((entity, time_, bytes(data)))
-            else:
-                compared.setdefault(entity, []).append((time_, bytes(data)))
-        for entity, rows in compared.items():
-            values = np.array([np.frombuffer(data, CELL) for _, data in rows])
-            self._merge(entity, np.array([time_ for time_, _ in rows]), values, False, Receipt())
-        for entity, time_, data in later:
-            self._insert(entity, time_, data)
-        self.ingest._pending = self.connection.scalar(sa.select(sa.func.count()).select_from(schema.pending)) or 0
+        """Hand over rows whose missing values have not come in time, and those before them, in order of time."""
+        pending = schema.pending.c
+        due = pending.since <= time.time() - self.ingest.config.server.wait
+        query = sa.select(pending.entity, sa.func.max(pending.time)).where(due).group_by(pending.entity)
+        for entity, last in self.connection.execute(query).all():
+            waiting = self.ingest._pending[entity]
+            for time_, row in waiting.items():
+                row.incomplete &= time_ > last
+            self._drop_stored(entity)
+            self._hand_over(entity)
+
+    def _drop_stored(self, entity: int) -> None:
+        """Fill rows that are in the store although they wait, instead of inserting them a second time."""
+        waiting, latest = self.ingest._pending[entity], self.ingest._latest.get(entity, -1)
+        for time_, data in self._stored(entity, [time_ for time_ in waiting if time_ <= latest]).items():
+            values, row = np.frombuffer(waiting.pop(time_).data, CELL), schema.pending.c
+            self._fill(entity, time_, _filled(np.frombuffer(data, CELL), values)[0].tobytes())
+            self.connection.execute(sa.delete(schema.pending).where((row.entity == entity) & (row.time == time_)))
 
     def flush(self) -> None:
         """Send the rows to the database. The driver does it faster than SQLAlchemy, and PostgreSQL in one statement."""
@@ -483,7 +517,7 @@ def _joined(parts: Sequence[_Part]) -> list[_Part]:
     groups: dict[tuple[str, bool], list[_Part]] = {}
     for part in parts:
         groups.setdefault((part.model, part.partial), []).append(part)
-    return [own[0] if len(own) == 1 else _in_order(own) for own in groups.values()]
+    return [same[0] if len(same) == 1 else _in_order(same) for same in groups.values()]
 
 
 def _in_order(parts: Sequence[_Part]) -> _Part:

@@ -108,7 +108,7 @@ def advance(
     """
     changed: dict[str, Episode] = {}
     for interval in intervals:
-        before = [known.pop(own) for own in (interval.id, *interval.replaces) if own in known]
+        before = [known.pop(key) for key in (interval.id, *interval.replaces) if key in known]
         if not before and interval.withdrawn:
             continue
         for surplus in before[1:]:  # several provisional intervals have become one

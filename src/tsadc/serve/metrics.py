@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from prometheus_client import CollectorRegistry, Metric, generate_latest
@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from tsadc.errors import DataError
 from tsadc.serve import schema
+from tsadc.serve.store import StoreError
 
 if TYPE_CHECKING:
     from tsadc.serve.service import Service
@@ -54,9 +55,9 @@ class Problems:
         now = time.time()
         with self._lock:
             self.counts[reason] = self.counts.get(reason, 0) + count
-            own = self._recent.pop((reason, sentence), Problem(reason, sentence, 0, now))
-            own.count, own.when = own.count + count, now
-            self._recent[reason, sentence] = own  # the latest comes last
+            problem = self._recent.pop((reason, sentence), Problem(reason, sentence, 0, now))
+            problem.count, problem.when = problem.count + count, now
+            self._recent[reason, sentence] = problem  # the latest comes last
             if len(self._recent) > MOST_PROBLEMS:
                 del self._recent[next(iter(self._recent))]
             silent = now - self._logged.get(reason, 0.0) < EVERY
@@ -74,7 +75,7 @@ class Problems:
         """Return the problems of the last minutes, latest first."""
         least = time.time() - RECENT
         with self._lock:
-            return [own for own in reversed(self._recent.values()) if own.when >= least]
+            return [problem for problem in reversed(self._recent.values()) if problem.when >= least]
 
 
 def exposition(service: Service) -> bytes:
@@ -104,8 +105,34 @@ class _Metrics(Collector):
         yield GaugeMetricFamily("tsadc_backlog_rows", "Stored rows that wait to be scored.", service.ingest.backlog)
         yield GaugeMetricFamily("tsadc_scoring_up", "Whether scoring runs.", int(service.scoring.is_running))
         yield CounterMetricFamily("tsadc_scoring_restarts", "Restarts of scoring.", max(service.scoring.restarts, 0))
-        with service.store.reading() as connection:
-            entity, episode = schema.entities.c, schema.episodes.c
+        try:
+            total, states, judged = self._read()
+        except StoreError:
+            yield GaugeMetricFamily("tsadc_store_up", "Whether the store can be used.", 0)
+            return
+        yield GaugeMetricFamily("tsadc_store_up", "Whether the store can be used.", 1)
+        yield GaugeMetricFamily("tsadc_entities", "Known entities.", total)
+        episodes = GaugeMetricFamily("tsadc_episodes", "Episodes by state.", labels=["state"])
+        for state, count in states:
+            episodes.add_metric([state], count)
+        yield episodes
+        for name, about in (("score", "Latest score."), ("threshold", "Threshold."), ("anomalous", "Alarm state.")):
+            family = GaugeMetricFamily(f"tsadc_{name}", f"{about} By entity.", labels=["entity"])
+            for entity in judged:
+                family.add_metric([entity.name], float(getattr(entity, name)))
+            yield family
+        blame = GaugeMetricFamily(
+            "tsadc_contribution", "Share of a variable in an alarm.", labels=["entity", "variable"]
+        )
+        for entity in judged:
+            for variable, share in (entity.variables or {}).items() if entity.anomalous else ():
+                blame.add_metric([entity.name, variable], share)
+        yield blame
+
+    def _read(self) -> tuple[int, Sequence[Any], Sequence[Any]]:
+        """Return the number of entities, those of episodes by state, and the entities with figures of their own."""
+        entity, episode = schema.entities.c, schema.episodes.c
+        with self.service.store.reading() as connection:
             total = connection.scalar(sa.select(sa.func.count()).select_from(schema.entities))
             states = connection.execute(
                 sa.select(episode.state, sa.func.count()).group_by(episode.state).select_from(schema.episodes)
@@ -116,20 +143,4 @@ class _Metrics(Collector):
                 .order_by(entity.anomalous.desc(), entity.severity.desc(), entity.name)
                 .limit(MOST_ENTITIES)
             ).all()
-        yield GaugeMetricFamily("tsadc_entities", "Known entities.", total)
-        episodes = GaugeMetricFamily("tsadc_episodes", "Episodes by state.", labels=["state"])
-        for state, count in states:
-            episodes.add_metric([state], count)
-        yield episodes
-        for name, about in (("score", "Latest score."), ("threshold", "Threshold."), ("anomalous", "Alarm state.")):
-            family = GaugeMetricFamily(f"tsadc_{name}", f"{about} By entity.", labels=["entity"])
-            for own in judged:
-                family.add_metric([own.name], float(getattr(own, name)))
-            yield family
-        blame = GaugeMetricFamily(
-            "tsadc_contribution", "Share of a variable in an alarm.", labels=["entity", "variable"]
-        )
-        for own in judged:
-            for variable, share in (own.variables or {}).items() if own.anomalous else ():
-                blame.add_metric([own.name, variable], share)
-        yield blame
+        return total or 0, states, judged

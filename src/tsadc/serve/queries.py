@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from tsadc.detectors.usual import SeriesUsual
 from tsadc.errors import DataError
 from tsadc.series import Clock, Floats, Series
 from tsadc.serve import schema
+from tsadc.serve.config import live_clock
 from tsadc.serve.episodes import as_shown
 from tsadc.serve.store import CHANGED, Store
 from tsadc.serve.stored_rows import rows_between
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 MOST_ROWS = 200_000  # that one chart reads
 MOST_CHANGED = 500  # names in one message about changes
 MILLISECOND = 10**6
-SECOND = 10**9
 STATES = ("open", "acknowledged", "muted", "ok")  # of an entity
 
 
@@ -78,10 +78,17 @@ class Page:
 
 
 class Queries:
-    """Reads the store for the API, and writes what people say."""
+    """Reads the store for the API, and writes what people say.
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    Parameters
+    ----------
+    store : Store
+    seconds : callable, optional
+        Returns `seconds` of [model.*], by the name of the model.
+    """
+
+    def __init__(self, store: Store, seconds: Callable[[str], float] = lambda _: 0.0) -> None:
+        self.store, self.seconds = store, seconds
         self._detectors: dict[str, Detector] = {}
         self._loading = threading.Lock()
 
@@ -118,10 +125,10 @@ class Queries:
                 query = query.where(score.start < tick_of(last, "to"))
             scores = connection.execute(query.order_by(score.end.desc()).limit(limit)).mappings().all()[::-1]
         chart = {
-            "start": [own["start"] / MILLISECOND for own in scores],
-            "end": [own["end"] / MILLISECOND for own in scores],
+            "start": [verdict["start"] / MILLISECOND for verdict in scores],
+            "end": [verdict["end"] / MILLISECOND for verdict in scores],
             **{
-                column: [own[column] for own in scores]
+                column: [verdict[column] for verdict in scores]
                 for column in ("score", "threshold", "anomalous", "severity", "final")
             },
         }
@@ -135,13 +142,13 @@ class Queries:
         lowest and the highest value of several rows."""
         entity = schema.entities.c
         with self.store.reading() as connection:
-            own = connection.execute(sa.select(schema.entities).where(entity.name == name)).mappings().one_or_none()
-            if own is None:
+            row = connection.execute(sa.select(schema.entities).where(entity.name == name)).mappings().one_or_none()
+            if row is None:
                 raise NotFound(f"There is no entity {name[:200]!r}.")
-            detector, clock = self._detector(own["model"])
-            end = tick_of(last, "to") if last else _latest(connection, dict(own)) + 1
+            detector, clock = self._detector(row["model"])
+            end = tick_of(last, "to") if last else _latest(connection, dict(row)) + 1
             start = tick_of(first, "from") if first else end - 4 * detector.settings.length * clock.interval
-            found = rows_between(connection, own["id"], start, end, MOST_ROWS + 1)
+            found = rows_between(connection, row["id"], start, end, MOST_ROWS + 1)
         if len(found) > MOST_ROWS:
             raise DataError(
                 f"There are more than {MOST_ROWS:,} rows from {iso(start)} to {iso(end)}; ask for less time."
@@ -154,7 +161,9 @@ class Queries:
         variables: dict[str, Any] = {}
         times: list[float] = []
         if len(found):
-            series = on_clock(name, names, clock, found.times, found.values(len(names)))
+            if int(found.times[-1] - found.times[0]) // clock.interval > 4 * MOST_ROWS:  # a few rows far apart
+                found = replace(found, times=found.times[0] + clock.interval * np.arange(len(found)))
+            series = found.series(name, names, clock)
             band = _band(detector, series)
             edges = np.unique(np.linspace(0, len(series), min(len(series), max(most_points, 2)) + 1).astype(np.int64))
             times = [series.clock.tick(int(i)) / MILLISECOND for i in edges[:-1]]
@@ -189,8 +198,7 @@ class Queries:
             if key not in self._detectors:
                 self._detectors = {key: load(Path(current[0]["folder"])), **dict(list(self._detectors.items())[:3])}
             detector = self._detectors[key]
-        clock = detector.clock_
-        return detector, Clock(0, clock.interval if clock.dated else clock.pace or SECOND, dated=True)
+        return detector, live_clock(model, detector.clock_, self.seconds(model))
 
     def episodes(
         self,
@@ -345,23 +353,14 @@ def _latest(connection: Connection, entity: Mapping[str, Any]) -> int:
     return int(newer[-1]) if len(newer) else known
 
 
-def on_clock(name: str, names: tuple[str, ...], clock: Clock, ticks: Any, values: Floats) -> Series:
-    """Return rows as a series, NaN where none is stored; the first of two rows at the same place counts."""
-    places = (ticks - ticks[0] + clock.interval // 2) // clock.interval
-    count = int(places[-1]) + 1
-    if count > 4 * MOST_ROWS:  # a few rows far apart
-        places, count = np.arange(len(ticks)), len(ticks)
-    out = np.full((count, len(names)), np.nan)
-    out[places[::-1]] = values[::-1]
-    return Series(out, names, Clock(int(ticks[0]), clock.interval, dated=True), name)
-
-
 def _band(detector: Detector, series: Series) -> tuple[Floats, Floats] | None:
     explainer = detector._explainer()
     if explainer.usual is None:
         return None
-    own = explainer.usual.of(series.entity)
-    usual = SeriesUsual(series, own, explainer.usual.window, explainer.scaler.alone(series.entity), explainer.predict)
+    learnt = explainer.usual.of(series.entity)
+    usual = SeriesUsual(
+        series, learnt, explainer.usual.window, explainer.scaler.alone(series.entity), explainer.predict
+    )
     return usual.band(0, len(series))
 
 

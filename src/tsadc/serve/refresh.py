@@ -68,6 +68,7 @@ class Refresh:
         self._busy = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._loaded: dict[str, tuple[str, Detector]] = {}  # by name of the model, with its digest
+        self._examined = 0  # the entity whose drift was examined last
         with self.store.writing() as connection:  # of a service that was killed
             table = schema.refreshes.c
             ended = {"state": "failed", "finished": time.time(), "note": "The service ended before the refit did."}
@@ -139,8 +140,8 @@ class Refresh:
             If a model is being replaced already.
         """
         self._folder(name)
-        own = [one for one in self.service.config.schedules.values() if one.model == name]
-        schedule = schedule or (own[0] if own else Schedule(model=name))
+        schedules = [known for known in self.service.config.schedules.values() if known.model == name]
+        schedule = schedule or (schedules[0] if schedules else Schedule(model=name))
         with self._alone():
             values = {"model": name, "state": "running", "started": time.time(), "comparison": {}, "note": ""}
             with self.store.writing() as connection:
@@ -253,16 +254,16 @@ class Refresh:
             started, comparison = connection.execute(
                 sa.select(table.started, table.comparison).where(table.id == number)
             ).one()
-            scores = [{"own": own, "by": score} for own, score in comparison.get("episode_scores", {}).items()]
+            scores = [{"key": key, "by": score} for key, score in comparison.get("episode_scores", {}).items()]
             if scores:
-                update = sa.update(schema.episodes).where(episode.id == sa.bindparam("own"))
+                update = sa.update(schema.episodes).where(episode.id == sa.bindparam("key"))
                 connection.execute(update.values(present_score=sa.bindparam("by")), scores)
         self._use(name, note, started)
         shutil.rmtree(candidate, ignore_errors=True)
 
     def _use(self, name: str, note: str, since: float) -> None:
         """Let the service use what is in the folder of a model now, and teach it the verdicts given after `since`."""
-        self.service.use_folder(name, self.service.config.models[name].folder)
+        self.service.use_models()
         table = schema.models.c
         current = (table.name == name) & (table.state == "current")
         with self.store.writing() as connection:
@@ -270,8 +271,8 @@ class Refresh:
             episode = schema.episodes.c
             later = (episode.model == name) & (episode.verdict_time >= since)
             judged = list(connection.scalars(sa.select(episode.id).where(later)))
-        for own in judged:
-            self.service.teach(own)
+        for key in judged:
+            self.service.teach(key)
 
     def candidate(self, name: str) -> dict[str, Any]:
         """Return the latest refit of a model: its state, and the comparison with the model that was in use then."""
@@ -339,9 +340,10 @@ class Refresh:
         entity = schema.entities.c
         with self.store.reading() as connection:
             query = sa.select(entity.id, entity.name, entity.model, entity.score).where(entity.score.is_not(None))
-            known = connection.execute(query).all()
+            known = connection.execute(query.order_by(entity.id)).all()
         examined = 0
-        for number, name, model, score in known:
+        # Those that were not examined last time come first: a sensor that stays stuck is examined in every look.
+        for number, name, model, score in sorted(known, key=lambda row: row.id <= self._examined):
             if model not in self.service.config.models:
                 continue
             detector = self._detector(model)
@@ -352,6 +354,7 @@ class Refresh:
                 self._end(lasting.get(number))
             elif number not in lasting and examined < AT_ONCE:
                 examined += 1
+                self._examined = number
                 self._propose(number, name, model, detector, ends[0])
 
     def _lasting(self) -> dict[int, int]:
@@ -381,7 +384,7 @@ class Refresh:
     def _propose(self, number: int, name: str, model: str, detector: Detector, since: int) -> None:
         clock = live_clock(model, detector.clock_, self.service.config.models[model].seconds)
         series = rows_of(self.store, model, detector.variables_, clock, since, name)
-        found = [own for own in detector.detect(series).drift if own.entity == name] if series else []
+        found = [drift for drift in detector.detect(series).drift if drift.entity == name] if series else []
         if not found or not _is_level(found[0]):
             return
         drift: Drift = found[0]
@@ -434,8 +437,8 @@ class Refresh:
                 with self.store.reading() as connection:
                     since = connection.scalar(sa.select(table.since).where(table.id == number))
                 job = self._job(name, schedule, entity=entity, since=since)
-                self._supersede(name)
                 self._run(job, schedule)
+                self._supersede(name)
                 replace_model(self._folder(name), _candidate(self._folder(name)))
                 self._use(name, f"adapted to {entity}", began)
                 shutil.rmtree(_candidate(self._folder(name)), ignore_errors=True)

@@ -35,7 +35,7 @@ from tsadc.serve import schema
 from tsadc.serve.backtest import Rules, replay
 from tsadc.serve.config import live_clock
 from tsadc.serve.store import Store
-from tsadc.serve.stored_rows import StoredRows, rows_between
+from tsadc.serve.stored_rows import rows_between
 from tsadc.wording import DAY
 
 if TYPE_CHECKING:
@@ -90,25 +90,16 @@ def rows_of(
 ) -> list[Series]:
     """Return the stored rows of a model's entities from a time on, as series on the model's clock."""
     table = schema.entities.c
-    own = (table.model == model) & (table.name == entity) if entity else table.model == model
+    chosen = (table.model == model) & (table.name == entity) if entity else table.model == model
     found = []
     with store.reading() as connection:
-        for number, name in connection.execute(sa.select(table.id, table.name).where(own).order_by(table.name)).all():
+        for number, name in connection.execute(
+            sa.select(table.id, table.name).where(chosen).order_by(table.name)
+        ).all():
             rows = rows_between(connection, number, since)
             if len(rows):
-                found.append(_series(name, names, clock, rows))
+                found.append(rows.series(name, names, clock))
     return found
-
-
-def _series(entity: str, names: tuple[str, ...], clock: Clock, rows: StoredRows) -> Series:
-    ticks, values = rows.times, rows.values(len(names))
-    interval = clock.interval
-    nearest = (int(ticks[0]) + interval // 2) // interval * interval
-    start = nearest if abs(int(ticks[0]) - nearest) <= interval // 10 else int(ticks[0])
-    places = (ticks - start + interval // 2) // interval
-    out = np.full((int(places[-1]) + 1, len(names)), np.nan)
-    out[places[::-1]] = values[::-1]  # of two rows at one place, the first counts, as in a stream
-    return Series(out, names, Clock(start, interval, dated=True, timezone=clock.timezone), entity)
 
 
 def newest(store: Store, model: str) -> int:
@@ -146,7 +137,7 @@ def train(job: Job, store: Store) -> dict[str, Any]:
     end = newest(store, job.name) + clock.interval
     length = detector.settings.length
     series = rows_of(store, job.name, detector.variables_, clock, end - job.history)
-    window = [own for own in series if len(own) >= length]
+    window = [part for part in series if len(part) >= length]
     if not window:
         raise RefitError(f"No entity of the model {job.name!r} has as many rows as an observation, {length}, yet.")
     episodes = judged_episodes(store, job.name, end - job.history)
@@ -163,7 +154,7 @@ def _teach(detector: Detector, window: Sequence[Series], episodes: Sequence[Row]
     """Teach the detector what people said about episodes, unless it knows; return the calendar with what is left out of
     learning, since no interval of the present model is about it."""
     known = {verdict.id for verdict in detector.verdicts_}
-    judged = [own for own in episodes if own["verdict"] is not None and own["interval"] not in known]
+    judged = [episode for episode in episodes if episode["verdict"] is not None and episode["interval"] not in known]
     if not judged:
         return calendar
     result = detector.detect(window, calendar=calendar)
@@ -192,19 +183,19 @@ def compare(
     """Return how the present and the new model judge the last days, and what speaks against the new one."""
     new, start = done.detector, done.start
     replays = [replay(detector, window, rules, start=start) for detector in (present, new)]
-    alarms = [len(own.alarms) for own in replays]
+    alarms = [len(replayed.alarms) for replayed in replays]
     missed = [
-        own["id"]
-        for own in episodes
-        if own["verdict"] == "true"
-        and own["start"] >= start
+        episode["id"]
+        for episode in episodes
+        if episode["verdict"] == "true"
+        and episode["start"] >= start
         and not any(
-            alarm.entity == own["name"] and alarm.start < own["end"] and alarm.end > own["start"]
+            alarm.entity == episode["name"] and alarm.start < episode["end"] and alarm.end > episode["start"]
             for alarm in replays[1].alarms
         )
     ]
     drifting = [[drift.entity for drift in result.drift] for result in (done.old, done.new)]
-    forgotten = sorted(set(present.scaler_.entities) - {own.entity for own in window})
+    forgotten = sorted(set(present.scaler_.entities) - {part.entity for part in window})
     objections = done.objections()
     if alarms[1] > MOST_MORE * alarms[0] + SLACK:
         objections.append(f"it raises {alarms[1]} alarms in the last {done.days:.3g} days, the present one {alarms[0]}")
@@ -225,7 +216,7 @@ def compare(
         "learnt_from": {
             "observations": len(new.decision_scores_),
             "entities": len(window),
-            "days": round(max(len(own) * own.clock.interval for own in window) / DAY, 3),
+            "days": round(max(len(part) * part.clock.interval for part in window) / DAY, 3),
             "rows_left_out": done.removed,
         },
         "compared": {"days": round(done.days, 3), "observations": int(done.recent.sum())},

@@ -1,7 +1,7 @@
 """The tables of the store. `migrations/` creates and changes them; a test holds the two equal.
 
     table       one row per                       written by
-    entities    entity                            ingest; scoring (its latest verdict)
+    entities    entity                            ingest; scoring (its latest verdict; deletes what is forgotten)
     pending     row with values still to come     ingest
     rows        row                               ingest
     scores      verdict about an observation      scoring
@@ -13,7 +13,9 @@
     refreshes   refit of a model                  refresh
     proposals   new level that stays              refresh; people (accepted, refused)
     positions   reader and key                    readers
-    progress    counter                           `scored`: the sequence up to which rows are scored; `changed`
+    progress    counter                           `scored`: the sequence up to which rows are scored; `changed`;
+                                                  `awake`, `looked`: since when, and until when, scoring has run;
+                                                  `forgotten`: how many entities were deleted
 
 Times of rows are nanoseconds since 1970 in UTC, times of the service are seconds. `changed` orders the changes of
 entities and episodes for those who wait for them."""

@@ -36,9 +36,8 @@ from tsadc.serve.config import Config, live_clock
 from tsadc.serve.episodes import Episodes, read_mutes
 from tsadc.serve.lifecycle import Quiet, silence
 from tsadc.serve.misfits import Misfit, Pace, other_rate, other_units, refused
-from tsadc.serve.queries import on_clock
-from tsadc.serve.store import SCORED, Store, StoreError
-from tsadc.serve.stored_rows import part_of, rows_between
+from tsadc.serve.store import AWAKE, FORGOTTEN, LOOKED, SCORED, Store, StoreError
+from tsadc.serve.stored_rows import LEAST, part_of, rows_between
 
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
@@ -50,11 +49,14 @@ IDLE = 0.5
 SHOWN = 2.0  # seconds after which the list of entities shows new rows
 MOST_SAVING = 5.0  # seconds for the states at the end
 HOUSEKEEPING = 15.0
+OUTAGE = 60.0  # seconds without housekeeping, after which rows may have been missed
 MOST_STATES = 50  # per transaction: entities that began together are all due at once, and a state is large
 MOST_EXAMINED = 20  # observations per transaction
 AT_START = 3  # observations that are pushed again if an entity has no usable state
 DELETED = 5_000  # rows of a transaction of housekeeping
 MOST_DELETING = 5.0  # seconds
+MOST_FORGOTTEN = 100  # entities at once
+RETURN = 3600.0  # seconds after an outage in which no entity is forgotten, so that all can send again
 SECOND = 10**9
 SCORE_COLUMNS = ("start", "score", "threshold", "anomalous", "severity", "coverage", "final")
 
@@ -72,7 +74,7 @@ class Settings:
     writers : list of str
         Names of the writers.
     calendars : list of str
-    keep_days, expire_minutes : float
+    keep_days, forget_days, expire_minutes : float
     """
 
     url: str
@@ -80,6 +82,7 @@ class Settings:
     writers: Sequence[str]
     calendars: Sequence[str]
     keep_days: float
+    forget_days: float
     expire_minutes: float
 
     @classmethod
@@ -88,7 +91,13 @@ class Settings:
         models = {name: asdict(model) for name, model in config.models.items()}
         server = config.server
         return cls(
-            server.url, models, list(config.writers), list(server.calendars), server.keep_days, server.expire_minutes
+            server.url,
+            models,
+            list(config.writers),
+            list(server.calendars),
+            server.keep_days,
+            server.forget_days,
+            server.expire_minutes,
         )
 
 
@@ -160,16 +169,15 @@ class Scoring:
         self.settings = settings
         self.store = Store(settings.url, migrate=False)
         self.models = {
-            name: Model(name, own["folder"], own["reorder"], own["seconds"], own["provisional"])
-            for name, own in settings.models.items()
+            name: Model(name, model["folder"], model["reorder"], model["seconds"], model["provisional"])
+            for name, model in settings.models.items()
         }
         calendar = Calendar.read(*settings.calendars)
         self.episodes = Episodes(self.store, settings.writers, Quiet((), calendar))
         self._entities: dict[int, _Entity] = {}
         self._unshown: dict[int, _Entity] = {}  # those that have changed since the list of entities shows them
         self.misfits: list[Misfit] = []
-        with self.store.reading() as connection:
-            self.scored = self.store.progress(connection, SCORED)
+        self.scored = 0  # the sequence up to which rows are scored; every step reads it
 
     def step(self) -> int:
         """Score the next rows and write what follows from them; return their number."""
@@ -177,6 +185,8 @@ class Scoring:
             f"SELECT sequence, entity, time, data FROM rows WHERE sequence > :s ORDER BY sequence LIMIT {AT_ONCE}"
         )
         with self.store.reading() as connection:
+            # From the store: a commit may have taken effect although its answer was lost.
+            self.scored = self.store.progress(connection, SCORED)
             found = connection.execute(query, {"s": self.scored}).all()
             if found:
                 sequences, numbers, times, cells = zip(*found, strict=True)
@@ -195,7 +205,6 @@ class Scoring:
             self._entities.clear()  # what the streams have decided is lost, so they begin again at their states
             self._unshown.clear()
             raise
-        self.scored = sequences[-1]
         self._examine(changes)
         return len(found)
 
@@ -254,8 +263,10 @@ class Scoring:
         if len(seen):
             update = model.stream.push_many(entity.name, seen.times, seen.values(len(model.variables)))
             if entity.inherited is not None:
-                latest = {own.id: own for own in update.intervals}
-                entity.inherited = [own for own in latest.values() if own.open and not own.withdrawn]
+                latest = {interval.id: interval for interval in update.intervals}
+                entity.inherited = [
+                    interval for interval in latest.values() if interval.open and not interval.withdrawn
+                ]
             entity.sequence, entity.latest = int(seen.sequences[-1]), int(seen.times.max())
             entity.pushed = len(seen)
 
@@ -304,21 +315,21 @@ class Scoring:
             with self.store.reading() as connection:
                 rows = rows_between(connection, entity.id, verdict.start, verdict.end)
             if len(rows):
-                values = rows.values(len(model.variables))
-                series = on_clock(entity.name, model.variables, model.clock, rows.times, values)
-                self.misfits += other_units(series, model.detector)
+                self.misfits += other_units(rows.series(entity.name, model.variables, model.clock), model.detector)
 
     def _write(self, changes: _Changes, sequence: int) -> None:
         now = time.time()
-        inheriting = [own for own in changes.entities.values() if own.inherited is not None]
-        due = [own for own in changes.entities.values() if own.pushed >= self.models[own.model].length]
-        due.sort(key=lambda own: -own.pushed)
-        saved = [*inheriting, *[own for own in due if own.inherited is None][:MOST_STATES]]
+        inheriting = [entity for entity in changes.entities.values() if entity.inherited is not None]
+        due = [entity for entity in changes.entities.values() if entity.pushed >= self.models[entity.model].length]
+        due.sort(key=lambda entity: -entity.pushed)
+        saved = [*inheriting, *[entity for entity in due if entity.inherited is None][:MOST_STATES]]
         states = [self._state(entity) for entity in saved]
         with self.store.writing() as connection:
             change = self.store.next_change(connection)
             if changes.scores:
-                unique = {(own["entity"], own["end"]): own for own in changes.scores}  # the final verdict comes last
+                unique = {
+                    (score["entity"], score["end"]): score for score in changes.scores
+                }  # the final verdict comes last
                 connection.execute(
                     self.store.upsert(schema.scores, ["entity", "end"], SCORE_COLUMNS), list(unique.values())
                 )
@@ -339,12 +350,12 @@ class Scoring:
 
     def _summarise(self, connection: Connection, change: int, now: float, least: float) -> None:
         """Bring the list of entities up to date: those with a new verdict, and those shown `least` seconds ago."""
-        due = [own for own in self._unshown.values() if own.verdict is not None or now - own.shown >= least]
+        due = [entity for entity in self._unshown.values() if entity.verdict is not None or now - entity.shown >= least]
         for judged in (False, True):
-            chosen = [_summary(own, change, now) for own in due if (own.verdict is not None) is judged]
+            chosen = [_summary(entity, change, now) for entity in due if (entity.verdict is not None) is judged]
             if chosen:
                 connection.execute(
-                    sa.update(schema.entities).where(schema.entities.c.id == sa.bindparam("own")), chosen
+                    sa.update(schema.entities).where(schema.entities.c.id == sa.bindparam("number")), chosen
                 )
         for entity in due:
             entity.shown, entity.verdict = now, None
@@ -370,8 +381,8 @@ class Scoring:
                 )
 
     def housekeeping(self) -> None:
-        """Expire episodes of silent entities, and delete what is older than `keep_days`, also counted from the latest
-        row of its entity: rows of long ago that are pushed now stay."""
+        """Expire episodes of silent entities, delete what is older than `keep_days`, also counted from the latest row
+        of its entity (rows of long ago that are pushed now stay), and forget entities that are silent for long."""
         now = time.time()
         with self.store.writing() as connection:
             self.episodes.quiet.mutes = read_mutes(connection)
@@ -379,7 +390,8 @@ class Scoring:
             def silent(model: str) -> float:
                 return silence(self.settings.expire_minutes, self.models[model].clock.interval)
 
-            self.episodes.expire(connection, silent, now, lambda: self.store.next_change(connection))
+            awake = self._awake(connection, now)
+            self.episodes.expire(connection, silent, awake, now, lambda: self.store.next_change(connection))
         kept = 86_400 * self.settings.keep_days
         oldest, span = now - kept, int(kept * SECOND)
         self._delete_rows(int(oldest * SECOND), span)
@@ -393,8 +405,63 @@ class Scoring:
                     (score.entity == sa.bindparam("e")) & (score.end < sa.bindparam("t"))
                 )
                 connection.execute(old_scores, bounds[first : first + 500])
+        of_no_writer = sent.writer.not_in(self.settings.writers) & (sent.created < oldest)
         with self.store.writing() as connection:
-            connection.execute(sa.delete(schema.outbox).where(sent.delivered < oldest))
+            connection.execute(sa.delete(schema.outbox).where((sent.delivered < oldest) | of_no_writer))
+        if now - awake > RETURN:
+            self._forget(now)
+
+    def _awake(self, connection: Connection, now: float) -> float:
+        """Return since when no outage of the service or of its store has kept rows away, in seconds since 1970."""
+        if now - self.store.progress(connection, LOOKED) > OUTAGE:
+            self.store.set_progress(connection, AWAKE, int(now))
+        self.store.set_progress(connection, LOOKED, int(now))
+        return self.store.progress(connection, AWAKE)
+
+    def _forget(self, now: float) -> None:
+        """Delete entities that have sent nothing for `forget_days`, for a few seconds at most: first their rows, which
+        may be many, then the rest at once. Ingest learns of it by the counter."""
+        entity, progress, row = schema.entities.c, schema.progress.c, schema.rows.c
+        scored = sa.select(progress.value).where(progress.name == SCORED).scalar_subquery()
+        unscored = sa.select(row.entity).where(row.sequence > scored)
+        is_silent = (
+            (entity.last_seen < now - 86_400 * self.settings.forget_days)
+            & entity.id.not_in(unscored)
+            & entity.id.not_in(sa.select(schema.pending.c.entity))
+        )
+        query = sa.select(entity.id, entity.name, entity.model).where(is_silent)
+        with self.store.reading() as connection:
+            silent = connection.execute(query.limit(MOST_FORGOTTEN)).all()
+        last = time.monotonic() + MOST_DELETING
+        for number, name, model in silent:
+            first = LEAST
+            while time.monotonic() < last:
+                with self.store.reading() as connection:
+                    rows = rows_between(connection, number, first, most=DELETED)
+                if not len(rows):
+                    break
+                with self.store.writing() as connection:
+                    self._delete_sequences(connection, rows.sequences.tolist())
+                first = int(rows.times[-1]) + 1
+            else:
+                return
+            with self.store.writing() as connection:
+                if connection.execute(query.where(entity.id == number)).one_or_none() is None:
+                    continue  # it has sent a row just now
+                episodes = sa.select(schema.episodes.c.id).where(schema.episodes.c.entity == number)
+                connection.execute(sa.delete(schema.outbox).where(schema.outbox.c.episode.in_(episodes)))
+                for table in (schema.episodes, schema.scores, schema.states, schema.proposals):
+                    connection.execute(sa.delete(table).where(table.c.entity == number))
+                connection.execute(sa.delete(schema.entities).where(entity.id == number))
+                forgotten = self.store.progress(connection, FORGOTTEN)
+                self.store.set_progress(connection, FORGOTTEN, forgotten + 1)
+            self._entities.pop(number, None)
+            self._unshown.pop(number, None)
+            self.models[model].stream.forget(name)
+
+    def _delete_sequences(self, connection: Connection, sequences: Sequence[int]) -> None:
+        row = sa.delete(schema.rows).where(schema.rows.c.sequence == sa.bindparam("s"))
+        connection.execute(row, [{"s": sequence} for sequence in sequences])
 
     def _delete_rows(self, oldest: int, span: int) -> None:
         """Delete old rows, for a few seconds at most. They are looked for by the index and without a lock."""
@@ -414,15 +481,14 @@ class Scoring:
                 found = list(connection.scalars(old))
             if found:
                 with self.store.writing() as connection:
-                    one = sa.delete(schema.rows).where(row.sequence == sa.bindparam("s"))
-                    connection.execute(one, [{"s": sequence} for sequence in found])
+                    self._delete_sequences(connection, found)
             if len(found) < DELETED:
                 break
 
 
 def _summary(entity: _Entity, change: int, now: float) -> dict[str, Any]:
     """Return what the list of entities shows."""
-    summary = {"own": entity.id, "last_time": entity.latest, "last_seen": now, "changed": change}
+    summary = {"number": entity.id, "last_time": entity.latest, "last_seen": now, "changed": change}
     verdict = entity.verdict
     if verdict is not None:
         shown = ("score", "threshold", "severity", "anomalous", "variables")

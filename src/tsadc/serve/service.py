@@ -10,10 +10,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import sqlalchemy as sa
 
@@ -34,6 +34,9 @@ from tsadc.serve.teaching import teach
 FIRST_WAIT, MOST_WAIT = 1.0, 60.0  # seconds before something that failed is started again
 LEARNT = 30.0  # seconds after the last verdict until scoring uses what was learnt
 STOPPING = 5.0  # seconds that scoring has to write its states
+LONGEST_LINE = 10_000  # characters that are read at once of what scoring prints
+MOST_SAID = 500  # characters of it in a message
+ENDING = 2.0  # seconds that readers, writers and refits have to end
 
 
 class ScoringProcess:
@@ -115,7 +118,7 @@ class ScoringProcess:
         assert process.stdout is not None
         assert process.stderr is not None
         errors: deque[str] = deque(maxlen=5)
-        drain = threading.Thread(target=errors.extend, args=(process.stderr,), daemon=True)
+        drain = threading.Thread(target=errors.extend, args=(_lines(process.stderr),), daemon=True)
         drain.start()
         try:
             process.stdin.write(self._settings)
@@ -123,7 +126,7 @@ class ScoringProcess:
             os.set_blocking(process.stdin.fileno(), False)
         except (OSError, ValueError):
             pass  # it ended at once, and why is in its errors; or `stop` has closed its input
-        for line in process.stdout:
+        for line in _lines(process.stdout):
             if line.strip() == "ready":
                 self.ready.set()
                 continue
@@ -137,8 +140,14 @@ class ScoringProcess:
             pipe.close()
         self.ready.clear()
         if not self._stopping.is_set():
-            said = errors[-1].strip() if errors else f"exit code {code}"
+            said = errors[-1].strip()[:MOST_SAID] if errors else f"exit code {code}"
             self.problems.add("scoring", f"Scoring ended ({said}) and is started again; no row is lost.")
+
+
+def _lines(pipe: IO[str]) -> Iterator[str]:
+    """Yield the lines of a pipe; one that is very long comes in parts, so that it does not fill the memory."""
+    while line := pipe.readline(LONGEST_LINE):
+        yield line
 
 
 class Positions:
@@ -174,9 +183,10 @@ class Service:
         self.problems = Problems()
         self.started = time.time()
         self.stopping = threading.Event()
-        self._restarting = threading.Lock()
+        self._changing = threading.RLock()  # one change of the configuration or of scoring at a time
+        self._turns: dict[str, threading.Lock] = {}
         self._taught: threading.Timer | None = None
-        self.variables = {name: _variables(name, Path(model.folder)) for name, model in config.models.items()}
+        self.variables = _variables(config)
         self.clocks = {name: _clock(name, config) for name in config.models}
         self.store = Store(config.server.url)
         try:
@@ -192,25 +202,25 @@ class Service:
 
     def _begin(self) -> None:
         """Start readers, delivery and refits."""
-        self._ending = threading.Event()
+        self._ending = ending = threading.Event()  # of these threads, also of one that outlives a reload
         self._threads: list[threading.Thread] = []
         for name, part in self.config.readers.items():
             if part.kind not in PUSHED:
-                self._start(f"reader {name}", self._reading(part.create(name, "readers")))
+                self._start(f"reader {name}", self._reading(part.create(name, "readers"), ending), ending)
         if self.config.writers:
             from tsadc.serve.delivery import Delivery
 
             writers = [part.create(name, "writers") for name, part in self.config.writers.items()]
-            delivery = Delivery(self.store, writers)
-            self._start("delivery", lambda: delivery.run(self._ending))
-        self._start("refresh", lambda: self.refresh.run(self._ending))
+            delivery = Delivery(self.store, writers, self._turns)
+            self._start("delivery", lambda: delivery.run(ending), ending)
+        self._start("refresh", lambda: self.refresh.run(ending), ending)
 
-    def _start(self, name: str, run: Callable[[], None]) -> None:
+    def _start(self, name: str, run: Callable[[], None], ending: threading.Event) -> None:
         """Run something in a thread until the end; if it fails, again after a while."""
 
         def supervise() -> None:
             wait = FIRST_WAIT
-            while not self._ending.is_set():
+            while not ending.is_set():
                 began = time.monotonic()
                 try:
                     run()
@@ -220,26 +230,26 @@ class Service:
                     log.exception("%s failed", name)
                     self.problems.add(name.partition(" ")[0], f"{name} failed: {type(error).__name__}: {error}")
                 wait = FIRST_WAIT if time.monotonic() - began > MOST_WAIT else wait
-                self._ending.wait(wait)
+                ending.wait(wait)
                 wait = min(2 * wait, MOST_WAIT)
 
         thread = threading.Thread(target=supervise, name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _reading(self, reader: Reader) -> Callable[[], None]:
+    def _reading(self, reader: Reader, ending: threading.Event) -> Callable[[], None]:
         def submit(batch: RowBatch) -> None:
-            while not self._ending.is_set():
+            while not ending.is_set():
                 try:
                     self.ingest.submit(batch)
                     return
                 except Overloaded as error:
-                    self._ending.wait(error.retry_after)
+                    ending.wait(error.retry_after)
                 except StoreError:
-                    self._ending.wait(FIRST_WAIT)
+                    ending.wait(FIRST_WAIT)
             raise DataError("The service is stopping.")
 
-        return lambda: reader.run(submit, Positions(self.store, reader.name), self._ending)
+        return lambda: reader.run(submit, Positions(self.store, reader.name), ending)
 
     def _register(self) -> None:
         """Enter the models in use into the history of models; refuse one whose variables differ from stored rows."""
@@ -276,12 +286,17 @@ class Service:
         if self.file is None:
             self.problems.add("configuration", "The service was started without a configuration, so none is reloaded.")
             return
+        with self._changing:
+            if not self.stopping.is_set():
+                self._reload(self.file)
+
+    def _reload(self, file: Path) -> None:
         try:
-            config = read_config(self.file)
+            config = read_config(file)
             fixed = ("host", "port", "store", "tokens")
             if any(getattr(config.server, name) != getattr(self.config.server, name) for name in fixed):
                 raise ConfigError(f"A new `server.{'`, `server.'.join(fixed)}` needs a restart of the service.")
-            variables = {name: _variables(name, Path(model.folder)) for name, model in config.models.items()}
+            variables = _variables(config)
             clocks = {name: _clock(name, config) for name in config.models}
             old, self.config, self.variables = (self.config, self.variables), config, variables
             try:
@@ -297,13 +312,14 @@ class Service:
         self.ingest.use(config, variables)
         self.restart_scoring()
         self._begin()
-        log.info("The configuration %s is in force.", self.file)
+        log.info("The configuration %s is in force.", file)
 
     def restart_scoring(self) -> None:
         """Let scoring begin again with the present models; rows wait meanwhile."""
-        with self._restarting:
-            self.scoring.stop()
-            self.scoring = ScoringProcess(self.config, self.problems)
+        with self._changing:
+            if not self.stopping.is_set():
+                self.scoring.stop()
+                self.scoring = ScoringProcess(self.config, self.problems)
 
     def teach(self, name: str) -> bool:
         """Let the model learn from the verdict about an episode; return whether it did. Scoring uses what was learnt
@@ -321,42 +337,39 @@ class Service:
             return False
         if self._taught is not None:
             self._taught.cancel()
-        self._taught = threading.Timer(LEARNT, self._use_lessons)
+        self._taught = threading.Timer(LEARNT, self.restart_scoring)
         self._taught.daemon = True
         self._taught.start()
         return True
 
-    def _use_lessons(self) -> None:
-        if not self.stopping.is_set():
+    def use_models(self) -> None:
+        """Use what is in the folders of the models now, and enter it into the history."""
+        with self._changing:
+            self._register()
             self.restart_scoring()
-
-    def use_folder(self, model: str, folder: str) -> None:
-        """Use another folder for a model, and enter it into the history."""
-        own = replace(self.config.models[model], folder=folder)
-        self.config = replace(self.config, models={**self.config.models, model: own})
-        self._register()
-        self.restart_scoring()
 
     def _end(self) -> None:
         """Stop readers, delivery and refits."""
         self._ending.set()
+        last = time.monotonic() + ENDING
         for thread in self._threads:
-            thread.join(2.0)
+            thread.join(max(0.0, last - time.monotonic()))
 
     def close(self) -> None:
         """Stop: no new rows, accepted ones are stored, states are written."""
         self.stopping.set()
         self.refresh.stop()
-        self._end()
-        self.ingest.close()
-        self.scoring.stop()
-        self.store.close()
+        with self._changing:
+            self._end()
+            self.ingest.close()
+            self.scoring.stop()
+            self.store.close()
 
     def health(self) -> dict[str, Any]:
         """Return whether all is well, and sentences about what is not."""
         said = [
-            {"reason": own.reason, "problem": own.sentence, "count": own.count, "last": own.when}
-            for own in self.problems.recent()
+            {"reason": problem.reason, "problem": problem.sentence, "count": problem.count, "last": problem.when}
+            for problem in self.problems.recent()
         ]
         status = "ok"
         if not self.scoring.is_running:
@@ -384,8 +397,10 @@ class Service:
         }
 
 
-def _variables(name: str, folder: Path) -> tuple[str, ...]:
-    return tuple(str(own) for own in read_settings(folder)["variables"])
+def _variables(config: Config) -> dict[str, tuple[str, ...]]:
+    """Return the variables of each model."""
+    models = config.models.items()
+    return {name: tuple(map(str, read_settings(Path(model.folder))["variables"])) for name, model in models}
 
 
 def _clock(name: str, config: Config) -> Clock:

@@ -29,7 +29,7 @@ from tsadc.serve.writers import EpisodeEvent
 BUSY = 20.0  # seconds that a SQLite connection waits for another one that writes
 LOG_PAGES = 8_000  # of SQLite's log, 32 MB: a page that changes often is copied into the database less often
 LOCK = 7_351_924  # number of the advisory lock in PostgreSQL
-SCORED, CHANGED = "scored", "changed"
+SCORED, CHANGED, AWAKE, LOOKED, FORGOTTEN = "scored", "changed", "awake", "looked", "forgotten"
 
 
 class StoreError(TsadcError):
@@ -190,10 +190,13 @@ class Store:
     # Events for writers
 
     def due(self, writer: str, now: float, limit: int) -> list[tuple[int, EpisodeEvent]]:
-        """Return the oldest events that a writer has not delivered and that may be tried now."""
+        """Return the oldest events that a writer has not delivered and that may be tried now. Those of an episode
+        with an event that must wait come after it."""
         table = schema.outbox.c
-        undelivered = (table.writer == writer) & table.delivered.is_(None) & (table.next_try <= now)
-        query = sa.select(table.id, table.event).where(undelivered).order_by(table.id).limit(limit)
+        undelivered = (table.writer == writer) & table.delivered.is_(None)
+        waiting = sa.select(table.episode).where(undelivered & (table.next_try > now))
+        due = undelivered & table.episode.not_in(waiting)
+        query = sa.select(table.id, table.event).where(due).order_by(table.id).limit(limit)
         with self.reading() as connection:
             return [(number, EpisodeEvent(**event)) for number, event in connection.execute(query)]
 

@@ -6,13 +6,14 @@ pages. An entity is found in each part that has rows of anybody."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from tsadc.series import Floats
+from tsadc.io.clock import MAX_JITTER
+from tsadc.series import Clock, Floats, Series
 from tsadc.serve.rows import Ticks
 
 PART = 32 * 10**9  # nanoseconds; a change needs a migration
@@ -24,7 +25,8 @@ _BETWEEN = """
 WITH RECURSIVE parts(part) AS (
     SELECT min(part) FROM rows WHERE part >= :first_part
     UNION ALL
-    SELECT (SELECT min(own.part) FROM rows AS own WHERE own.part > parts.part) FROM parts WHERE parts.part < :last_part
+    SELECT (SELECT min(later.part) FROM rows AS later WHERE later.part > parts.part)
+    FROM parts WHERE parts.part < :last_part
 )
 SELECT found.sequence, found.time, found.data FROM parts CROSS JOIN rows AS found
 WHERE found.part = parts.part AND found.entity = :entity AND found.time >= :first AND found.time < :last
@@ -54,6 +56,17 @@ class StoredRows:
         """Return the values (row, variable)."""
         return np.frombuffer(b"".join(self.cells), CELL).reshape(-1, width)
 
+    def series(self, entity: str, names: tuple[str, ...], clock: Clock) -> Series:
+        """Return the rows as a series on a clock, NaN where none is stored; of two rows at the same place the first
+        counts, and a first row that jitters is taken to be on time, as in a stream."""
+        interval, first = clock.interval, int(self.times[0])
+        nearest = (first + interval // 2) // interval * interval
+        start = nearest if abs(first - nearest) <= MAX_JITTER * interval else first
+        places = (self.times - start + interval // 2) // interval
+        values = np.full((int(places[-1]) + 1, len(names)), np.nan)
+        values[places[::-1]] = self.values(len(names))[::-1]
+        return Series(values, names, replace(clock, start=start), entity)
+
     def at(self, places: Ticks) -> StoredRows:
         """Return the rows at these places."""
         return StoredRows(self.sequences[places], self.times[places], [self.cells[i] for i in places.tolist()])
@@ -70,5 +83,5 @@ def rows_between(
     """Return at most `most` rows of an entity with times in [first, last), in the order of time."""
     limits = {"first": first, "last": last, "first_part": part_of(first), "last_part": part_of(last)}
     found = connection.execute(sa.text(_BETWEEN), {"entity": entity, "most": most, **limits}).all()
-    sequences, times = (np.array([own[i] for own in found], dtype=np.int64) for i in (0, 1))
-    return StoredRows(sequences, times, [bytes(own[2]) for own in found])
+    sequences, times = (np.array([row[i] for row in found], dtype=np.int64) for i in (0, 1))
+    return StoredRows(sequences, times, [bytes(row[2]) for row in found])

@@ -15,7 +15,6 @@ from tsadc.detectors.result import MISSING
 from tsadc.detectors.store import load
 from tsadc.errors import DataError, TsadcNotice
 from tsadc.series import Clock, Series
-from tsadc.serve.queries import on_clock
 from tsadc.serve.store import Store
 from tsadc.serve.stored_rows import rows_between
 
@@ -42,7 +41,7 @@ def teach(store: Store, folder: Path, clock: Clock, episode: dict[str, Any]) -> 
         with warnings.catch_warnings():  # what there is to note was noted when the service began
             warnings.simplefilter("ignore", TsadcNotice)
             result = detector.detect(series)
-        own = Verdict(
+        verdict = Verdict(
             episode["interval"],
             episode["name"],
             episode["start"],
@@ -55,8 +54,8 @@ def teach(store: Store, folder: Path, clock: Clock, episode: dict[str, Any]) -> 
             model_name(detector),
             None if episode["evidence"] == MISSING else episode["score"],
         )
-        [own] = carried_over([own], detector, result)
-        verdicts = {**{known.id: known for known in detector.verdicts_}, own.id: own}
+        [verdict] = carried_over([verdict], detector, result)
+        verdicts = {**{known.id: known for known in detector.verdicts_}, verdict.id: verdict}
         detector._judge_by(tuple(verdicts.values()))
         write_file(folder / feedback.FILE, feedback.to_json(list(verdicts.values())))
 
@@ -68,4 +67,4 @@ def _series(
         found = rows_between(connection, episode["entity"], first, last)
     if not len(found):
         raise DataError("The rows of this episode are no longer stored, so the model cannot learn from the verdict.")
-    return on_clock(episode["name"], names, clock, found.times, found.values(len(names)))
+    return found.series(episode["name"], names, clock)

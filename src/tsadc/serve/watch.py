@@ -45,7 +45,7 @@ class Watch:
     """Judges rows, and passes what changes to `show`, as plain data."""
 
     def __init__(self, settings: ModelSettings, show: Callable[[dict[str, Any]], None]) -> None:
-        self.model, self.show = Model("watch", settings.folder), show
+        self.model, self.show = Model("watch", settings.folder, seconds=settings.seconds), show
         self._places = {name: k for k, name in enumerate(self.model.variables)}
         self._known: dict[str, dict[str, Any]] = {}
 
@@ -54,8 +54,8 @@ class Watch:
         table = RowTable.of(rows) if isinstance(rows, RowBatch) else rows
         values = self._columns(table)
         for entity in dict.fromkeys(table.entities):
-            own = np.array([name == entity for name in table.entities])
-            update = self.model.stream.push_many(entity, table.times[own], values[own])
+            chosen = np.array([name == entity for name in table.entities])
+            update = self.model.stream.push_many(entity, table.times[chosen], values[chosen])
             self._say(entity, update.intervals)
 
     def end(self) -> None:
@@ -79,13 +79,24 @@ class Watch:
 
         known = self._known.setdefault(entity, {})
         advance(known, intervals, entity, "", Quiet((), Calendar()), time.time(), emit)
-        for name in [name for name, own in known.items() if own["state"] != "open"][:-8]:  # the latest may still change
-            del known[name]
+        ended = [key for key, episode in known.items() if episode["state"] != "open"]
+        for key in ended[:-8]:  # the latest may still change
+            del known[key]
 
 
-def watch_folder(watch: Watch, folder: Path, every: float, stop: threading.Event) -> None:
-    """Read what is in a folder, and what comes, until `stop`."""
-    Folder("watch", Settings(path=str(folder), every=every)).run(watch.push, Positions(), stop)
+def watch_folder(
+    watch: Watch, folder: Path, every: float, stop: threading.Event, complain: Callable[[str], None]
+) -> None:
+    """Read what is in a folder, and what comes, until `stop`. `complain` is called with a sentence about files that
+    cannot be read; the others are read all the same."""
+    reader, positions = Folder("watch", Settings(path=str(folder), every=every)), Positions()
+    while not stop.is_set():
+        try:
+            reader.run(watch.push, positions, stop)
+        except DataError as error:
+            if not folder.is_dir():
+                raise
+            complain(str(error))
 
 
 def watch_lines(watch: Watch, lines: Iterable[str]) -> None:

@@ -22,6 +22,7 @@ from tsadc.io.delimited import inert as inert
 from tsadc.show.words import Unit, iso8601, precision
 
 TABLES = ("intervals", "timeline", "observations")
+MANIFEST = "manifest.json"  # of tables that a cluster wrote by date and entity
 ENDS = "ends"  # sensors that are silent at the ends of a file, for a short time
 LEAST = "lasts_at_least"  # of a piece of an event: if the whole event is shorter, it is none
 

@@ -1,5 +1,5 @@
-"""Read the tables that `tsadc detect --out` wrote: intervals with what their strongest observation scores, and the
-scores around them.
+"""Read the tables that `tsadc detect --out` wrote, here or on a cluster: intervals with what their strongest
+observation scores, and the scores around them.
 
 Folders of earlier versions have no names of intervals, so they are made from where the intervals begin."""
 
@@ -11,15 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
 
+from tsadc.config import parse_json
 from tsadc.detectors.feedback import COLUMN, Judged
 from tsadc.detectors.result import MISSING, id_of
 from tsadc.errors import DataError
 from tsadc.series import Clock, Floats
-from tsadc.show.result_files import TABLES, bare
+from tsadc.show.result_files import MANIFEST, TABLES, bare
 from tsadc.show.result_update import Ticks, is_results, ticks
 from tsadc.show.words import Times, count
 
@@ -28,6 +30,11 @@ UNITS = (60 * 10**9, 10**9, 10**6, 1)  # nanoseconds
 SUFFIX = "_score"  # of the columns of views
 AROUND = 1.0  # how much of its duration is shown before and after an interval
 FEWEST_ROWS = 40  # shown before and after a short one
+EMPTY = {  # columns of a table without rows, of which a cluster writes no file
+    "intervals": ["entity", "start", "end"],
+    "timeline": ["entity", "time", "score"],
+    "observations": ["entity", "start", "end", "score", "threshold"],
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +103,13 @@ class StoredResults:
 
 def read_results(folder: Path) -> StoredResults:
     """Return the results in a folder."""
-    if not folder.is_dir() or not is_results(folder):
+    if _of_cluster(folder):
+        intervals, timeline, observations = (_by_entity(folder / name) for name in TABLES)
+    elif folder.is_dir() and is_results(folder):
+        ending = "parquet" if (folder / f"{TABLES[0]}.parquet").is_file() else "csv"
+        intervals, timeline, observations = (_table(folder / f"{name}.{ending}") for name in TABLES)
+    else:
         raise DataError(f"{folder} is no folder of results; name one that `tsadc detect --out` wrote.")
-    ending = "parquet" if (folder / f"{TABLES[0]}.parquet").is_file() else "csv"
-    intervals, timeline, observations = (_table(folder / f"{name}.{ending}") for name in TABLES)
     try:
         dated = _dated([*intervals["start"], *timeline["time"].head(1)])
         rows = timeline.assign(
@@ -161,10 +171,32 @@ def _views(observation: Mapping[str, Any]) -> dict[str, float]:
     return {key.removesuffix(SUFFIX): float(observation[key]) for key in observation if key.endswith(SUFFIX)}
 
 
+def _of_cluster(folder: Path) -> bool:
+    """Return whether a cluster wrote the results; raise if it has not finished."""
+    try:
+        manifest = parse_json((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return False
+    if not isinstance(manifest, dict) or not {"job", "complete", "entities"} <= set(manifest):
+        return False
+    if not manifest["complete"]:
+        raise DataError(f"{folder} holds the results of an unfinished job; run its `tsadc detect` again to finish it.")
+    return True
+
+
+def _by_entity(table: Path) -> pd.DataFrame:
+    """Return a table that a cluster wrote by date and entity; the rows of an entity are in order of time."""
+    parts = [
+        _table(file).assign(entity=unquote(file.parent.name.removeprefix("entity=")))
+        for file in sorted(table.glob("date=*/entity=*/part.parquet"))
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=EMPTY[table.name])
+
+
 def _table(file: Path) -> pd.DataFrame:
     try:
         if file.suffix == ".parquet":
-            return pd.read_parquet(file)
+            return pd.read_parquet(file, partitioning=None)
         return pd.read_csv(file, dtype=str, keep_default_na=False)
     except (OSError, ValueError, ImportError):
         raise DataError(f"{file} cannot be read as a table of results; detect again with --force.") from None

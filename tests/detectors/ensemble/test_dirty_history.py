@@ -20,12 +20,14 @@ def clean() -> float:
     return ap(0.0, "auto")
 
 
+@pytest.mark.slow
 def test_a_clean_history_is_not_punished(clean: float) -> None:
     assert clean > 0.85
     assert clean > ap(0.0, "clean") - 0.01
     assert clean > ap(0.0, "dirty") - 0.01
 
 
+@pytest.mark.slow
 def test_a_dirty_history_costs_little(clean: float) -> None:
     dirty = ap(0.3, "auto")
     assert dirty > clean - 0.02

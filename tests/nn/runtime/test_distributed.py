@@ -68,6 +68,7 @@ def test_alone_without_torchrun() -> None:
     assert World.join() == World(rank=0, size=1, owned=False)
 
 
+@pytest.mark.slow
 def test_two_processes_train_to_the_weights_of_one(tmp_path: Path) -> None:
     """Batches of 3, 3 and 1: shares are uneven, and of the last one the second process has nothing."""
     data = Waves(7), Waves(4, seed=1)

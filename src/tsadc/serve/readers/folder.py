@@ -25,6 +25,7 @@ from tsadc.serve.store import StoreError
 
 TEXT = (".csv", ".tsv", ".txt", ".dat")  # files that may be appended to
 PART = 2**25  # bytes of a text file that are read at once
+MOST_NAMED = 5  # damaged files in one message
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,9 @@ class Folder:
                         raise
                     failures.append(error)
             if failures:
-                raise failures[0]
+                more = len(failures) - MOST_NAMED
+                sentences = [str(error) for error in failures[:MOST_NAMED]]
+                raise DataError(" ".join(sentences + [f"{more} more files cannot be read either."] * (more > 0)))
 
     def _read(self, file: Path, submit: Submit, positions: Positions) -> None:
         stat = file.stat()
@@ -144,7 +147,10 @@ class Folder:
                 except TooShortError:
                     known = 0
             copy.write_bytes(head + new)
-            return iter(list(self._batches(copy, file, known))), done + len(new)
+            try:
+                return iter(list(self._batches(copy, file, known))), done + len(new)
+            except DataError as error:
+                raise type(error)(str(error).replace(str(copy), str(file))) from None
 
     def _batches(self, copy: Path, file: Path, known: int) -> Iterator[RowBatch]:
         reading, entity = own_reading(file, self.path, self._reading)

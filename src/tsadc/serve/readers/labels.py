@@ -50,11 +50,11 @@ class LabelMapping:
     def variable(self, name: str, labels: Iterable[tuple[str, str]]) -> str:
         """Return the variable of a series with these labels."""
         if self.keep is None:
-            own = [pair for pair in labels if pair[0] != self.entity and pair[0] not in self.ignore]
+            kept = [pair for pair in labels if pair[0] != self.entity and pair[0] not in self.ignore]
         else:
-            own = [pair for pair in labels if pair[0] in self.keep]
-        if own:
-            name += "{" + ",".join(f'{label}="{_escaped(value)}"' for label, value in sorted(own)) + "}"
+            kept = [pair for pair in labels if pair[0] in self.keep]
+        if kept:
+            name += "{" + ",".join(f'{label}="{_escaped(value)}"' for label, value in sorted(kept)) + "}"
         return dict(self.rename).get(name, name)
 
 

@@ -96,8 +96,8 @@ class Prometheus:
         for name, query in self.settings.queries:
             for series in self._ask(query, start, end):
                 labels = [(str(label), str(value)) for label, value in series["metric"].items()]
-                own, labels = series_name(labels)
-                codes = index.add(b"", name or own, labels)
+                given, labels = series_name(labels)
+                codes = index.add(b"", name or given, labels)
                 samples = np.array([(float(stamp), float(value)) for stamp, value in series["values"]]).reshape(-1, 2)
                 parts.append((np.full(len(samples), codes[0]), np.full(len(samples), codes[1]), samples))
         if not parts:
@@ -133,7 +133,7 @@ def _joined(source: str, batches: Iterable[RowBatch]) -> list[RowBatch]:
     for batch in batches:
         frame = pd.DataFrame(batch.values, index=batch.times, columns=list(batch.names))
         frames.setdefault(batch.entity, []).append(frame)
-    joined = {entity: pd.concat(own).sort_index() for entity, own in frames.items()}
+    joined = {entity: pd.concat(parts).sort_index() for entity, parts in frames.items()}
     return [
         RowBatch(source, entity, tuple(frame.columns), frame.index.to_numpy(), frame.to_numpy())
         for entity, frame in joined.items()

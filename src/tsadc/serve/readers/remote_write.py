@@ -92,7 +92,7 @@ class RemoteWriteDecoder:
                     size, at = varint(data, at + 1, stop)
                     at += size
             first_sample = at
-            own: list[tuple[int, int]] = []
+            offsets: list[tuple[int, int]] = []
             while at + 2 < stop and data[at] == SAMPLES:
                 size = data[at + 1]
                 if (
@@ -101,16 +101,16 @@ class RemoteWriteDecoder:
                     and at + 18 <= stop
                     and data[at + 11] == TIMESTAMP
                 ):
-                    own.append((at + 12, at + 3))
+                    offsets.append((at + 12, at + 3))
                 elif size == 1 + STAMP_BYTES and data[at + 2] == TIMESTAMP:
-                    own.append((at + 3, NO_OFFSET))
+                    offsets.append((at + 3, NO_OFFSET))
                 else:
                     break
                 at += 2 + size
             if at == stop and first_sample <= stop:
                 key = data[start:first_sample]
                 codes = index.codes.get(key) or index.add(key, *series_name(labels_of(key)))
-                for stamp, number in own:
+                for stamp, number in offsets:
                     entities.append(codes[0])
                     variables.append(codes[1])
                     stamps.append(stamp)
