@@ -6,7 +6,7 @@
     python benchmarks/serve.py --detector tsadc                  scored by the network
     python benchmarks/serve.py --store postgresql://user@host/db --json OUT
 
-A model of 38 variables is fitted on simulated waves. Rows of 1,000 entities, most of them unknown to it, are sent in
+A model of 38 variables is fitted on simulated data. Rows of 1,000 entities, most of them unknown to it, are sent in
 requests with `--batch` rows of as many entities, at `--rate` rows a second by `--clients` connections; 0 sends as fast
 as answers come. A push is timed from sending to the acknowledgement that its rows are on the disk. What is reported as
 scored was also judged by then: rows that wait at the end are subtracted.
@@ -28,17 +28,19 @@ import time
 from pathlib import Path
 
 import numpy as np
+import scipy
 
 VARIABLES, LENGTH = 38, 600
-PERIODS = (8, 10, 12, 15, 16, 20, 24, 30, 40, 48, 60, 80, 120, 240)  # of the variables, in rows
 SECOND = 10**9
 
 
-def waves(rows: np.ndarray, seed: int) -> np.ndarray:
-    """Return normal values (row, variable): a sine of each variable's period, and noise."""
-    periods = np.resize(PERIODS, VARIABLES)
-    noise = np.random.default_rng(seed).normal(scale=0.1, size=(len(rows), VARIABLES))
-    return np.sin(2 * np.pi * rows[:, None] / periods + np.arange(VARIABLES)) + noise
+def normal(rows: int, seed: int) -> np.ndarray:
+    """Return normal values (row, variable): three hidden signals with a memory of some rows, mixed, and noise."""
+    mixing = np.random.default_rng(0).normal(size=(3, VARIABLES))  # the same for all entities
+    generator = np.random.default_rng(seed)
+    hidden = scipy.signal.lfilter([0.6], [1, -0.8], generator.normal(size=(rows, 3)), axis=0)
+    values: np.ndarray = hidden @ mixing + generator.normal(scale=0.5, size=(rows, VARIABLES))
+    return values
 
 
 def fit(folder: Path, detector: str) -> None:
@@ -47,11 +49,9 @@ def fit(folder: Path, detector: str) -> None:
     from tsadc.series import Clock
 
     names = tuple(f"v{k}" for k in range(VARIABLES))
-    rows = np.arange(40 * LENGTH)
     clock = Clock(0, SECOND, dated=True)
-    history = [tsadc.Series(waves(rows, seed), names, clock, f"e{seed}") for seed in range(2)]
-    network = {"training": {"epochs": 1}}
-    made = tsadc.TSADC(length=LENGTH, **network) if detector == "tsadc" else tsadc.Ensemble(length=LENGTH)
+    history = [tsadc.Series(normal(40 * LENGTH, seed), names, clock, f"e{seed}") for seed in range(2)]
+    made = tsadc.TSADC(length=LENGTH, training={"epochs": 1}) if detector == "tsadc" else tsadc.Ensemble(length=LENGTH)
     made.fit(history).save(folder)
 
 
@@ -64,7 +64,7 @@ class Bodies:
         names = json.dumps([f"v{k}" for k in range(VARIABLES)])
         listed = [json.dumps([f"e{entity}" for entity in group]) for group in self.groups]
         self.heads = [f'{{"tables": [{{"names": {names}, "entities": {entities}' for entities in listed]
-        values = np.round([waves(np.arange(steps), seed) for seed in range(5, 13)], 4)
+        values = np.round([normal(steps, seed) for seed in range(5, 13)], 4)
         rows = [[json.dumps(row) for row in every.tolist()] for every in values]
         self.rows = [[every[step] for every in rows] for step in range(steps)]
 
