@@ -95,7 +95,18 @@ def changed(model: Path, folder: Path, change: Callable[[dict[str, Any]], object
 @pytest.fixture(scope="module")
 def network(model: Path) -> Path:
     """A model with a network, of the same data."""
-    words = ("--detector", "tsadc", "--preset", "tiny", "--epochs", "1", "--length", "40", "--set", "ensemble.kernels=4")
+    words = (
+        "--detector",
+        "tsadc",
+        "--preset",
+        "tiny",
+        "--epochs",
+        "1",
+        "--length",
+        "40",
+        "--set",
+        "ensemble.kernels=4",
+    )
     fitted = tsadc("fit", model.parent / "left.csv", "--out", model.parent / "network", *words)
     assert fitted.code == 0, fitted.err
     return model.parent / "network"
