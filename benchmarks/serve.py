@@ -6,10 +6,10 @@
     python benchmarks/serve.py --detector tsadc                  scored by the network
     python benchmarks/serve.py --store postgresql://user@host/db --json OUT
 
-A model of 38 variables is fitted on simulated waves. Rows of 1,000 entities are prepared beforehand as bodies of
-requests, each with `--batch` rows of as many entities, and are sent at `--rate` rows a second by `--clients`
-connections; 0 sends as fast as answers come. A push is timed from sending to the acknowledgement that its rows are on
-the disk. What is reported as scored was also judged by then: rows that wait at the end are subtracted.
+A model of 38 variables is fitted on simulated waves. Rows of 1,000 entities, most of them unknown to it, are sent in
+requests with `--batch` rows of as many entities, at `--rate` rows a second by `--clients` connections; 0 sends as fast
+as answers come. A push is timed from sending to the acknowledgement that its rows are on the disk. What is reported as
+scored was also judged by then: rows that wait at the end are subtracted.
 
 Before the time is taken, every entity gets the rows of its first observation, as fast as they are taken: without them
 there would be nothing to judge at first."""
@@ -29,14 +29,14 @@ from pathlib import Path
 
 import numpy as np
 
-VARIABLES, LENGTH, CYCLE = 38, 600, 240
+VARIABLES, LENGTH = 38, 600
+PERIODS = (8, 10, 12, 15, 16, 20, 24, 30, 40, 48, 60, 80, 120, 240)  # of the variables, in rows
 SECOND = 10**9
 
 
 def waves(rows: np.ndarray, seed: int) -> np.ndarray:
-    """Return normal values (row, variable), which repeat after `CYCLE` rows but for noise."""
-    divisors = [period for period in range(8, CYCLE + 1) if CYCLE % period == 0]
-    periods = np.resize(divisors, VARIABLES)
+    """Return normal values (row, variable): a sine of each variable's period, and noise."""
+    periods = np.resize(PERIODS, VARIABLES)
     noise = np.random.default_rng(seed).normal(scale=0.1, size=(len(rows), VARIABLES))
     return np.sin(2 * np.pi * rows[:, None] / periods + np.arange(VARIABLES)) + noise
 
@@ -56,31 +56,25 @@ def fit(folder: Path, detector: str) -> None:
 
 
 class Bodies:
-    """Requests with one row of each of `batch` entities. The times are filled in when they are sent, so that bodies
-    can be made once and sent for as long as needed."""
+    """Requests with one row of each of `batch` entities. Values are those of 2,400 time steps, so that noise repeats
+    after four observations and never within one; names and times are put before them when a request is sent."""
 
-    PLACE = b"1000000000000000000"
-
-    def __init__(self, entities: int, batch: int, steps: int = CYCLE) -> None:
-        names = [f"v{k}" for k in range(VARIABLES)]
+    def __init__(self, entities: int, batch: int, steps: int = 4 * LENGTH) -> None:
         self.groups = [range(first, min(first + batch, entities)) for first in range(0, entities, batch)]
-        values = np.stack([waves(np.arange(steps), seed) for seed in range(5, 13)])
-        self.made = []
-        for step in range(steps):
-            for group in self.groups:
-                table = {
-                    "entities": [f"e{e}" for e in group],
-                    "names": names,
-                    "times": [int(self.PLACE)] * len(group),
-                    "values": np.round(values[np.array(group) % len(values), step], 4).tolist(),
-                }
-                self.made.append(json.dumps({"tables": [table]}).encode())
+        names = json.dumps([f"v{k}" for k in range(VARIABLES)])
+        listed = [json.dumps([f"e{entity}" for entity in group]) for group in self.groups]
+        self.heads = [f'{{"tables": [{{"names": {names}, "entities": {entities}' for entities in listed]
+        values = np.round([waves(np.arange(steps), seed) for seed in range(5, 13)], 4)
+        rows = [[json.dumps(row) for row in every.tolist()] for every in values]
+        self.rows = [[every[step] for every in rows] for step in range(steps)]
 
     def body(self, number: int, start: int) -> tuple[bytes, int]:
         """Return a request and its number of rows."""
         step, group = divmod(number, len(self.groups))
-        body = self.made[number % len(self.made)]
-        return body.replace(self.PLACE, str(start + step * SECOND).encode()), len(self.groups[group])
+        rows, entities = self.rows[step % len(self.rows)], self.groups[group]
+        times = ", ".join([str(start + step * SECOND)] * len(entities))
+        values = ", ".join(rows[entity % len(rows)] for entity in entities)
+        return f'{self.heads[group]}, "times": [{times}], "values": [{values}]}}]}}'.encode(), len(entities)
 
 
 def main() -> None:
@@ -142,6 +136,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     time.sleep(0.3)  # the backlog is looked at four times a second
     left = int(health(address)["backlog"])  # type: ignore[call-overload]
     wait_until_scored(address)
+    episodes = get(address, "/v1/episodes")["total"]
     drained = time.monotonic() - begun - took
     process.terminate()
     process.wait()
@@ -161,6 +156,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
         "rows_that_waited_at_the_end": left,
         "seconds_to_score_them": round(drained, 1),
         "refused_requests": load.refused,
+        "episodes": episodes,
         "push_ms": {f"p{p}": round(1e3 * float(np.percentile(times, p)), 1) for p in (50, 90, 99, 99.9)},
         "cpu_share": {"ingest": round(used / took, 2), "scoring": round(used_child / took, 2)},
         "memory_mb": {"seconds, ingest, scoring": memory},
@@ -222,8 +218,12 @@ def wait_until_scored(address: str) -> None:
 
 
 def health(address: str) -> dict[str, object]:
+    return get(address, "/v1/health")
+
+
+def get(address: str, path: str) -> dict[str, object]:
     connection = http.client.HTTPConnection(address, timeout=60)
-    connection.request("GET", "/v1/health")
+    connection.request("GET", path)
     content: dict[str, object] = json.loads(connection.getresponse().read())
     connection.close()
     return content
