@@ -52,7 +52,7 @@ from tsadc.windows import cut
 HERE = Path(__file__).parent
 RECORDS, PAGE = HERE / "results" / "export.json", HERE.parent / "docs" / "tables" / "export.md"
 DATA = ("plant", "smd-causal", "smd-unseen", "sleep", "ludb", "cinc", "skab", "gecco", "batadal")
-NETWORK = ("plant", "smd-causal", "ludb", "gecco", "batadal")  # data sets of TSAD-C
+NETWORK = ("plant", "smd-causal", "ludb", "skab", "gecco", "batadal")  # data sets of TSAD-C
 ONE_MACHINE, EPOCHS = ("smd-causal",), 2
 KINDS = {Ensemble.name: ("native", "python", "onnx"), TSADC.name: ("native", "onnx")}
 TITLES = {"native": "native", "python": "Python", "onnx": "ONNX"}

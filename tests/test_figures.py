@@ -27,7 +27,7 @@ def test_the_page_on_exports_is_made_from_the_records(tmp_path):
     assert set(records) == set(exports.RUNS)
     for method, kinds in exports.KINDS.items():
         own = [records[name] for name, (_, detector) in exports.RUNS.items() if detector == method]
-        assert sum(record["observations"] for record in own) >= (1000 if method == "ensemble" else 800)
+        assert sum(record["observations"] for record in own) >= 1000
         assert max(record["difference"]["onnx"] for record in own) <= 1e-5
         assert max(record["difference"].get("python", 0.0) for record in own) == 0
         assert all(set(record["difference"]) == set(kinds[1:]) for record in own)
