@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -41,7 +42,8 @@ def instead(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[Sta
         process.kill()
         process.wait()
         for pipe in (process.stdin, process.stdout, process.stderr):
-            pipe.close()
+            with suppress(BrokenPipeError):  # of settings that the process did not live to read
+                pipe.close()
 
 
 def ends(scoring: ScoringProcess) -> bool:
