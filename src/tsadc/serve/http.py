@@ -372,7 +372,7 @@ def _handle_errors(app: FastAPI, service: Service) -> None:
 
     @app.exception_handler(ClientDisconnect)
     async def left(_: Request, error: ClientDisconnect) -> Response:
-        return Response(status_code=400)  # which reaches nobody
+        return Response(status_code=400)  # the client is gone, so it is not sent
 
     @app.exception_handler(TimeoutError)
     async def late(_: Request, error: TimeoutError) -> JSONResponse:

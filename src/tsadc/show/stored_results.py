@@ -30,7 +30,7 @@ UNITS = (60 * 10**9, 10**9, 10**6, 1)  # nanoseconds
 SUFFIX = "_score"  # of the columns of views
 AROUND = 1.0  # how much of its duration is shown before and after an interval
 FEWEST_ROWS = 40  # shown before and after a short one
-EMPTY = {  # columns of a table without rows, of which a cluster writes no file
+EMPTY = {  # columns of tables without rows: a cluster writes no file for them
     "intervals": ["entity", "start", "end"],
     "timeline": ["entity", "time", "score"],
     "observations": ["entity", "start", "end", "score", "threshold"],
