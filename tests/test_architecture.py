@@ -26,7 +26,7 @@ SHARED_BY_DETECTORS = {
     "__init__", "audit", "base", "cleaning", "display", "docstrings", "drift", "ensemble", "episodes", "events",
     "explanation", "feedback", "imputation", "interval_id", "merging", "missing", "own_file", "parallel", "parameters",
     "per_row", "planned", "pooling", "provenance", "reasons", "refit", "residual", "result", "review", "settings",
-    "store", "stored_limits", "stream_state", "streaming", "summary", "threshold", "usual", "verdicts", "versions",
+    "store", "stored_limits", "streaming", "summary", "threshold", "usual", "verdicts", "versions",
 }  # fmt: skip
 SHARED_BY_CLASSICAL = {"base", "neighbours"}
 

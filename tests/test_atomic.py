@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tsadc.atomic import locked, new_folder, replaced_folder, write_file
+from tsadc.atomic import locked, new_folder, refuse_existing, replaced_folder, write_file
 from tsadc.errors import OutputError
 
 
@@ -101,6 +101,17 @@ def test_an_existing_folder_is_never_overwritten(tmp_path):
     (tmp_path / "out").mkdir()
     with pytest.raises(OutputError, match="exists already"), new_folder(tmp_path / "out"):
         pass
+
+
+def test_an_address_is_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    refusal = "s3://bucket/model is an address, but this is written to a disk of this machine; name a folder, and copy"
+    with pytest.raises(OutputError, match=refusal):
+        refuse_existing(Path("s3://bucket/model"))
+    for write in (new_folder, replaced_folder):
+        with pytest.raises(OutputError, match=refusal), write(Path("s3://bucket/model")):
+            pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_in_place_of_a_folder_is_named(tmp_path):

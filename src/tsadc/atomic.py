@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 
 from tsadc.errors import OutputError, TsadcError
 
+ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")  # two letters or more: C:/ is a disk
 STALE = 24 * 3600  # seconds
 
 
@@ -29,6 +30,22 @@ def write_file(path: Path, data: bytes) -> None:
     part."""
     with new_file(path) as temporary, temporary.open("xb") as file:
         file.write(data)
+
+
+def refuse_existing(path: Path) -> None:
+    """Raise if a folder cannot be made at the path, because something is there, or because it is an address."""
+    _refuse_address(path)
+    if path.exists():
+        raise OutputError(f"{path} exists already; choose another name or remove it.")
+
+
+def _refuse_address(path: Path) -> None:
+    if address := ADDRESS.match(str(path)):
+        whole = f"{address[1]}://{str(path)[address.end() :]}"
+        raise OutputError(
+            f"{whole} is an address, but this is written to a disk of this machine; name a folder, and copy it there "
+            "afterwards (only `tsadc detect --engine ray` writes to an address)."
+        )
 
 
 @contextlib.contextmanager
@@ -52,8 +69,7 @@ def new_file(path: Path) -> Iterator[Path]:
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that is renamed to `path` when the block ends, or removed if the block fails."""
     with _output_errors(path):
-        if path.exists():
-            raise OutputError(f"{path} exists already; choose another name or remove it.")
+        refuse_existing(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _temporary_name(path)
         temporary.mkdir()
@@ -177,6 +193,7 @@ def _sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def _output_errors(path: Path) -> Iterator[None]:
+    _refuse_address(path)
     try:
         yield
     except TsadcError:

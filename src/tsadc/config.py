@@ -192,7 +192,7 @@ def _finite_number(digits: str) -> float:
 def shown(value: Any) -> str:
     """Write a value that a user gave, for a message; a long one is shortened."""
     try:
-        text = repr(value)
+        text = repr(list(value) if isinstance(value, tuple) else value)  # as it is written in TOML
     except (ValueError, RecursionError):  # a number of thousands of digits, or a list in a list in a list ...
         return f"a {type(value).__name__}"
     return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "..."
@@ -265,12 +265,20 @@ def _convert(value: Any, hint: Any, path: str) -> Any:
         raise ConfigError(f"`{path}` must be {' or '.join(map(_expected, options))}, but got {shown(value)}.")
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"`{path}` must be a list, but got {shown(value)}.")
+            raise ConfigError(f"`{path}` must be {_expected_list(hint)}, but got {shown(value)}.")
         kinds = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
         if len(value) != len(kinds):
             raise ConfigError(f"`{path}` must be a list of {len(kinds)}, but got {shown(value)}.")
         return tuple(_convert(v, kind, path) for v, kind in zip(value, kinds, strict=True))
     return _scalar(value, hint, path)
+
+
+def _expected_list(hint: Any) -> str:
+    kinds = typing.get_args(hint)
+    if Ellipsis in kinds:
+        return "a list"
+    names = ", ".join('"..."' if kind is str else "..." for kind in kinds)
+    return f"made of lists of {len(kinds)}, such as [{names}]"
 
 
 def _scalar(value: Any, hint: Any, path: str) -> Any:

@@ -27,6 +27,24 @@ def test_print_error_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr() == ("", "tsadc: a sentence in two lines\n")
 
 
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("use --every 1min (in Python: Reading(every='1min') for files, .mean() for frames).", "use --every 1min."),
+        ("add --missing 'a)(b' (in Python: Reading(missing=['a)(b'])); see.", "add --missing 'a)(b'; see."),
+        ("leave out --detector (in Python: `detector`), or stop.", "leave out --detector, or stop."),
+    ],
+)
+def test_advice_on_the_command_line_is_about_options(
+    message: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    console.print_error(message)
+    console.show([("fit", message)])
+    out, err = capsys.readouterr()
+    assert err == f"tsadc: {shown}\n"
+    assert out.rstrip() == f"fit  {shown}"
+
+
 def test_show_aligns_what_and_value(capsys: pytest.CaptureFixture[str]) -> None:
     console.show([("rows", "100"), ("variables", "a [b] :house: [/c]")])
     rows, variables = capsys.readouterr().out.splitlines()

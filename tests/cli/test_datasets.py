@@ -118,6 +118,6 @@ def test_observations_are_not_cut_across_their_borders(tmp_path: Path) -> None:
     for answer, length in zip(refused, (40, 600, 40), strict=True):
         assert answer.refusal == (
             "'machine-1-1' holds observations of 50 rows, which must not be cut across, but the length is "
-            f"{length}; fit with --length 50, in Python length=50."
+            f"{length}; fit with --length 50."
         )
     assert tsadc("info", out / "observations", "--length", 50).code == 0

@@ -2,11 +2,17 @@
 
 import contextlib
 import json
+import os
+import re
 import shutil
+import signal
+import socket
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from unittest import mock
+from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
@@ -17,14 +23,15 @@ from machines import assert_same, limit, machines
 from terminal import frame, tsadc
 from tsadc.cli import cluster_audit, cluster_detect, cluster_fit
 from tsadc.cli.cluster_detect import DetectJob, judge
-from tsadc.cluster import storage
+from tsadc.cli.signals import Terminated, stopping_on_sigterm
+from tsadc.cluster import engine, storage
 from tsadc.cluster.engine import NEEDS_RAY, Cluster, _run, connect
 from tsadc.cluster.manifest import Manifest, folder_name, start
 from tsadc.cluster.models import model_files
-from tsadc.cluster.partitions import FileGroup, group_files, named_files
+from tsadc.cluster.partitions import FileGroup, group_files, named_files, read_group
 from tsadc.cluster.storage import address_of, join
 from tsadc.detectors.store import load
-from tsadc.errors import ConfigError, DataError, OutputError
+from tsadc.errors import ConfigError, DataError, OutputError, TsadcNotice, collected_notices
 from tsadc.io.read import read
 from tsadc.io.reading import Reading
 from tsadc.show.stored_results import read_results
@@ -42,6 +49,12 @@ class Here:
 
 def groups(*data: Path, **options: object) -> list[FileGroup]:
     return group_files(Here(), named_files(data), Reading(**options))
+
+
+def test_an_address_of_this_machine_names_files(tmp_path: Path) -> None:
+    frame(60).to_parquet(tmp_path / "m0.parquet")
+    [named] = named_files([Path(f"file://{tmp_path}")])
+    assert named.path == tmp_path / "m0.parquet"
 
 
 def test_an_address_survives_being_a_path() -> None:
@@ -103,6 +116,97 @@ def test_files_that_share_an_entity_form_a_group(tmp_path: Path) -> None:
         groups(tmp_path, entity="unit")
 
 
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [(("a ", "a"), ["a"]), (tuple(pd.to_datetime(["2026-01-01", "2026-01-02"])), ["2026-01-01", "2026-01-02"])],
+)
+def test_entities_in_a_column_have_the_names_that_reading_gives_them(
+    labels: tuple[object, ...], names: list[str], tmp_path: Path
+) -> None:
+    for number, label in enumerate(labels):
+        dates = pd.date_range(f"2026-01-0{number + 1}", periods=60, freq="24min")
+        table = frame(60).assign(time=dates, of=label).set_index("of")
+        table.to_parquet(tmp_path / f"{number}.parquet")
+    table[:0].to_parquet(tmp_path / "empty.parquet")
+    with collected_notices() as notices:
+        found = groups(tmp_path, entity="of")
+    assert notices[0] == f"{tmp_path}/empty.parquet has no rows and so no entity."
+    assert [entity for group in found for entity in group.entities] == names
+    series = [own for group in found for own in read_group(group, tmp_path)[0]]
+    assert [own.entity for own in series] == names
+    assert sum(map(len, series)) == 120
+    table.rename({labels[-1]: ""}).to_parquet(tmp_path / "1.parquet")
+    with pytest.raises(DataError, match="the entity column 'of' is empty at row 0"):
+        groups(tmp_path, entity="of")
+
+
+@pytest.mark.parametrize(
+    ("named", "refusal"),
+    [(("b",), "a has no row that could be read; add rows."), (("a", "b"), "b was not in the files when the command")],
+)
+def test_files_that_change_meanwhile_are_refused(named: tuple[str, ...], refusal: str, tmp_path: Path) -> None:
+    frame(60).assign(name="a").to_parquet(tmp_path / "0.parquet")
+    [group] = groups(tmp_path, entity="name")
+    pd.concat([frame(60).assign(name=name) for name in named]).to_parquet(tmp_path / "0.parquet")
+    with pytest.raises(DataError, match=refusal):
+        read_group(group, tmp_path)
+
+
+def test_names_made_of_digits_stay_as_they_are(plant: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, names = pd.read_parquet(plant / "data" / "history.parquet"), {"01", "1", "a/b"}
+    pd.concat([table.assign(name=name) for name in names]).to_parquet(tmp_path / "both.parquet")
+    [group] = groups(tmp_path, entity="name")
+    files = model_files(load(plant / "model"))
+    judge(DetectJob("digits", files, "model", str(tmp_path / "found"), None, False, "day", False), group)
+    guide = (Path(__file__).parents[2] / "docs/guides/cluster.md").read_text()
+    [code] = re.findall(r"^```python\n(.*?)^```", guide, flags=re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, pd.DataFrame] = {}
+    exec(code, scope)
+    assert set(scope["intervals"]["entity"]) == names
+
+
+def test_an_entity_with_a_bad_name_is_left_out_alone(
+    plant: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_detect, "connect", lambda address: contextlib.nullcontext(Here()))
+    table = pd.read_parquet(plant / "data" / "history.parquet")
+    pd.concat([table.assign(name=name) for name in ("a", "é" * 34)]).to_parquet(tmp_path / "both.parquet")
+    words = ("detect", tmp_path / "both.parquet", "--entity", "name", "--model", plant / "model", "--engine", "ray")
+    out = tmp_path / "found"
+    answer = tsadc(*words, "--out", out)
+    why = "Its name has 204 characters as part of a path, but at most 200 fit; rename it."
+    assert f"1 entity of 2 could not be judged; '{'é' * 34}': {why} Correct the data" in answer.refusal
+    assert answer.refusal.endswith(f"--skip-bad; the results of the others are in {out}.")
+    for _ in range(2):  # the second run continues the first
+        answer = tsadc(*words, "--out", out, "--skip-bad")
+        assert answer.code == 0, answer.err
+        stored = json.loads((out / "manifest.json").read_text())
+        assert (stored["complete"], list(stored["entities"]), list(stored["left_out"])) == (False, ["a"], ["é" * 34])
+        assert {unquote(path.name) for path in out.glob("*/date=*/entity=*")} == {"entity=a"}
+    with pytest.warns(TsadcNotice, match="found lacks 1 entity that could not be judged: é"):
+        assert len(read_results(out).intervals) == stored["totals"]["intervals"] > 0
+    pd.concat([table.assign(name=name) for name in ("a", "b")]).to_parquet(tmp_path / "both.parquet")
+    assert "holds an unfinished job with another model, other data" in tsadc(*words, "--out", out).refusal
+    assert tsadc(*words, "--out", out, "--force").code == 0
+    assert json.loads((out / "manifest.json").read_text())["complete"]
+
+
+def test_a_failed_entity_leaves_no_table(plant: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, files = cluster_detect._write, model_files(load(plant / "model"))
+
+    def fail(job: DetectJob, entity: str, table: str, parts: Sequence[pd.DataFrame]) -> int:
+        if table == "observations":
+            raise OutputError("The disk is full.")
+        return write(job, entity, table, parts)
+
+    [group] = groups(plant / "data")
+    monkeypatch.setattr(cluster_detect, "_write", fail)
+    judged = judge(DetectJob("fails", files, "model", str(tmp_path), None, False, "day", False), group)
+    assert (judged.done, judged.refused) == ((), {"history": "The disk is full."})
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
 def test_what_a_cluster_cannot_read_is_refused_before_it_is_started(plant: Path, tmp_path: Path) -> None:
     frame(60).to_csv(tmp_path / "a.csv")
     (tmp_path / "above").mkdir()
@@ -139,8 +243,8 @@ def test_a_detector_that_no_cluster_can_fit_is_refused_at_once(plant: Path, tmp_
 def test_an_audit_by_tasks_is_that_of_one_process(plant: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_audit, "connect", lambda address: contextlib.nullcontext(Here()))
     words = ("audit", plant / "history.csv", "--length", "40", "--folds", "2", "--set", "kernels=2")
-    for folder, engine in (("local", ()), ("ray", ("--engine", "ray"))):
-        answer = tsadc(*words, "--out", tmp_path / folder, *engine)
+    for folder, chosen in (("local", ()), ("ray", ("--engine", "ray"))):
+        answer = tsadc(*words, "--out", tmp_path / folder, *chosen)
         assert answer.code == 0, answer.err
         assert ("The first of 4 models took" in answer.out) == (folder == "local")  # tasks run at the same time
     for file in (tmp_path / "local").glob("*.csv"):
@@ -178,7 +282,8 @@ def test_a_repeated_task_writes_the_same_files(plant: Path, tmp_path: Path) -> N
     before = written()
     assert judge(job, group) == first
     assert written() == before
-    assert (first[0].rows_in, first[0].rows_out, first[0].intervals) == (200, 200, 1)
+    [entity] = first.done
+    assert (entity.rows_in, entity.rows_out, entity.intervals) == (200, 200, 1)
 
 
 def test_results_may_be_divided_by_month(plant: Path, tmp_path: Path) -> None:
@@ -202,8 +307,8 @@ def test_results_of_a_cluster_can_be_reviewed_and_labelled(
     monkeypatch.setattr(cluster_detect, "connect", lambda address: contextlib.nullcontext(Here()))
     shutil.copytree(plant / "model", tmp_path / "model")
     words = ("detect", plant / "data", "--model", tmp_path / "model", "--out")
-    for folder, engine in (("local", ()), ("ray", ("--engine", "ray"))):
-        assert tsadc(*words, tmp_path / folder, *engine).code == 0
+    for folder, chosen in (("local", ()), ("ray", ("--engine", "ray"))):
+        assert tsadc(*words, tmp_path / folder, *chosen).code == 0
     local, ray = (read_results(tmp_path / folder) for folder in ("local", "ray"))
     assert [own.judged for own in ray.intervals] == [own.judged for own in local.intervals]
     for one, other in zip(ray.intervals, local.intervals, strict=True):
@@ -324,6 +429,112 @@ def test_an_address_that_does_not_answer_is_refused_at_once(plant: Path, tmp_pat
     assert "No Ray cluster answers at 127.0.0.1:9: " in answer.refusal
     assert "--address must be HOST:PORT" in tsadc(*words, "--address", "head").refusal
     assert not (tmp_path / "found").exists()
+
+
+@contextlib.contextmanager
+def listening(answer: bytes) -> Iterator[str]:
+    """Yield the address of a program that answers with some bytes."""
+    with socket.create_server(("127.0.0.1", 0)) as server, contextlib.ExitStack() as connections:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                connection = connections.enter_context(server.accept()[0])
+                connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_an_address_at_which_something_else_listens_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "ANSWER", 0.2)
+    with mock.patch.dict(sys.modules, {"ray": mock.Mock(is_initialized=lambda: False)}):
+        for answer, why in ((b"", "timed out"), (b"HTTP/1.1 400 Bad Request\r\n", "another program does")):
+            with listening(answer) as address:
+                refusal = f"No Ray cluster answers at {address}: {why}; check the address and whether"
+                with pytest.raises(ConfigError, match=refusal), connect(address):
+                    pass
+        with listening(b"\0\0\x18" + engine.SETTINGS[3:]) as address, connect(address):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "refusal"),
+    [
+        (
+            None,
+            Exception("The node timed out.\nIt is slow."),
+            "on this machine: The node timed out. It is slow; run the",
+        ),
+        (
+            "auto",
+            ConnectionError("Could not find any"),
+            "No Ray cluster runs on this machine; start one with `ray start",
+        ),
+        ("local", ValueError(""), "on this machine: ValueError; run"),
+    ],
+)
+def test_why_ray_cannot_be_used_is_one_sentence(
+    address: str | None, error: Exception, refusal: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**options: object) -> None:
+        os.write(2, b"[2026-11-18] gcs_client.cc:210: Failed\n")
+        raise error
+
+    with (
+        mock.patch.dict(sys.modules, {"ray": mock.Mock(is_initialized=lambda: False, init=fail)}),
+        pytest.raises(ConfigError, match=refusal),
+        connect(address),
+    ):
+        pass
+    assert capfd.readouterr().err == ""
+
+
+def test_sigterm_ends_the_command_also_while_ray_starts() -> None:
+    def start(**options: object) -> None:  # as Ray does
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(number))
+        signal.raise_signal(signal.SIGTERM)
+
+    with (
+        mock.patch.dict(sys.modules, {"ray": mock.Mock(is_initialized=lambda: False, init=start)}),
+        pytest.raises(Terminated),
+        stopping_on_sigterm(),
+        connect(None),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("When: AWS Error NETWORK_CONNECTION during HeadObject: curlCode: 7", "the server does not answer; check"),
+        ("When: AWS Error ACCESS_DENIED during HeadBucket", "the server answers ACCESS_DENIED; check the address, and"),
+        (
+            "AWS Error INTERNAL_FAILURE during it",
+            "the server answers INTERNAL_FAILURE; check the address and the server",
+        ),
+        ("Disk quota exceeded", "Disk quota exceeded."),
+    ],
+)
+def test_words_of_s3_are_replaced(text: str, why: str) -> None:
+    failing = mock.patch.object(storage, "_opened", side_effect=OSError(text))
+    with failing, pytest.raises(OutputError, match=f"s3://b/x cannot be read: {why}"):
+        storage.names_in("s3://b/x")
+
+
+def test_results_are_written_beside_data_and_model(plant: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(plant / "data")
+    (tmp_path / "file").touch()
+    inside = {
+        plant / "model" / "deep" / "found": f"is inside {plant}/model, whose files belong to a model; choose a place",
+        tmp_path / "link" / "found": f"is inside {plant}/data, whose files belong to the data; choose a place outside",
+        tmp_path / "file": f"{tmp_path}/file is a file, so {tmp_path}/file cannot be a folder of results; choose",
+    }
+    with mock.patch.dict(sys.modules, {"ray": None}):
+        for out, refusal in inside.items():
+            words = ("detect", plant / "data", "--model", plant / "model", "--out", out, "--engine", "ray")
+            assert refusal in tsadc(*words).refusal
+    assert storage.is_inside("s3://b/plant/found?scheme=http", "s3://b/plant?scheme=http")
+    assert not storage.is_inside("s3://b/plant-2", "s3://b/plant")
 
 
 def test_a_full_object_store_is_one_sentence() -> None:

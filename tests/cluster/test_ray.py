@@ -178,7 +178,7 @@ def test_bad_partitions_are_named_and_the_job_continues_when_they_are_corrected(
     assert answer.code == 0, answer.err
     assert "2 entities left out: 7, pump-2; '7': " in answer.err
     fewer = manifest(tmp_path / "fewer")
-    assert fewer["complete"]
+    assert not fewer["complete"]
     assert set(fewer["entities"]) | set(fewer["left_out"]) == set(ENTITIES)
 
     before = {file: file.stat().st_mtime_ns for file in out.glob("timeline/*/*/part.parquet")}
@@ -193,7 +193,7 @@ def test_bad_partitions_are_named_and_the_job_continues_when_they_are_corrected(
     assert {file: file.stat().st_mtime_ns for file in before} == before  # not judged again
     assert manifest(out)["complete"]
     assert "exists already" in on_ray(connected, bad, "--model", model, "--out", out).refusal
-    answer = on_ray(connected, bad, "--model", model, "--out", tmp_path / "fewer", "--force")
+    answer = on_ray(connected, bad, "--model", model, "--out", tmp_path / "fewer")
     assert answer.code == 0, answer.err
     assert_same(tmp_path / "fewer", local)
 
@@ -268,6 +268,7 @@ def test_two_processes_train_one_network(connected: object, data: Path, tmp_path
     assert tsadc(*words, "--out", tmp_path / "one").code == 0
     answer = tsadc(*words, "--out", tmp_path / "two", "--engine", "ray", "--workers", "2")
     assert answer.code == 0, answer.err
+    assert re.findall(r"^epoch (\d)/2  loss \d", answer.out, flags=re.MULTILINE) == ["1", "2"]  # as locally
     one, two = (load(tmp_path / name) for name in ("one", "two"))
     losses = [[epoch["loss"] for epoch in model.provenance_["training"]["epochs"]] for model in (one, two)]
     assert len(losses[0]) == 2
@@ -313,7 +314,8 @@ def test_a_shared_value_may_be_larger_than_the_object_store(connected: object) -
 @pytest.fixture
 def bucket() -> Iterator[str]:
     """A bucket on a real S3 server."""
-    program = shutil.which("moto_server", path=os.pathsep.join([str(ROOT / ".venv-s3/bin"), os.environ["PATH"]]))
+    # Not another one on the path: uploads in parts fail with moto 5.2.1.
+    program = shutil.which("moto_server", path=str(ROOT / ".venv-s3/bin"))
     if program is None:
         pytest.skip("no S3 server is installed: make s3-server")
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -391,4 +393,5 @@ def test_a_node_that_is_lost_costs_nothing_but_time(connected: object, model: Pa
     whole = manifest(out)
     assert whole["complete"]
     assert whole["totals"]["rows_in"] == whole["totals"]["rows_out"] == 6 * 1200
-    assert not list(out.rglob("*.partial"))
+    # What the lost processes were writing just then may be left under names that readers of Parquet skip.
+    assert all(left.name.startswith(".") for left in out.rglob("*.partial"))

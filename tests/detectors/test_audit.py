@@ -9,7 +9,10 @@ import pytest
 from scipy.stats import norm
 
 import tsadc
-from tsadc.detectors.audit import Estimate, FoldProgress, audit, grenander, log_above, plan, share_above
+from tsadc.detectors.audit import FoldProgress, audit
+from tsadc.detectors.audit.estimate import Estimate, grenander, share_above
+from tsadc.detectors.audit.folds import plan
+from tsadc.detectors.audit.judge import log_above
 from tsadc.detectors.classical.robust_z import RobustZ
 from tsadc.detectors.interval_id import interval_id
 from tsadc.detectors.threshold import Normal

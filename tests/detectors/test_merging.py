@@ -145,6 +145,16 @@ def test_entities_without_dates_among_others_are_named(series, parts, tmp_path: 
         continue_model(parts[0], [undated])
 
 
+def test_times_with_a_zone_among_others_are_named(series, parts, tmp_path: Path):
+    there = series[2].clock
+    zoned = replace(series[2], clock=replace(there, timezone="Europe/Berlin"), entity="new")
+    said = "have no time zone, but those of new have one; times without a zone were read as UTC"
+    with pytest.warns(TsadcNotice, match=f"The times of {series[0].entity} {said}"):
+        merge_models([parts[0], stored(tmp_path / "zoned", [zoned])])
+    with pytest.warns(TsadcNotice, match=f"The times of {series[0].entity} in {parts[0]} {said}"):
+        continue_model(parts[0], [zoned])
+
+
 def test_a_summary_that_was_changed_is_refused(parts):
     file = parts[1] / SUMMARY
     file.write_bytes(file.read_bytes()[:-1])
@@ -192,9 +202,17 @@ def test_the_commands(series, tmp_path: Path):
     answer = command("fit", files[0], "--continue", models[0], "--out", tmp_path / "more")
     assert answer.code == 0, answer.err
     assert answer.out.startswith(f"Added history of 0 known entities and 1 new one to {models[0]}.\n")
+    pd.read_csv(files[0]).assign(a=np.nan, b=np.nan, c=np.nan).to_csv(tmp_path / "silent.csv", index=False)
+    answer = command("fit", tmp_path / "silent.csv", "--continue", models[0], "--out", tmp_path / "same")
+    assert answer.out.startswith(
+        f"Added history of 0 known entities and 1 new one to {models[0]}, but no observation: it"
+    )
     refused = {
         ("merge", models[0], "--out", tmp_path / "x"): "at least two models",
         ("merge", *models, "--out", models[0]): "exists already",
+        ("merge", *models, "--out", models[1] / "x"): f"x is inside {models[1]}, whose files belong to a model; choose",
+        ("fit", files[0], "--continue", models[0], "--out", models[0] / "x"): f"x is inside {models[0]}, whose files",
+        ("fit", files[0], "--out", "s3://bucket/x"): "s3://bucket/x is an address, but this is written to a disk",
         ("fit", files[0], "--continue", models[0], "--out", tmp_path / "x", "--seed", 0): "--seed cannot be given",
         ("fit", files[1], "--continue", models[0], "--out", tmp_path / "x"): "give later rows only",
     }

@@ -204,6 +204,12 @@ def test_parts_with_other_settings_are_refused(series, other, expected):
         merge([unfitted().summarise(series[:3]), other.summarise(series[3:])])
 
 
+@pytest.mark.parametrize(("came", "shown"), [(lambda own: [own, 3], "3"), (lambda own: own, "Summary"), (None, "None")])
+def test_what_is_no_summary_is_refused(series, came, shown):
+    with pytest.raises(DataError, match=f"`summaries` must be a list of what `summarise` returns, but got .*{shown}"):
+        merge(came and came(unfitted().summarise(series[:1])))
+
+
 def test_parts_with_other_variables_or_clocks_are_refused(series):
     first = unfitted().summarise(series[:3])
     renamed = Series(series[4].values, ("a", "b", "d"), series[4].clock, "other")

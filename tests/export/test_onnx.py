@@ -128,6 +128,18 @@ def test_infinity_is_as_extreme_as_possible_in_every_scorer(sign: int) -> None:
     assert scorer.score("pump 0", values) == native
 
 
+@pytest.mark.parametrize("factor", [1e6, 1e8, 1e12])
+@pytest.mark.parametrize("has_gap", [False, True])
+def test_values_of_another_size_have_the_same_score(factor: float, has_gap: bool) -> None:
+    detector, generator = fitted("plain"), np.random.default_rng(0)
+    values = factor * (1 + generator.normal(size=(detector.settings.length, len(detector.variables_))))
+    if has_gap:
+        values[5:7, 1] = np.nan
+    [native] = native_scores(detector, ["pump 0"], [values])
+    assert native > 50
+    assert run("plain", "pump 0", values)[0] == pytest.approx(native, abs=0, rel=1e-6)
+
+
 def test_verdicts_count() -> None:
     lesson = fitted("judged").lesson_
     assert lesson is not None

@@ -140,6 +140,10 @@ def test_order_and_duplicates():
     assert refusal(stamps([0, MINUTE, 3 * MINUTE, 2 * MINUTE])) == (
         "The data should be sorted by time, but row 3 (1970-01-01 00:02:00) is before row 2; sort it."
     )
+    with pytest.raises(
+        DataError, match=r"row 2; if 'unit' says which entity .* --entity unit, .*; otherwise sort it\."
+    ):
+        regular(stamps([0, MINUTE, 3 * MINUTE, 2 * MINUTE]), np.zeros((4, 1)), "The data", ("unit",))
     assert refusal(stamps([0, MINUTE, MINUTE, 2 * MINUTE])) == (
         "The data has the time 1970-01-01 00:01:00 twice, at rows 1 and 2; remove one of them, or resample it with "
         "--every 1min (in Python: Reading(every='1min') for files, .resample('1min').mean() for data frames)."

@@ -96,7 +96,21 @@ def test_parts_of_an_entity_that_cannot_be_joined(tmp_path):
     write(two, TIMES[:2] + pd.Timedelta("5min 20s"))
     assert refusal([one, two]).startswith(f"Entity 'p' of {one} and {two} should be sampled regularly, every 1min")
     two.write_text("host,a,b\np,1,2\n")
+    assert f", but {two} has no column of times; add it there." in refusal([one, two])
+    one.write_text(two.read_text())
     assert "and without a time column their order is unknown" in refusal([one, two])
+
+
+def test_a_file_without_rows_is_left_out_if_its_entity_has_others(tmp_path):
+    one, two = write(tmp_path / "1.csv", TIMES), write(tmp_path / "2.csv", TIMES[:0])
+    for reading in (HOST, Reading(entity_name="p", exclude=["host"])):
+        with pytest.warns(TsadcNotice, match="2.csv has no rows and was left out"):
+            (p,) = read([one, two], reading)
+        assert (p.entity, len(p)) == ("p", len(TIMES))
+    assert (
+        refusal([one, two], Reading(exclude=["host"])) == f"{two} has a header but no rows; add rows of measurements."
+    )
+    assert refusal([two]).startswith(f"{two} has a header but no rows")
 
 
 def test_parts_that_overlap_are_averaged_on_a_grid(tmp_path):

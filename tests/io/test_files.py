@@ -67,6 +67,10 @@ def test_nothing_usable_is_said_in_one_sentence(tmp_path):
     assert refusal(tmp_path).endswith(f"; name its subfolders, or use a pattern such as {tmp_path}/*/*.csv.")
     assert refusal(tmp_path / "*.txt").startswith(f"The pattern {tmp_path}/*.txt matches no file that can be read")
     assert refusal(tmp_path / "*.parquet") == f"No file matches {tmp_path}/*.parquet; check the pattern."
+    assert refusal(Path("s3://plant/2026/*.parquet")) == (
+        "s3://plant/2026/*.parquet is an address, which only `tsadc fit` and `tsadc detect` with --engine ray read; "
+        "copy the files to this machine first."
+    )
     assert refusal([]).startswith("No data file was given; name a file")
 
 

@@ -118,7 +118,7 @@ def test_files_of_one_entity_that_overlap_or_have_no_time(tmp_path):
         "Reading(every=...))."
     )
     plain = write(tmp_path, "a,b\n1,2\n3,4\n")
-    with pytest.raises(DataError, match="without a time column their order is unknown"):
+    with pytest.raises(DataError, match="has no column of times; add it there"):
         read([one, plain], Reading(entity_name="pump"))
 
 

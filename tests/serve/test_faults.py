@@ -105,7 +105,7 @@ def test_killed_under_load_nothing_acknowledged_is_lost(
 def test_scoring_that_dies_is_started_again(serve: Serve) -> None:
     served = serve()
     served.scored()
-    os.kill(served.client.get("/v1/health").json()["scoring"]["pid"], signal.SIGKILL)
+    os.kill(served.client.get("/v1/health").json()["scoring"]["pids"][0], signal.SIGKILL)
     served.push(batch("pump 0", 0, 3 * LENGTH))
     wait_for(lambda: served.client.get("/v1/health").json()["scoring"]["restarts"] == 1)
     served.scored()
@@ -113,7 +113,7 @@ def test_scoring_that_dies_is_started_again(serve: Serve) -> None:
     assert any("Scoring ended" in own["problem"] for own in health["problems"])
     assert served.client.get("/v1/entities/pump 0").json()["scores"]["final"].count(True) == 3
     served.kill()
-    wait_for(lambda: not Path(f"/proc/{health['scoring']['pid']}").exists())  # it ends with its parent
+    wait_for(lambda: not Path(f"/proc/{health['scoring']['pids'][0]}").exists())  # it ends with its parent
 
 
 def test_a_bad_configuration_leaves_the_old_one_in_force(serve: Serve) -> None:

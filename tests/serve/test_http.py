@@ -5,6 +5,7 @@ import dataclasses
 import gzip
 import io
 import json
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def running(live_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 def scored(service: Service) -> bool:
     with service.store.reading() as connection:
-        return service.store.progress(connection, "scored") == 11 * LENGTH + LENGTH // 2
+        return min(service.store.scored(connection)) == 11 * LENGTH + LENGTH // 2
 
 
 @pytest.fixture
@@ -82,6 +83,29 @@ def test_telegraf_and_prometheus_find_their_paths(client: TestClient) -> None:
     assert client.post("/api/v1/write", content=b"\xff").status_code == 400
 
 
+def test_an_arrow_stream_that_is_cut_off_is_refused_in_a_sentence(client: TestClient) -> None:
+    table = pa.table({"entity": ["x"], "time": pa.array([START], pa.timestamp("ns")), "flow": [1.0]})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    whole, headers = sink.getvalue(), {"content-type": "application/vnd.apache.arrow.stream"}
+    for body in (whole[:200], whole[:-30], whole.replace(b"flow", b"\xf1ow ")):
+        answer = client.post("/v1/rows", content=body, headers=headers)
+        assert (answer.status_code, "Arrow" in answer.json()["error"]) == (400, True)
+
+
+def rows(**wrong: Any) -> str:
+    """Return a body whose second row has something wrong."""
+    row = {"entity": "a", "time": "2026-03-01T12:30:00Z", "values": {"flow": 1}}
+    return json.dumps({"rows": [row, row | {"values": {"speed": 1}} | wrong]})
+
+
+def table(**wrong: Any) -> str:
+    """Return a body with a table that has something wrong."""
+    right = {"entities": ["a", "a"], "names": ["flow"], "times": [START, START + 1], "values": [[1], [2]]}
+    return json.dumps({"tables": [right | wrong]})
+
+
 @pytest.mark.parametrize(
     ("body", "status", "sentence"),
     [
@@ -89,18 +113,26 @@ def test_telegraf_and_prometheus_find_their_paths(client: TestClient) -> None:
         ("[]", 400, "must have `rows`, `batches` or `tables`"),
         ('{"rows": [1]}', 400, "`rows` must be a list of objects"),
         ('{"rows": [{"entity": "a"}]}', 400, "A row must have entity, time and values"),
-        ('{"rows": [{"entity": "a", "time": 1780000000, "values": {"flow": 1}}]}', 400, "looks like seconds"),
-        ('{"rows": [{"entity": "a", "time": "noon", "values": {"flow": 1}}]}', 400, "not ISO 8601"),
-        (
-            '{"rows": [{"entity": "a", "time": "2026-03-01T12:30:00Z", "values": {"flow": "1"}}]}',
-            400,
-            "numbers or null",
-        ),
-        (
-            '{"rows": [{"entity": "", "time": "2026-03-01T12:30:00Z", "values": {"flow": 1}}]}',
-            400,
-            "1 to 200 printable",
-        ),
+        (rows(time=1780000000), 400, "The time 1780000000 of row 2 looks like seconds"),
+        (rows(time="noon"), 400, "The time 'noon' of row 2 is not ISO 8601"),
+        (rows(time="9999-01-01"), 400, "The time '9999-01-01' of row 2 is not ISO 8601"),
+        (rows(time=1.5), 400, "The time 1.5 of row 2 cannot be used; times must all be texts in ISO 8601"),
+        (rows(time=2**70), 400, f"The time {float(2**70)} of row 2 cannot be used"),
+        (rows(time=0), 400, "The row of 'a' at 1970-01-01T00:00:00Z lies before 1971"),
+        (rows(values={"flow": "1"}), 400, "The value '1' of 'flow' in row 2 must be a number or null"),
+        (rows(values={"speed": True}), 400, "The value True of 'speed' in row 2 must be a number or null"),
+        (rows(values={"flow": 10**400}), 400, "too large for 64 bits"),
+        (rows(values={}), 400, "Rows of 'a' have no values; send some of those of the model 'plant', which has flow"),
+        (rows(entity=1), 400, "The name of an entity must be text, but got 1"),
+        (rows(entity=""), 400, "The name of an entity must have 1 to 200 printable"),
+        (rows(entity=" "), 400, "not only blanks, but got ' '"),
+        (table(entities=["a"]), 400, "`entities` must have a name for each row, but has 1 name for 2 rows"),
+        (table(times=[START, 1]), 400, "The time 1 of row 2 looks like seconds"),
+        (table(times=[START, 2**63]), 400, f"The time {2**63} of row 2 has more than 64 bits"),
+        (table(times=[START]), 400, "`values` must have a row for each time, but has 2 rows for 1 time"),
+        (table(values=[[1.0], []]), 400, "Row 2 of `values` must be a list with a number or null for each of the 1"),
+        (table(values=[[], []]), 400, "Row 1 of `values` must be a list"),
+        (table(values=3), 400, "`values` must be a list of rows, but got 3"),
         ('{"rows": [{"entity": "a", "time": "2199-03-01T12:30:00Z", "values": {"flow": 1}}]}', 400, "in the future"),
         (
             '{"rows": [{"entity": "a", "time": "2026-03-01T12:30:00Z", "values": {"x": 1}}]}',
@@ -140,6 +172,16 @@ def test_an_entity_has_scores_and_rows_with_the_usual_band(client: TestClient) -
     assert list(rows["variables"]) == ["pressure"]
     assert client.get("/v1/entities/nothing").status_code == 404
     assert client.get("/v1/entities/pump 1/rows?from=soon").status_code == 400
+
+
+def test_an_entity_may_have_any_name(client: TestClient) -> None:
+    for name in ("x/rows", "x/rows/rows", "/x", "x/", "a?b#c"):
+        row = {"entity": name, "time": "2026-03-01T12:30:00Z", "values": {"flow": 1.5}}
+        assert client.post("/v1/rows", json={"rows": [row]}).status_code == 200
+        path = f"/v1/entities/{urllib.parse.quote(name, safe='')}"
+        wait_for(lambda: client.get(path).status_code == 200, 10)  # noqa: B023
+        assert client.get(path).json()["name"] == name
+        assert client.get(f"{path}/rows").json()["variables"]["flow"]["min"] == [1.5]
 
 
 def test_an_episode_is_acknowledged_and_judged_and_the_model_learns(client: TestClient, live_model: Path) -> None:

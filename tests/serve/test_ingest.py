@@ -14,7 +14,7 @@ from live import INTERVAL, NAMES, START, batch
 
 from tsadc.errors import DataError
 from tsadc.serve import schema
-from tsadc.serve.config import Config
+from tsadc.serve.config import SHARDS, Config
 from tsadc.serve.ingest import Ingest, _Group
 from tsadc.serve.metrics import Problems
 from tsadc.serve.rows import Overloaded, RowBatch
@@ -48,6 +48,10 @@ def waiting(store: Store) -> int:
 def one(entity: str, number: int, partial: bool = False, **values: float) -> RowBatch:
     cells = np.array([list(values.values())])
     return RowBatch("test", entity, tuple(values), np.array([START + number * INTERVAL]), cells, partial)
+
+
+def at(*ticks: int, entity: str = "a", partial: bool = False) -> RowBatch:
+    return RowBatch("test", entity, ("flow",), np.array(ticks), np.ones((len(ticks), 1)), partial)
 
 
 def test_rows_are_stored_as_they_were_sent(store: Store, ingest: Ingest) -> None:
@@ -232,14 +236,32 @@ def test_many_senders_at_once_lose_nothing(store: Store, ingest: Ingest) -> None
     ("rows", "sentence"),
     [
         (one("a", 0, colour=1.0), "None of the variables colour is known"),
-        (RowBatch("test", "a", ("flow",), np.array([2**62]), np.ones((1, 1))), "in the future; correct the clock"),
-        (RowBatch("test", "a", ("flow",), np.array([-1]), np.ones((1, 1))), "before 1970"),
+        (at(START, 2**62), "in the future; correct the clock"),
+        (at(START, 0), "The row of 'a' at 1970-01-01T00:00:00Z lies before 1971; correct the clock of the sender"),
+        (at(-1), "before 1971"),
     ],
 )
-def test_unusable_rows_are_refused(ingest: Ingest, rows: RowBatch, sentence: str) -> None:
+def test_unusable_rows_of_a_client_are_refused(store: Store, ingest: Ingest, rows: RowBatch, sentence: str) -> None:
     with pytest.raises(DataError, match=sentence):
-        ingest.submit(rows)
+        ingest.offer([batch("b", 0, 1), rows])
     assert sum(ingest.problems.counts.values()) == 1
+    assert stored(store) == {}
+
+
+@pytest.mark.parametrize(("tick", "reason"), [(2**62, "future"), (0, "time"), (12, "time")])
+def test_rows_with_a_wrong_clock_are_left_out_if_nobody_can_repeat_the_others(
+    store: Store, ingest: Ingest, tick: int, reason: str
+) -> None:
+    read = ingest.submit(at(START, tick, START + INTERVAL))
+    pushed = ingest.offer([one("b", 0, partial=True, flow=1, pressure=2, speed=3), at(tick, entity="c", partial=True)])
+    for receipt in (read, pushed.result()):
+        assert len(receipt.notes) == 1
+        assert "are left out; correct the clock of the sender, or its unit of time" in receipt.notes[0]
+    assert list(stored(store)) == [("a", 0), ("a", 1), ("b", 0)]
+    assert ingest.problems.counts == {reason: 2}
+    with pytest.raises(DataError, match="left out"):  # the sender hears of it if nothing is left
+        ingest.offer([at(tick, tick, partial=True)])
+    assert ingest.problems.counts == {reason: 4}
 
 
 def test_what_prometheus_sends_besides_is_left_out(store: Store, ingest: Ingest) -> None:
@@ -299,6 +321,28 @@ def test_migrations_make_the_tables_of_the_schema(store: Store) -> None:
     with store.reading() as connection:
         differences: list[Any] = compare_metadata(MigrationContext.configure(connection), schema.metadata)
     assert differences == []
+
+
+def test_a_store_without_shards_goes_on_where_it_was(store: Store) -> None:
+    with store.writing() as connection:
+        connection.execute(sa.delete(schema.progress))
+        for name in ("scored", "looked", "awake", "changed"):
+            store.set_progress(connection, name, 7)
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = 'refresh'"))
+    later = Store(store.engine.url.render_as_string(hide_password=False))
+    with later.reading() as connection:
+        assert later.scored(connection) == [7] * SHARDS
+        assert [later.progress(connection, name) for name in ("scored", "looked", "changed")] == [0, 0, 7]
+    later.close()
+
+
+def test_rows_that_are_scored_do_not_wait_whatever_shards_have_none(store: Store, ingest: Ingest) -> None:
+    ingest.submit(batch("pump 0", 0, 30))
+    ingest.submit(batch("pump 1", 0, 20))
+    assert ingest._behind([0] * SHARDS) == 50
+    assert ingest._behind([0, 30, *[0] * (SHARDS - 2)]) == 50  # since the first row of pump 1, whose number is 2
+    assert ingest._behind([0, 30, 40, *[0] * (SHARDS - 3)]) == 10
+    assert ingest._behind([0, 30, 50, *[0] * (SHARDS - 3)]) == 0
 
 
 def test_positions_of_readers_are_kept(store: Store) -> None:

@@ -23,7 +23,7 @@ from tsadc.serve.store import Store
 
 @pytest.fixture
 def local(live_model: Path, tmp_path: Path) -> Config:
-    server = Server(store=str(tmp_path / "store.sqlite"), port=0, keep_days=10_000, future=1e12)
+    server = Server(store=str(tmp_path / "store.sqlite"), port=0, keep_days=10_000, future=1e9)
     return Config(server, {"plant": Model(folder=str(live_model))})
 
 

@@ -125,7 +125,8 @@ def test_entities_come_by_severity_and_names_are_text(served: Served, visit: Cal
     assert page.title() == "(1) tsadc"
     assert page.locator("#rows img").count() == 0
     expect(page.locator("#detail .episode")).to_have_count(1)
-    expect(page.locator("#detail .episode")).to_contain_text([f"{FAULTY} "])
+    expect(page.locator("#detail .episode .name")).to_contain_text([f"{FAULTY} since "])
+    expect(page.locator("#detail .episode .name")).to_contain_text([", going on"])
     page.locator("#rows a").nth(1).click()
     expect(page.locator("#detail h2")).to_have_text(HOSTILE)
     expect(page.locator("#detail .charts figure")).to_have_count(1 + len(NAMES))
@@ -239,6 +240,10 @@ def test_an_episode_is_acknowledged_and_judged_by_keyboard_alone(served: Served,
     page.keyboard.press("Escape")
     expect(page.locator("#rows a", has_text=FAULTY)).to_be_focused()
     expect(page.locator('[data-filter="acknowledged"]')).to_have_text("Acknowledged 1")
+    seen = page.evaluate(
+        "async (time) => (await import('/page/words.js')).brief(Date.parse(time))", judged["acknowledged"]
+    )
+    expect(page.locator("#rows a", has_text=FAULTY)).to_contain_text(f"Acknowledged at {seen}")
 
 
 @browser_only
@@ -265,10 +270,14 @@ def test_a_mute_is_added_and_removed(served: Served, visit: Callable[..., Any]) 
 def test_models_and_health_are_shown_and_refused_rows_are_named(served: Served, visit: Callable[..., Any]) -> None:
     page = visit(served, "#/models")
     expect(page.locator("#detail tbody tr")).to_contain_text(["plant"])
-    assert served.client.post("/v1/rows", json={"rows": [{"entity": "pump 8"}]}).status_code == 400
+    row = {"entity": "pump 8", "time": START, "values": {"nonsense": 1.0}}
+    assert served.client.post("/v1/rows", json={"rows": [row]}).status_code == 400
     page.get_by_role("link", name="Health").click()
-    expect(page.locator("#detail .lead")).to_have_text("The service works.")
-    expect(page.locator("#detail .facts")).to_contain_text("Scoring process")
+    expect(page.locator("#detail .lead")).to_have_text("The service works, but not all is well:")
+    expect(page.locator("#detail .problems")).to_contain_text("nonsense")
+    page.reload()
+    expect(page.locator("#problems")).to_be_visible()
+    expect(page.locator("#detail .facts")).to_contain_text("Scoring")
 
 
 @browser_only
@@ -291,7 +300,7 @@ def test_a_lost_connection_is_shown_and_found_again(served: Served, visit: Calla
 @browser_only
 def test_a_phone_shows_one_side_at_a_time_and_nothing_is_cut(served: Served, visit: Callable[..., Any]) -> None:
     for theme, background in (("light", "rgb(250, 249, 246)"), ("dark", "rgb(20, 24, 27)")):
-        page = visit(served, width=390, color_scheme=theme, reduced_motion="reduce", has_touch=True)
+        page = visit(served, width=375, color_scheme=theme, reduced_motion="reduce", has_touch=True)
         row = page.locator("#rows a", has_text=FAULTY)
         expect(row).to_be_visible()
         expect(page.locator("#detail")).to_be_hidden()
@@ -302,8 +311,10 @@ def test_a_phone_shows_one_side_at_a_time_and_nothing_is_cut(served: Served, vis
         for place in ("#/episodes", "#/mutes", "#/models", "#/health", f"#/episode/{episode(served, FAULTY)['id']}"):
             page.evaluate("place => { location.hash = place; }", place)
             expect(page.locator("#detail h2")).to_be_visible()
-            assert page.evaluate("document.documentElement.scrollWidth") == 390
-            assert page.evaluate("document.getElementById('detail').scrollWidth") <= 390
+            assert page.evaluate("document.documentElement.scrollWidth") == 375
+            assert page.evaluate("document.getElementById('detail').scrollWidth") <= 375
+            box = page.get_by_role("link", name="Health").bounding_box()
+            assert box["x"] + box["width"] <= 375
 
 
 @browser_only
@@ -330,6 +341,32 @@ def test_a_thousand_entities_stay_usable(served: Served, visit: Callable[..., An
     page.locator("#entities").evaluate("box => { box.scrollTop = 60 * 55; }")
     expect(page.locator("#rows .name", has_text="unit 0555")).to_be_visible()
     assert page.locator("#rows li").count() < 40
+
+
+@browser_only
+def test_an_entity_is_not_called_normal_before_it_is_scored(served: Served, visit: Callable[..., Any]) -> None:
+    assert served.push(batch("fresh", 0, 5)).status_code == 200
+    page = visit(served)
+    page.locator("#search").fill("fresh")
+    row = page.locator("#rows a")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("Not scored yet, last row")
+    expect(row).to_have_attribute("data-state", "unscored")
+    page.get_by_role("button", name="Normal").click()
+    expect(page.locator("#empty")).to_have_text("No entity matches “fresh” and is normal.")
+
+
+@browser_only
+def test_a_long_name_leaves_room_for_the_time_of_an_episode(served: Served, visit: Callable[..., Any]) -> None:
+    name = "n" * 195
+    assert served.push(batch(name, 0, ROWS, fault=(340, ROWS))).status_code == 200
+    served.scored()
+    for width in (1280, 375):
+        page = visit(served, "#/episodes", width=width)
+        row = page.locator("#detail .episode", has_text="nnn")
+        line, time_ = row.locator(".name").bounding_box(), row.locator("time").bounding_box()
+        assert line["x"] <= time_["x"]
+        assert time_["x"] + time_["width"] <= line["x"] + line["width"] + 1
 
 
 @browser_only
@@ -406,6 +443,7 @@ def test_a_refit_is_compared_and_a_new_level_is_decided(
     store.close()
     page = visit(served, "#/models")
     detail = page.locator("#detail")
+    expect(detail.locator(".facts").first).to_contain_text(str(time.localtime().tm_year))  # when it was started
     expect(detail).to_contain_text("The new model waits for a decision.")
     expect(detail.get_by_role("row", name="Alarms")).to_contain_text("29")
     expect(detail.get_by_role("row", name="Entities that drift")).to_contain_text("pump 8")

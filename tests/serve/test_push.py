@@ -89,4 +89,4 @@ def test_what_was_left_out_is_said_in_health(client: TestClient) -> None:
     body = request(series([("__name__", "plant_flow")], [(START // MILLISECOND, 1.0)]))
     assert client.post("/api/v1/write", content=body).status_code == 204
     problems = [own["problem"] for own in client.get("/v1/health").json()["problems"]]
-    assert "1 values were left out: series without the label 'machine', which names the entity." in problems
+    assert "1 value was left out: series without the label 'machine', which names the entity." in problems

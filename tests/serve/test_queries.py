@@ -20,6 +20,7 @@ SECOND = 10**9
 # entity: (severity, muted, acknowledged) of each open episode
 OPEN: dict[str, list[tuple[float, bool, bool]]] = {
     "calm": [],
+    "new": [],
     "acknowledged": [(99.0, False, True)],
     "muted": [(100.0, True, False)],
     "open": [(50.0, False, False), (98.0, False, True), (100.0, True, False)],
@@ -34,7 +35,8 @@ def add(store: Store) -> None:
     score = {"threshold": 1.0, "anomalous": False, "severity": 0.0, "coverage": 1.0, "final": True}
     with store.writing() as connection:
         for number, (name, episodes) in enumerate(OPEN.items(), 1):
-            connection.execute(schema.entities.insert().values(id=number, name=name, model="m", first_time=0))
+            own = {"first_time": 0, "score": None if name == "new" else 0.5}
+            connection.execute(schema.entities.insert().values(id=number, name=name, model="m", **own))
             for k, (severity, muted, seen) in enumerate(episodes):
                 own = {"id": f"{name} {k}", "interval": f"{name} {k}", "entity": number, "severity": severity}
                 own |= {"muted": muted, "acknowledged": 1.0 if seen else None}
@@ -53,22 +55,23 @@ def test_entities_have_the_state_of_their_worst_open_episode(store: Store) -> No
         ("open", "open"),
         ("calm", "ok"),
         ("muted", "muted"),
+        ("new", "unscored"),
     ]
-    assert [own["open_severity"] for own in found["entities"]] == [99.0, 98.0, None, None]
-    assert [own["open_episodes"] for own in found["entities"]] == [1, 2, 0, 0]
-    assert found["counts"] == {"open": 1, "acknowledged": 1, "muted": 1, "ok": 1}
+    assert [own["open_severity"] for own in found["entities"]] == [99.0, 98.0, None, None, None]
+    assert [own["open_episodes"] for own in found["entities"]] == [1, 2, 0, 0, 0]
+    assert found["counts"] == {"open": 1, "acknowledged": 1, "muted": 1, "ok": 1, "unscored": 1}
 
 
 def test_search_and_state_choose_entities_but_all_are_counted(store: Store) -> None:
     add(store)
     queries = Queries(store)
-    for state in ("open", "acknowledged", "muted", "ok"):
+    for state in ("open", "acknowledged", "muted", "ok", "unscored"):
         found = queries.entities(state=state)
         assert [own["state"] for own in found["entities"]] == [state]
-        assert sum(found["counts"].values()) == 4
+        assert sum(found["counts"].values()) == 5
     assert queries.entities(search="M")["total"] == 2
     assert [own["name"] for own in queries.entities(page=Page(2, 1))["entities"]] == ["open", "calm"]
-    with pytest.raises(DataError, match="must be one of open, acknowledged, muted, ok, but got 'odd'"):
+    with pytest.raises(DataError, match="must be one of open, acknowledged, muted, ok, unscored, but got 'odd'"):
         queries.entities(state="odd")
 
 

@@ -165,6 +165,26 @@ def test_settings_of_a_folder(tmp_path: Path) -> None:
         Sink().run(folder.create("f", folder.Settings(path=str(tmp_path))), lambda: False)
 
 
+def test_advice_about_a_table_names_the_setting_of_the_reader(tmp_path: Path) -> None:
+    frame = table(0, 3, flow=0.0).astype({"flow": object})
+    frame.loc[1, "flow"] = "Bad value"
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    with pytest.raises(
+        DataError, match=r'if it means not measured, add `missing = \["Bad value"\]` to \[reader\.f\]\.$'
+    ):
+        Sink().run(folder.create("f", folder.Settings(path=str(tmp_path))), lambda: False)
+    sink = Sink()
+    sink.run(folder.create("f", folder.Settings(path=str(tmp_path), missing=("Bad value",))), lambda: sink.rows)
+    assert [row["flow"] for _, _, row in sink.rows][::2] == [0.0, 2.0]
+
+
+def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("time,flow\n")
+    reader = folder.create("f", folder.Settings(path=str(tmp_path / "a.csv")))
+    with pytest.raises(DataError, match=r'is a file; give the folder that it is in, and pattern = "a\.csv"'):
+        Sink().run(reader, lambda: False)
+
+
 @pytest.mark.parametrize("numbers", [False, True])
 def test_a_query_is_repeated_from_its_latest_time(tmp_path: Path, numbers: bool) -> None:
     pytest.importorskip("sqlalchemy")

@@ -29,7 +29,7 @@ from tsadc.serve.refresh import AT_ONCE, Refresh
 from tsadc.serve.refresh_job import Job, adapt, train
 from tsadc.serve.scoring import Scoring, Settings
 from tsadc.serve.service import Service
-from tsadc.serve.store import SCORED, Store
+from tsadc.serve.store import Store
 
 ROWS = 60 * LENGTH
 FAULT = (50 * LENGTH + 11, 51 * LENGTH + 25)
@@ -82,7 +82,7 @@ def service(config: Config, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service
         finally:
             store.close()
 
-    monkeypatch.setattr("tsadc.serve.service.ScoringProcess", ScoringHere)
+    monkeypatch.setattr("tsadc.serve.service.ScoringProcesses", ScoringHere)
     monkeypatch.setattr(Refresh, "_run", run)
     service = Service(config)
     yield service
@@ -113,7 +113,7 @@ def scored(service: Service) -> None:
     def is_done() -> bool:
         with service.store.reading() as connection:
             stored = connection.scalar(sa.select(sa.func.max(schema.rows.c.sequence)))
-            return bool(service.store.progress(connection, SCORED) == stored)
+            return min(service.store.scored(connection)) == stored
 
     wait_for(is_done)
 
@@ -151,6 +151,9 @@ def test_a_sound_model_is_used_and_can_be_rolled_back(service: Service, folder: 
     assert np.array_equal(digest(folder), before)
     assert np.array_equal(digest(previous(folder)), after)
     assert Queries(service.store).models("plant")[0]["note"] == "rolled back"
+    assert service.refresh.candidate("plant")["state"] == "replaced"
+    service.refresh.roll_back("plant")
+    assert service.refresh.candidate("plant")["state"] == "used"
 
 
 def test_the_present_score_of_episodes_is_that_of_the_model_in_use(service: Service, folder: Path) -> None:
@@ -174,9 +177,11 @@ def test_a_model_that_is_not_sound_waits_for_a_person(service: Service, folder: 
     with pytest.raises(RefitError, match="no candidate that waits; its last refit is refused"):
         service.refresh.accept("plant", "ann")
     assert service.refresh.refresh("plant")["state"] == "candidate"
-    assert service.refresh.accept("plant", "ann")["state"] == "used"
+    accepted = service.refresh.accept("plant", "Ann")
+    assert (accepted["state"], accepted["note"]) == ("used", "Accepted by Ann.")
+    assert "less than half" in accepted["comparison"]["objections"][0]
     assert len(digest(folder)) == 2 * 12
-    assert Queries(service.store).models("plant")[0]["note"] == "refreshed, accepted by ann"
+    assert Queries(service.store).models("plant")[0]["note"] == "refreshed, accepted by Ann"
 
 
 def test_a_sound_model_waits_if_the_schedule_says_so(service: Service, folder: Path) -> None:
@@ -372,7 +377,7 @@ def test_schedules_are_checked_and_the_command_rolls_back(folder: Path, tmp_path
     for wrong, complaint in (
         ('every = "soon"', "whole number of min, h, d or w"),
         ('model = "plan"', "plant"),
-        ("megabytes = 1", "at least 256"),
+        ("megabytes = 1", "from 256 to"),
     ):
         file.write_text(text + wrong)
         with pytest.raises(ConfigError, match=complaint):

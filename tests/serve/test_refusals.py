@@ -64,6 +64,91 @@ def test_an_unknown_token_is_not_called_expired(client: TestClient) -> None:
         assert "expired" not in answer.json()["error"]
 
 
+def test_who_was_refused_is_said(client: TestClient, service: Any) -> None:
+    client.post("/v1/session", json={"token": "b" * 20})
+    for headers in ({}, {"Host": "elsewhere"}, {"Origin": "http://elsewhere"}):
+        client.get("/v1/mutes", headers=headers)
+    assert service.problems.counts == {"token": 2, "host": 1, "origin": 1}
+    assert all(" from testclient is refused: " in problem.sentence for problem in service.problems.recent())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers"),
+    [
+        ("/v1/rows", b"{", {}),
+        ("/v1/rows", b"ARROW", {"Content-Type": "application/vnd.apache.arrow.stream"}),
+        ("/v1/rows", b'{"rows": [{"entity": "a", "time": 1780000000, "values": {"flow": 1}}]}', {}),
+        ("/v1/rows", b"[]", {"Content-Encoding": "br"}),
+        ("/write", b"flow=", {}),
+        ("/api/v1/write", b"\xff", {}),
+        ("/api/v1/write", b"", {"Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_counted(
+    client: TestClient, service: Any, path: str, body: bytes, headers: dict[str, str]
+) -> None:
+    answers = [client.post(path, content=body, headers=AS_ADMIN | headers) for _ in range(2)]
+    assert all(answer.status_code in (400, 415) for answer in answers)
+    [problem] = service.problems.recent()
+    assert (problem.reason, problem.count) == ("body", 2)
+    assert problem.sentence == f"A body from testclient to {path} is refused: {answers[0].json()['error']}"
+
+
+def test_of_a_sender_that_names_another_value_each_time_the_latest_sentence_is_kept(
+    client: TestClient, service: Any
+) -> None:
+    for number in (1, 2):
+        body = f'{{"rows": [{{"entity": "a", "time": {number}, "values": {{"flow": 1}}}}]}}'
+        client.post("/v1/rows", content=body, headers=AS_ADMIN)
+    [problem] = service.problems.recent()
+    assert (problem.count, "The time 2 of row 1" in problem.sentence) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "application/json", None])
+def test_a_body_is_json_whatever_its_type(client: TestClient, kind: str | None) -> None:
+    headers = AS_ADMIN | ({} if kind is None else {"Content-Type": kind})
+    assert client.post("/v1/mutes", content=b'{"entity": "pump"}', headers=headers).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "sentence"),
+    [
+        (
+            "POST",
+            "/v1/mutes",
+            b"{",
+            422,
+            'The body must be JSON in UTF-8, such as {"by": "Ada"}, but it cannot be read',
+        ),
+        ("POST", "/v1/mutes", b"\xff", 400, "The body must be JSON in UTF-8"),
+        ("POST", "/v1/mutes", b"[1]", 422, 'The body must be a JSON object such as {"by": "Ada"}, but got [1].'),
+        ("POST", "/v1/mutes", b"", 422, 'The body must be a JSON object such as {"by": "Ada"}, but it is empty.'),
+        ("POST", "/v1/mutes", b'{"x": 1}', 422, "`x` is unknown here; correct the name, or leave it out."),
+        ("POST", "/v1/mutes", b'{"by": 1}', 422, "`by` must be text, but got 1."),
+        ("POST", "/v1/mutes", b'{"entity": ""}', 422, "`entity` must be text that is not empty, but got ''."),
+        ("POST", "/v1/mutes", b'{"by": "\\u0000"}', 422, "`by` cannot be used: a text may not have the character NUL."),
+        ("POST", "/v1/episodes/1/verdict", b"{}", 422, "The body lacks `verdict`; add it."),
+        (
+            "POST",
+            "/v1/episodes/1/verdict",
+            b'{"verdict": true}',
+            422,
+            "`verdict` must be 'true', 'false' or 'planned', but got True.",
+        ),
+        ("GET", "/v1/entities?limit=0", b"", 422, "`limit` must be at least 1, but got '0'."),
+        ("GET", "/v1/entities?limit=x", b"", 422, "`limit` must be a whole number, but got 'x'."),
+        ("GET", "/v1/nothing", b"", 404, "There is nothing at '/v1/nothing'; /openapi.json has all addresses."),
+        ("PUT", "/v1/models", b"", 405, "'/v1/models' takes GET, but got 'PUT'."),
+    ],
+)
+def test_refusals_are_plain_sentences(
+    client: TestClient, method: str, path: str, body: bytes, status: int, sentence: str
+) -> None:
+    answer = client.request(method, path, content=body, headers=AS_ADMIN)
+    assert answer.status_code == status
+    assert answer.json()["error"].startswith(sentence)
+
+
 def test_a_store_whose_connections_are_all_in_use_is_asked_again_later(client: TestClient, service: Any) -> None:
     service.store.engine = sa.create_engine(
         service.store.engine.url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.01

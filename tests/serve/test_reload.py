@@ -15,9 +15,9 @@ from tsadc.serve.service import Service
 
 
 class NoScoring:
-    """Stands in for the scoring process."""
+    """Stands in for the scoring processes."""
 
-    restarts, is_running, pid = 0, True, 0
+    restarts, is_running, pids = 0, True, ()
 
     def __init__(self, *_: Any) -> None:
         self.wake = self.stop = lambda: None
@@ -25,7 +25,7 @@ class NoScoring:
 
 @pytest.fixture
 def service(live_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    monkeypatch.setattr(service_module, "ScoringProcess", NoScoring)
+    monkeypatch.setattr(service_module, "ScoringProcesses", NoScoring)
     monkeypatch.setattr(service_module, "ENDING", 0.05)
     file = tmp_path / "config.toml"
     file.write_text(f'[model.plant]\nfolder = "{live_model}"\n[reader.files]\ntype = "folder"\npath = "."\n')
@@ -84,3 +84,25 @@ def test_a_service_that_has_stopped_is_not_reloaded(service: Service) -> None:
     service.close()
     service.reload()
     wait_for(lambda: not running("refresh"), 20)
+
+
+def test_health_names_a_wrong_configuration_as_long_as_the_old_one_is_in_force(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert service.file is not None
+    right = service.file.read_text()
+
+    def reload(text: str) -> tuple[str, list[str]]:
+        service.file.write_text(text)  # type: ignore[union-attr]
+        service.reload()
+        health = service.health()
+        return health["status"], [own["problem"] for own in health["problems"] if own["reason"] == "configuration"]
+
+    for wrong in ("nonsense", "colour"):
+        status, [said] = reload(f"[{wrong}]\na = 1\n" + right)
+        assert (status, f"`{wrong}`" in said) == ("degraded", True)
+        assert said in caplog.messages
+    with monkeypatch.context() as patch:
+        patch.setattr("tsadc.serve.metrics.RECENT", -1.0)  # as if it were long ago
+        assert [own["problem"] for own in service.health()["problems"]] == [said]
+    assert reload(right) == ("ok", [])

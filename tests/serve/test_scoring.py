@@ -113,7 +113,7 @@ def test_a_crash_at_any_moment_changes_nothing(
     for number in range(undisturbed):
         score = Scoring(settings(config))
         if number % 3 == 1:  # the transaction does not come through
-            monkeypatch.setattr(score.store, "set_progress", failing)
+            monkeypatch.setattr(score.store, "set_scored", failing)
             with pytest.raises(StoreError):
                 score.step()
             monkeypatch.undo()
@@ -153,6 +153,73 @@ def test_a_commit_whose_answer_is_lost_doubles_nothing(
     assert decisions(store) == expected
 
 
+def test_several_processes_decide_the_same_as_one_also_if_their_number_changes(
+    store: Store, ingest: Ingest, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "AT_ONCE", 40)
+    monkeypatch.setattr(scoring, "IDLE", -1.0)
+    _, expected = decided(store, ingest, config)
+    for processes, steps in ((3, 4), (2, 3), (1, 5), (4, 100)):  # the processes do not come equally far
+        for number in range(processes):
+            score = Scoring(settings(config, number=number, processes=processes))
+            for _ in range(steps + 2 * number):
+                score.step()
+            own = {entity % scoring.SHARDS % processes for entity in score._entities}
+            assert own <= {number}
+            score.store.close()
+    assert decisions(store) == expected
+    with store.reading() as connection:
+        reached = store.scored(connection)
+    assert set(reached) == {ingest._sequence}  # nothing waits, also in shards without an entity
+
+
+def test_of_two_processes_with_the_same_rows_one_begins_again(
+    store: Store, ingest: Ingest, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a service is killed and started again while its scoring process still ends a step."""
+    monkeypatch.setattr(scoring, "AT_ONCE", 40)
+    _, expected = decided(store, ingest, config)
+    left, right = Scoring(settings(config)), Scoring(settings(config))
+    write = left._write
+
+    def write_late(*arguments: Any) -> None:
+        right.step()
+        write(*arguments)
+
+    monkeypatch.setattr(left, "_write", write_late)
+    for _ in range(3):
+        with pytest.raises(StoreError, match="Another process has scored rows"):
+            left.step()
+    monkeypatch.undo()
+    monkeypatch.setattr(scoring, "AT_ONCE", 40)
+    right.store.close()
+    run(left)
+    assert decisions(store) == expected
+
+
+def test_each_process_expires_and_forgets_its_own_entities(store: Store, ingest: Ingest, config: Config) -> None:
+    ingest.submit(batch("pump 0", 0, 5 * LENGTH + LENGTH // 2, fault=(5 * LENGTH, 6 * LENGTH)))
+    ingest.submit(batch("pump 1", 0, 5 * LENGTH + LENGTH // 2, seed=1, fault=(5 * LENGTH, 6 * LENGTH)))
+    every = [Scoring(settings(config, number=number, processes=2, expire_minutes=1e-3)) for number in (0, 1)]
+    for score in every:
+        while score.step():
+            pass
+        score.housekeeping()  # from here on, the time counts
+        with store.writing() as connection:
+            store.set_progress(connection, f"{AWAKE} {score.settings.number}", 0)
+    opened = confirmed(store, "open")
+    assert [episode["entity"] for episode in opened] == ["pump 1", "pump 0"]
+    with store.writing() as connection:
+        connection.execute(sa.update(schema.entities).values(last_seen=1.0))
+    every[1].housekeeping()
+    [left] = confirmed(store, "open")
+    assert left["entity"] == "pump 1"  # its number is 2
+    every[0].housekeeping()
+    assert confirmed(store, "open") == []
+    for score in every:
+        score.store.close()
+
+
 def decisions(store: Store) -> dict[str, list[Any]]:
     """Return all that scoring has decided."""
     return {name: table(store, name) for name in ("scores", "episodes", "outbox")}
@@ -183,7 +250,7 @@ def test_states_are_written_at_the_end_and_rows_are_not_pushed_again(
     first.save()
     with store.reading() as connection:
         saved = sorted(connection.scalars(sa.select(schema.states.c.sequence)))
-    assert (len(saved), saved[-1]) == (2, first.scored)
+    assert (len(saved), saved[-1]) == (2, max(first.scored))
     first.store.close()
     for seed in range(2):
         ingest.submit(batch(f"pump {seed}", 2 * LENGTH + 9, 1, seed=seed))
@@ -278,11 +345,11 @@ def test_an_episode_expires_when_its_entity_falls_silent(store: Store, ingest: I
         connection.execute(sa.update(schema.entities).values(last_seen=time.time() - 3.1 * INTERVAL / 1e9))
     for looked in (0, time.time() - scoring.OUTAGE - 1):  # the service or the store was away, so rows may still come
         with store.writing() as connection:
-            store.set_progress(connection, LOOKED, int(looked))
+            store.set_progress(connection, f"{LOOKED} 0", int(looked))
         score.housekeeping()
         assert confirmed(store)[0]["state"] == "open"
     with store.writing() as connection:
-        store.set_progress(connection, AWAKE, int(time.time()) - 4)
+        store.set_progress(connection, f"{AWAKE} 0", int(time.time()) - 4)
     score.housekeeping()
     score.store.close()
     [episode] = confirmed(store)
@@ -349,7 +416,7 @@ def test_an_entity_that_is_silent_for_long_is_forgotten(store: Store, ingest: In
     score.housekeeping()
     assert stored(1) == kept[1]  # the service itself was silent until now
     with store.writing() as connection:
-        store.set_progress(connection, AWAKE, int(time.time() - scoring.RETURN - 10))
+        store.set_progress(connection, f"{AWAKE} 0", int(time.time() - scoring.RETURN - 10))
     ingest.submit(batch("pump 0", 12 * LENGTH, 1))  # not scored yet
     score.housekeeping()
     assert stored(1)["scores"] == kept[1]["scores"]

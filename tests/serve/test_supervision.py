@@ -1,8 +1,10 @@
 """The scoring process is supervised until it is stopped, whatever it does; small programs stand in for it."""
 
 import io
+import json
 import logging
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,10 +14,10 @@ from typing import Any
 import pytest
 from live import wait_for
 
-from tsadc.serve import service
-from tsadc.serve.config import Config
+from tsadc.serve import supervision
+from tsadc.serve.config import Config, Server
 from tsadc.serve.metrics import Problems
-from tsadc.serve.service import ScoringProcess
+from tsadc.serve.supervision import ScoringProcess, ScoringProcesses
 
 Start = Callable[..., "subprocess.Popen[str]"]
 SILENT = "exec cat > /dev/null"  # ends when its input does
@@ -34,8 +36,8 @@ def instead(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[Sta
 
             return start(script)
 
-        monkeypatch.setattr(service, "FIRST_WAIT", 0.01)
-        monkeypatch.setattr(service.subprocess, "Popen", popen)
+        monkeypatch.setattr(supervision, "FIRST_WAIT", 0.01)
+        monkeypatch.setattr(supervision.subprocess, "Popen", popen)
 
     yield run
     for process in started:
@@ -70,6 +72,39 @@ def test_a_process_that_starts_while_it_is_stopped_is_ended(instead: Any) -> Non
     go.set()
     stopping.join(10.0)
     assert not stopping.is_alive()
+
+
+def test_a_process_reads_its_settings_before_it_is_woken(instead: Any) -> None:
+    begun, problems = threading.Event(), Problems()
+
+    def start(script: Start) -> Any:
+        begun.wait(20.0)
+        process = scoring._process = script('read first; echo "$first" >&2; exit 1')
+        scoring.wake()  # as if rows came as soon as it has started
+        return process
+
+    instead(start)
+    scoring = ScoringProcess(Config(), problems)
+    begun.set()
+    assert wait_for(lambda: problems.counts.get("scoring", 0))
+    assert ends(scoring)
+    assert '({"' in problems.recent()[0].sentence
+
+
+def test_the_pipes_of_an_ended_process_are_closed(instead: Any) -> None:
+    started: list[Any] = []
+
+    def start(script: Start) -> Any:
+        started.append(script("exec < /dev/null; exit 1"))
+        time.sleep(0.1)  # it ends before its settings are written
+        return started[-1]
+
+    instead(start)
+    problems = Problems()
+    scoring = ScoringProcess(Config(), problems)
+    assert wait_for(lambda: problems.counts.get("scoring", 0))
+    assert ends(scoring)
+    assert all(pipe.closed for process in started for pipe in (process.stdin, process.stdout, process.stderr))
 
 
 def test_lines_that_are_not_understood_are_logged(instead: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -111,6 +146,23 @@ def test_of_what_a_process_complains_the_last_line_is_said(instead: Any) -> None
     assert "(the reason)" in problems.recent()[0].sentence
 
 
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [
+        (
+            "Traceback\n  File ...\ntsadc.errors.ModelFileError: It is truncated; restore it.\n",
+            "It is truncated; restore it",
+        ),
+        ("numpy._core._exceptions._ArrayMemoryError: Unable to allocate 9 GiB", "Unable to allocate 9 GiB"),
+        ("MemoryError\n", ""),
+        ("An error: it is late.\n", "An error: it is late"),
+        ("", ""),
+    ],
+)
+def test_no_class_of_an_error_is_said(errors: str, said: str) -> None:
+    assert supervision.last_said(errors) == said
+
+
 def test_of_a_long_line_a_part_is_said(instead: Any) -> None:
     instead(lambda script: script("head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 1"))
     problems = Problems()
@@ -121,6 +173,23 @@ def test_of_a_long_line_a_part_is_said(instead: Any) -> None:
     assert len(problems.recent()[0].sentence) < 1000
 
 
+def test_all_processes_run_and_are_stopped_at_the_same_time(instead: Any) -> None:
+    # Each says which it is, and takes a second to end.
+    script = 'read settings; echo "$settings" >> "$0"; echo ready; cat > /dev/null; sleep 1'
+    with tempfile.NamedTemporaryFile("r") as file:
+        instead(lambda start: start(script.replace("$0", file.name)))
+        processes = ScoringProcesses(Config(Server(processes=4)), Problems())
+        wait_for(lambda: processes.is_running)
+        numbers = [(json.loads(line)["number"], json.loads(line)["processes"]) for line in file.read().splitlines()]
+        pids = processes.pids
+        began = time.monotonic()
+        processes.stop()
+        assert time.monotonic() - began < 3
+    assert sorted(numbers) == [(number, 4) for number in range(4)]
+    assert len(set(pids)) == 4
+    assert processes.restarts == 0
+
+
 def test_a_long_line_is_not_read_at_once() -> None:
-    text = "x" * (2 * service.LONGEST_LINE) + "\nlast"
-    assert [len(part) for part in service._lines(io.StringIO(text))] == [service.LONGEST_LINE] * 2 + [1, 4]
+    text = "x" * (2 * supervision.LONGEST_LINE) + "\nlast"
+    assert [len(part) for part in supervision._lines(io.StringIO(text))] == [supervision.LONGEST_LINE] * 2 + [1, 4]

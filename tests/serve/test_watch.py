@@ -1,5 +1,6 @@
 """`tsadc watch` says the same as the service, on the terminal."""
 
+import io
 import json
 import threading
 from pathlib import Path
@@ -53,7 +54,8 @@ def test_lines_open_and_end_the_episode_of_detect(
     said: tuple[Watch, list[dict[str, Any]]], live_model: Path, lines: list[str]
 ) -> None:
     watch, changes = said
-    watch_lines(watch, lines)
+    watch_lines(watch, lines, pytest.fail)
+    assert watch.left_out() == ""
     assert confirmed(changes)[0] == "opened"
     assert confirmed(changes)[-1] == "resolved"
     series = tsadc.Series(ROWS.values, NAMES, Clock(START, INTERVAL, dated=True), "pump 0")
@@ -66,23 +68,72 @@ def test_lines_open_and_end_the_episode_of_detect(
     ("lines", "sentence"),
     [
         (["a,b", "1,2"], "a header with `time`"),
-        (["time,flow", "2026-01-01T00:00:00Z,1,2"], "Line 2 has 3 cells"),
-        (["time,flow", "2026-01-01T00:00:00Z,high"], "not a number"),
-        (["time,colour", "2026-01-01T00:00:00Z,1"], "None of the variables colour is known"),
+        (["a\rb", "1,2"], "a carriage return inside"),
+        (["time,colour"], "None of the variables colour is known to the model, which has flow"),
+        (["time,entity"], "no values"),
     ],
 )
-def test_lines_that_cannot_be_used_are_refused(
+def test_a_header_that_cannot_be_used_is_refused(
     said: tuple[Watch, list[dict[str, Any]]], lines: list[str], sentence: str
 ) -> None:
     with pytest.raises(DataError, match=sentence):
-        watch_lines(said[0], lines)
+        watch_lines(said[0], lines, pytest.fail)
+
+
+WRONG_CELLS = {
+    "2026-01-01T00:00:00Z,1,2": "It has 3 cells, but the header has 5.",
+    "2026-01-01T00:00:00Z,1,\r2,3,a": "It has a carriage return inside",
+    "1,2,high,2026-01-01T00:00:00Z,a": "The value 'high' of 'speed' is not a number.",
+    "1,2,3,soon,a": "The time 'soon' is not ISO 8601",
+    '"1,2,3,2026-01-01T00:00:00Z,a': "It has 1 cell, but",
+}
+WRONG_JSON = {
+    "[1": 'It must be JSON such as {"entity": "pump", "time"',
+    '{"rows": []}': 'as in {"entity": "pump", "time"',
+    '{"entity": "a", "time": 5, "values": {"flow": 1}}': "The time 5 looks like seconds",
+    '{"entity": "a", "time": "2026-01-01", "values": {"flow": "x"}}': "The value 'x' of 'flow' must be a number",
+    '{"entity": "a", "time": "2026-01-01", "values": {"x": 1}}': "None of the variables x is known",
+    '{"entity": "a", "time": "2026-01-01", "values": {}}': "It has no values; send some",
+}
+
+
+@pytest.mark.parametrize(("lines", "wrong"), [(as_csv(), WRONG_CELLS), (as_json(), WRONG_JSON)])
+def test_a_line_that_cannot_be_used_is_named_and_the_others_are_judged(
+    said: tuple[Watch, list[dict[str, Any]]], lines: list[str], wrong: dict[str, str]
+) -> None:
+    complaints: list[str] = []
+    watch_lines(said[0], [*lines[:100], *wrong, "", *lines[100:]], complaints.append)
+    assert "opened" in confirmed(said[1])
+    for number, (complaint, sentence) in enumerate(zip(complaints, wrong.values(), strict=True), start=101):
+        assert complaint.startswith(f"Line {number} is left out: ")
+        assert sentence in complaint
+
+
+def test_a_row_in_the_future_does_not_end_the_watch_and_is_said_at_the_end(
+    live_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [header, *rows] = as_csv()
+    ahead = "1,2,3,2199-01-01T00:00:00Z,pump 0"
+    between = rows[1].replace("Z", ".5Z")
+    monkeypatch.setattr("sys.stdin", [header + ",colour", *(row + ",1" for row in (*rows[:9], ahead, between, *rows))])
+    serve.watch(live_model, "-", 5.0, 0.0, True, lambda _: None)
+    shown = capsys.readouterr()
+    assert '"transition": "opened"' in shown.out
+    assert shown.err.startswith("tsadc: Not judged: 1 row in the future (correct the clock of the sender); 9 rows on ")
+    assert "1 row between the rows of the model, which has one every 1s; column colour, unknown to" in shown.err
+
+
+def test_rows_at_another_rate_are_said_at_the_end(said: tuple[Watch, list[dict[str, Any]]]) -> None:
+    [header, *rows] = as_csv()
+    watch_lines(said[0], [header, *rows[::5]], pytest.fail)
+    assert said[0].left_out().startswith("Rows of 'pump 0' come every 5s, but the model 'plant' was fitted on one")
 
 
 def damaged_folder(folder: Path) -> None:
     """Write a whole file between two that cannot be read."""
     (folder / "a.csv").write_bytes(b"\x00\xff\x01\n")
     FRAME.drop(columns="entity").to_csv(folder / "pump 0.csv", index=False, date_format="%Y-%m-%dT%H:%M:%SZ")
-    (folder / "z.csv").write_text("time,flow\nsoon,1\nlater,2\n")
+    (folder / "z.csv").write_text("time,flow\n2026-01-01,Bad\n2026-01-02,2\n")
 
 
 def test_a_damaged_file_is_named_and_the_others_are_judged(
@@ -103,6 +154,7 @@ def test_a_damaged_file_is_named_and_the_others_are_judged(
     assert "opened" in confirmed(said[1])
     assert str(tmp_path / "a.csv") in complaints[0]
     assert str(tmp_path / "z.csv") in complaints[0]
+    assert 'add `missing = ["Bad"]` to a reader of `tsadc serve`, as `tsadc watch` has no' in complaints[0]
     assert [str(tmp_path / name) in complaints[1] for name in ("a.csv", "d.csv")] == [False, True]
 
 
@@ -119,6 +171,25 @@ def test_the_command_goes_on_after_a_damaged_file_and_says_so_at_the_end(
     with pytest.raises(DataError, match=r"Not all files could be read: .*a\.csv"):
         serve.watch(live_model, str(tmp_path), 0.1, 0.0, True, lambda _: None)
     assert '"transition": "opened"' in capsys.readouterr().out
+
+
+def test_the_command_goes_on_after_a_damaged_line_and_says_so_at_the_end(
+    live_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = "\n".join([*as_csv()[:50], "\udcff,1,2,3,pump 0", *as_csv()[50:]]).encode(errors="surrogateescape")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8", newline="\n"))
+    with pytest.raises(DataError, match="Not all lines could be read: Line 51 is left out: The value"):
+        serve.watch(live_model, "-", 5.0, 0.0, True, lambda _: None)
+    shown = capsys.readouterr()
+    assert '"transition": "opened"' in shown.out
+    assert shown.err.startswith("tsadc: Line 51 is left out: The value")
+
+
+def test_a_file_is_no_folder(live_model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("time,flow\n")
+    with pytest.raises(DataError, match=r"rows\.csv is a file, but .* tsadc watch MODEL - < .*rows\.csv\."):
+        serve.watch(live_model, str(file), 0.1, 0.0, True, lambda _: None)
 
 
 def test_a_folder_that_does_not_exist_ends_the_command(live_model: Path, tmp_path: Path) -> None:

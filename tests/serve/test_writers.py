@@ -80,7 +80,7 @@ def test_settings_are_checked() -> None:
         webhook.create("w", webhook.Settings())
     with pytest.raises(ConfigError, match="'w' needs `path`"):
         json_lines.create("w", json_lines.Settings())
-    with pytest.raises(ConfigError, match=r"`writer\.w\.url` must be an address such as http"):
+    with pytest.raises(ConfigError, match=r"`writer\.w\.url` must be an address that begins with http"):
         build(webhook.Settings, {"url": "localhost:9093"}, "writer.w")
     with pytest.raises(ConfigError, match=r"`writer\.w\.labels` must be pairs of a name like team"):
         build(alertmanager.Settings, {"url": "http://a", "labels": [["entity", "x"]]}, "writer.w")
@@ -145,7 +145,7 @@ def test_an_episode_is_one_annotation_in_grafana() -> None:
 
 
 def test_lines_of_json_are_appended_once(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "events.jsonl"
+    path = tmp_path / "events.jsonl"
     writer = json_lines.create("file", json_lines.Settings(path=str(path)))
     writer.send([event(), event("resolved")])
     writer.send([event("resolved"), event(number=2, score=float("inf"))])  # after a crash, the first is sent again
@@ -171,6 +171,9 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
         json_lines.create("file", json_lines.Settings(path=str(tmp_path / "a"))).send([event()])
 
 
-def test_a_folder_in_place_of_the_file(tmp_path: Path) -> None:
-    with pytest.raises(DeliveryError, match="cannot be written: Is a directory"):
-        json_lines.create("file", json_lines.Settings(path=str(tmp_path))).send([event()])
+@pytest.mark.parametrize(
+    ("path", "sentence"), [(".", "is a folder; name a file"), ("new/a", "new of the .* create it")]
+)
+def test_a_place_that_can_have_no_file_is_refused(tmp_path: Path, path: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        json_lines.create("file", json_lines.Settings(path=str(tmp_path / path)))

@@ -1,6 +1,7 @@
 """The command line: files in, files out, one sentence for each mistake.
 
-`main` is the entry point of the command `tsadc`; `app.py` defines the commands and their options."""
+`main` is the entry point of the command `tsadc`; `app.py` lists the commands, `commands/` defines them and their
+options, and the other files do what they ask for."""
 
 from tsadc.cli.app import main
 

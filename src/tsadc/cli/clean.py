@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tsadc.atomic import new_folder
+from tsadc.atomic import new_folder, refuse_existing
 from tsadc.config import parse_json
 from tsadc.detectors.audit import LEVEL
 from tsadc.detectors.cleaning import Correction, Fill, bands, cells_of, corrected, imputed, report
@@ -93,8 +93,7 @@ def check_request(audited: AuditFolder, out: Path, fill: str, level: float | Non
         raise ConfigError(
             f"--samples draws what was expected, which --fill {fill} does not use; leave one of them out."
         )
-    if out.exists():
-        raise OutputError(f"{out} exists already; choose another name or remove it.")
+    refuse_existing(out)
     if audited.edited and level is not None:
         raise ConfigError(
             f"{audited.folder / REVIEW} was edited, so its decisions count and --level has no meaning; leave it out."

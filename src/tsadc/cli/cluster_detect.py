@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,17 @@ import pandas as pd
 
 import tsadc
 from tsadc.cli.examination import MAX_NOTICES, check_new
-from tsadc.cli.workflow import MAX_WORST, Unusual, describe_interval, summarise
+from tsadc.cli.workflow import MAX_WORST, Unusual, describe_interval, refuse_inside, summarise
 from tsadc.cluster import storage
 from tsadc.cluster.engine import Outcome, connect
-from tsadc.cluster.manifest import Entity, Manifest, check_folder, finish, folder_name, start
+from tsadc.cluster.manifest import Entity, Manifest, check_folder, check_name, finish, fits_path, folder_name, start
 from tsadc.cluster.models import ModelFiles, loaded_model, model_files
 from tsadc.cluster.partitions import FileGroup, check_options, group_files, named_files, read_group
 from tsadc.cluster.storage import address_of
 from tsadc.config import require
 from tsadc.detectors.base import Detector, ProgressCallback, ScoringProgress
 from tsadc.detectors.result import worst
-from tsadc.errors import DataError, TooShortError, collected_notices, listed, notice
+from tsadc.errors import DataError, TooShortError, TsadcError, collected_notices, listed, notice
 from tsadc.io.calendar import Calendar
 from tsadc.io.reading import Reading
 from tsadc.series import Series
@@ -77,6 +77,7 @@ def detect_on_cluster(
     require(partition in PARTITIONS, "--partition", "day or month", partition)
     place, files = address_of(out), model_files(detector)
     named = named_files(data)
+    refuse_inside(out, data, "the data")
     check_folder(place, force=force)
     with connect(address) as cluster:
         groups = group_files(cluster, named, replace(reading, skip_bad=False))
@@ -96,46 +97,57 @@ def detect_on_cluster(
     planned = {entity for group in groups for entity in group.entities}
     lost = planned - set(manifest.entities) - set(manifest.left_out)
     assert not lost, f"neither judged nor refused: {lost}"
-    manifest.complete = not manifest.left_out or (reading.skip_bad and bool(manifest.entities))
+    manifest.complete = not manifest.left_out
     manifest.write(place)
     if manifest.left_out:
         entity, why = next(iter(sorted(manifest.left_out.items())))
         number = count(len(manifest.left_out), "entity", "entities")
-        if not manifest.complete:
-            rest = "the others are" if manifest.entities else "nothing is"
+        if not (reading.skip_bad and manifest.entities):
+            rest = f"the results of the others are in {place}" if manifest.entities else "there are no results"
             raise DataError(
                 f"{number} of {total} could not be judged; {entity!r}: {why} Correct the data and run the same command "
-                f"again, which continues, or leave out what is bad with --skip-bad; {rest} in {place}."
+                f"again, which continues, or leave out what is bad with --skip-bad; {rest}."
             )
         notice(f"{number} left out: {listed(sorted(manifest.left_out))}; {entity!r}: {why}")
     _notice_all(manifest)
     return _summary(detector, manifest, place)
 
 
-def judge(job: DetectJob, group: FileGroup) -> list[Entity]:
+@dataclass(frozen=True)
+class JudgedGroup:
+    """What became of the entities of a group: those that were judged, and the sentences why others could not be."""
+
+    done: tuple[Entity, ...]
+    refused: Mapping[str, str]
+
+
+def judge(job: DetectJob, group: FileGroup) -> JudgedGroup:
     """Read the files of a group, judge its entities and write their tables; the task of a worker."""
     detector = loaded_model(job.digest, job.model)
     if job.continued:
-        _remove_leftovers(job.out, group.entities)
+        _remove_tables(job.out, group.entities)
+    done, refused = list[Entity](), dict[str, str]()
     with tempfile.TemporaryDirectory(prefix="tsadc-") as folder, collected_notices() as notices:
         series, rows = read_group(group, Path(folder))
-        done = [_judge_entity(job, detector, own, rows[own.entity], group) for own in series]
+        for own in series:
+            try:
+                check_name(own.entity)
+                done.append(_judge_entity(job, detector, own, rows[own.entity], group))
+            except TsadcError as error:
+                refused[own.entity] = str(error)
+                _remove_tables(job.out, [own.entity])
     done = [replace(entity, notices=tuple(notices)) for entity in done]
-    missing = set(group.entities) - {entity.entity for entity in done}
-    if missing:
-        raise DataError(
-            f"{listed(sorted(missing))} {'has' if len(missing) == 1 else 'have'} no row that could be read."
-        )
     for entity in done:  # last, so that a group is done as a whole
         finish(job.out, job.digest, entity)
-    return done
+    return JudgedGroup(tuple(done), refused)
 
 
-def _remove_leftovers(out: str, entities: Sequence[str]) -> None:
-    """Remove tables that an interrupted run has written: the data may have been corrected in the meantime."""
+def _remove_tables(out: str, entities: Sequence[str]) -> None:
+    """Remove what was written of entities that are not done: their data may be corrected before they are."""
+    written = [entity for entity in entities if fits_path(entity)]
     for table in TABLES:
         for date in storage.names_in(storage.join(out, table)):
-            for entity in entities:
+            for entity in written:
                 place = storage.join(out, table, date, f"entity={folder_name(entity)}")
                 if storage.names_in(place):
                     storage.remove_folder(place)
@@ -226,12 +238,13 @@ def _digest(files: ModelFiles, groups: Iterable[FileGroup], options: tuple[Any, 
     return whole.hexdigest()[:16]
 
 
-def _take(manifest: Manifest, group: FileGroup, outcome: Outcome[list[Entity]]) -> None:
+def _take(manifest: Manifest, group: FileGroup, outcome: Outcome[JudgedGroup]) -> None:
     """Note what became of a group."""
     if outcome.value is None:
         manifest.left_out |= dict.fromkeys(group.entities, str(outcome.error))
     else:
-        manifest.entities |= {entity.entity: entity for entity in outcome.value}
+        manifest.entities |= {entity.entity: entity for entity in outcome.value.done}
+        manifest.left_out |= outcome.value.refused
 
 
 def report_entities(progress: ProgressCallback | None, done: int, total: int) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tsadc.atomic import refuse_existing
 from tsadc.cli.cluster_detect import report_entities
 from tsadc.cli.examination import MAX_NOTICES, check_history
 from tsadc.cli.workflow import trained
@@ -27,7 +28,7 @@ from tsadc.cluster.partitions import FileGroup, check_options, group_files, name
 from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.planned import masked
 from tsadc.detectors.summary import MIN_QUOTA, Baselines, Summary, merge
-from tsadc.errors import ConfigError, DataError, OutputError, listed, notice
+from tsadc.errors import ConfigError, DataError, listed, notice
 from tsadc.io.calendar import Calendar
 from tsadc.io.reading import Reading
 from tsadc.series import Series
@@ -95,8 +96,7 @@ def fit_on_cluster(
 
 def check_request(detector: Detector, reading: Reading, out: Path) -> None:
     """Raise if the model cannot be written, or not be trained on a cluster."""
-    if out.exists():
-        raise OutputError(f"{out} exists already; choose another name or remove it.")
+    refuse_existing(out)
     check_options(reading)
     refuse_own(detector)
     if not detector.mergeable and not hasattr(detector.settings, "training"):

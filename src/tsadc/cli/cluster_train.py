@@ -18,7 +18,7 @@ from tsadc.cli.workflow import trained
 from tsadc.cluster.engine import connect
 from tsadc.cluster.models import ModelFiles, model_files
 from tsadc.cluster.partitions import FileGroup, group_files, named_files, read_group
-from tsadc.detectors.base import Detector
+from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, DataError, notice
 from tsadc.io.calendar import Calendar
@@ -45,6 +45,7 @@ def train_on_cluster(
     *,
     address: str | None,
     remembered: Mapping[str, Any],
+    progress: ProgressCallback,
     calendar: Calendar | None = None,
 ) -> str:
     """Train the network of a detector in `workers` processes, save it to `out` and return a summary."""
@@ -57,7 +58,7 @@ def train_on_cluster(
     with connect(address) as cluster:
         groups = group_files(cluster, named, replace(reading, skip_bad=False))
         job = cluster.share(TrainJob(detector, groups, calendar, remembered))
-        outcome = cluster.together(train_member, job, workers)
+        outcome = cluster.together(train_member, job, workers, progress)
     for text in outcome.notices:
         notice(text)
     if outcome.value is None:
@@ -68,14 +69,20 @@ def train_on_cluster(
     return trained(load(out), out)
 
 
-def train_member(job: TrainJob, rank: int) -> ModelFiles | None:
+def train_member(job: TrainJob, rank: int, report: ProgressCallback) -> ModelFiles | None:
     """Read the history and train with all others; the task of a worker. Rank 0 returns the model."""
     series = list[Series]()
     with tempfile.TemporaryDirectory(prefix="tsadc-") as folder:
         for group in job.groups:
             series += read_group(group, Path(folder))[0]
     kept = job.groups[0].reading.columns or ()
-    job.detector.fit(check_history(tuple(series), [], job.detector, kept=kept), calendar=job.calendar)
+    history = check_history(tuple(series), [], job.detector, kept=kept)
+
+    def report_epoch(now: Any) -> None:  # an update is not worth a message to another machine
+        if getattr(now, "epoch_ended", False):
+            report(now)
+
+    job.detector.fit(history, calendar=job.calendar, progress=report_epoch)
     if job.remembered:
         job.detector.provenance_["reading"] = dict(job.remembered)
     return model_files(job.detector) if rank == 0 else None

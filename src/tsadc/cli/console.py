@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tsadc.nn.train import TrainingProgress
 
 IS_MAIN_PROCESS = os.environ.get("RANK", "0") == "0"  # torchrun sets RANK; only the main process writes to stdout
+INSIDE = r"(?:'[^']*'|[^()'])"  # brackets: a text, or anything else but brackets
+IN_PYTHON = re.compile(rf" \(in Python: (?:{INSIDE}|\({INSIDE}*\))*\)")
 DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
 # Markup is off because a variable may be called [b] or :house:.
 console = Console(quiet=not IS_MAIN_PROCESS, highlight=False, markup=False, emoji=False)
@@ -33,7 +36,12 @@ def echo(text: str) -> None:
 
 def print_error(text: str) -> None:
     """Print one line on stderr, in every process."""
-    print("tsadc:", visible(" ".join(text.splitlines())), file=sys.stderr)
+    print("tsadc:", visible(_of_options(" ".join(text.splitlines()))), file=sys.stderr)
+
+
+def _of_options(text: str) -> str:
+    """Return a message without what its advice means in Python: here only options can be given."""
+    return IN_PYTHON.sub("", text)
 
 
 def visible(text: str) -> str:
@@ -58,7 +66,7 @@ def show(rows: Sequence[tuple[str, str]]) -> None:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(visible(name), "\n".join(map(visible, value.split("\n"))))
+        table.add_row(visible(name), "\n".join(map(visible, _of_options(value).split("\n"))))
     console.print(table)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tsadc.atomic import refuse_existing
 from tsadc.config import require
-from tsadc.errors import OutputError
 from tsadc.export.bundle import write_python
 from tsadc.export.folder import open_model
 from tsadc.export.onnx_file import write_onnx
@@ -18,8 +18,7 @@ WRITERS: dict[str, Callable[[Any, Path], None]] = {"onnx": write_onnx, "python":
 def export_model(model: Path, to: str, out: Path) -> str:
     """Write the scorer of a model to the new folder `out`; return what to say about it."""
     require(to in WRITERS, "--to", "'onnx' or 'python'", to)
-    if out.exists():  # found before a minute of work and not after it
-        raise OutputError(f"{out} exists already; choose another name or remove it.")
+    refuse_existing(out)  # before a minute of work and not after it
     detector = open_model(model, to)
     WRITERS[to](detector, out)
     size = sum(file.stat().st_size for file in out.iterdir())

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tsadc.atomic import refuse_existing
 from tsadc.cli.examination import check_new
-from tsadc.cli.workflow import trained
+from tsadc.cli.workflow import refuse_inside, trained
 from tsadc.detectors.base import ProgressCallback
 from tsadc.detectors.merging import continue_model, merge_models
 from tsadc.detectors.store import load
-from tsadc.errors import OutputError
 from tsadc.io.calendar import Calendar
 from tsadc.series import Series
 from tsadc.show.words import count
@@ -22,7 +22,8 @@ def merge_to(
     models: Sequence[Path], out: Path, *, own: str | None = None, progress: ProgressCallback | None = None
 ) -> str:
     """Write the model of the entities of all `models` to `out` and return a summary."""
-    _refuse_existing(out)
+    refuse_existing(out)
+    refuse_inside(out, models, "a model")
     merged = merge_models(models, detector=own, progress=progress)
     merged.save(out)
     return f"Merged {len(models)} models.\n{trained(merged, out)}"
@@ -43,7 +44,8 @@ def continue_to(
 
     `read` returns the series, given the provenance of the model, and `files` says where they come from. If `strict`, a
     series that lacks a variable is refused."""
-    _refuse_existing(out)
+    refuse_existing(out)
+    refuse_inside(out, [model], "a model")
     fitted = load(model, detector=own)
     series = match(read(fitted.provenance_), fitted.variables_, strict=strict)
     check_new(series, files, fitted, other_levels=True)
@@ -51,10 +53,8 @@ def continue_to(
     continued.save(out)
     known = sum(item.entity in fitted.scaler_.entities for item in series)
     new = count(len(series) - known, "new one", "new ones")
-    added = f"Added history of {count(known, 'known entity', 'known entities')} and {new} to {model}."
-    return f"{added}\n{trained(continued, out)}"
-
-
-def _refuse_existing(out: Path) -> None:
-    if out.exists():
-        raise OutputError(f"{out} exists already; choose another name or remove it.")
+    added = f"Added history of {count(known, 'known entity', 'known entities')} and {new} to {model}"
+    before, after = (own.provenance_["data"]["observations"] for own in (fitted, continued))
+    if after <= before:
+        added += ", but no observation: it has too few rows for one, or too few values"
+    return f"{added}.\n{trained(continued, out)}"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from tsadc.atomic import refuse_existing
 from tsadc.cli.workflow import check_report, explain_threshold
 from tsadc.detectors.base import ProgressCallback
 from tsadc.detectors.refit import Refit, duration, last_part, refit
 from tsadc.detectors.store import load
 from tsadc.detectors.versions import previous, replace_model
-from tsadc.errors import OutputError, RefitError, notice
+from tsadc.errors import RefitError, notice
 from tsadc.io.calendar import Calendar
 from tsadc.series import Series
 from tsadc.show.html import write_page
@@ -35,8 +36,8 @@ def refit_model(
     The new model takes the place of the old one, which is kept as MODEL.previous; with `out`, it is saved there.
     A model that is not sound replaces nothing, unless `force`: the page is written, and an error says why."""
     length = duration(window)
-    if out is not None and out.exists():
-        raise OutputError(f"{out} exists already; choose another name or remove it.")
+    if out is not None:
+        refuse_existing(out)
     if report is not None:
         check_report(report)
     done = refit(

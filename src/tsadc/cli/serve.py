@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
+import io
 import json
 import logging
 import os
@@ -24,8 +26,10 @@ from tsadc.atomic import write_file
 from tsadc.cli.console import print_error
 from tsadc.cli.signals import Terminated
 from tsadc.config import parse_json
+from tsadc.detectors.store import SETTINGS
 from tsadc.errors import ConfigError, DataError
 from tsadc.io.reading import Reading
+from tsadc.wording import count
 
 NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?![~=])(.+)", re.DOTALL)  # NAME=QUERY, and not a comparison in PromQL
 GRACE = 3  # seconds for requests under way when the service stops
@@ -35,11 +39,16 @@ def requested_config(config: Path | None, model: Path | None) -> Any:
     """Return the configuration of a file, or that of one model without a file."""
     try:
         from tsadc.serve import config as configuration
+        from tsadc.serve import service  # noqa: F401 -- what it needs is missed here, for all commands
     except ImportError as error:
         raise ConfigError(f"The service needs more packages ({error.name}): pip install 'tsadc[serve]'.") from None
-    if (config is None) == (model is None):
+    if config is None and model is None:
         raise ConfigError("Give a configuration, as in tsadc serve config.toml, or a model: tsadc serve --model MODEL.")
+    if config is not None and model is not None:
+        raise ConfigError(f"Give {config} or --model {model}, not both; a configuration names its models itself.")
     if config is not None:
+        if (config / SETTINGS).is_file():
+            raise ConfigError(f"{config} is a model, but a configuration was expected; write --model {config}.")
         return configuration.read_config(config)
     assert model is not None
     return configuration.for_model(model)
@@ -48,12 +57,16 @@ def requested_config(config: Path | None, model: Path | None) -> Any:
 def explain(config: Path | None, model: Path | None, echo: Any) -> None:
     """Explain a configuration; raise if it cannot be used."""
     requested = requested_config(config, model)
-    from tsadc.serve.config import explained, tokens_of
+    from tsadc.serve.config import explained, remarks, tokens_of
+    from tsadc.serve.scoring import Settings, load_models
 
+    load_models(Settings.of(requested))
     for line in explained(requested):
         echo(line)
     tokens = tokens_of(requested.server)
     echo(f"tokens: {', '.join(tokens) or 'none'}.")
+    for line in remarks(requested):
+        echo(f"remark: {line}")
 
 
 def roll_back(config: Path | None, model: Path | None, name: str) -> str:
@@ -107,10 +120,14 @@ def serve(config: Path | None, model: Path | None, echo: Any) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     server = requested.server
     tokens = tokens_of(server)
-    listening = _listen(server.host, server.port)
+    listening = _listen(server.host, server.port, config)
     for name in ("READ", "WRITE", "ADMIN"):  # so that no other process inherits them
         os.environ.pop(f"TSADC_{name}_TOKEN", None)
-    service = Service(requested, config)
+    try:
+        service = Service(requested, config)
+    except BaseException:
+        listening.close()
+        raise
     app = create_app(service, tokens)
     runner = uvicorn.Server(
         uvicorn.Config(
@@ -135,10 +152,12 @@ def serve(config: Path | None, model: Path | None, echo: Any) -> None:
 def watch(model: Path, source: str, every: float, seconds: float, as_json: bool, echo: Any) -> None:
     """Judge the rows of a folder or of the standard input, and print what changes."""
     try:
-        from tsadc.serve.config import for_model
+        from tsadc.serve.config import LONGEST_WAIT, for_model
         from tsadc.serve.watch import Watch, watch_folder, watch_lines
     except ImportError as error:
         raise ConfigError(f"Watching needs more packages ({error.name}): pip install 'tsadc[serve]'.") from None
+    if not 0.1 <= every <= LONGEST_WAIT:
+        raise ConfigError(f"`--every` must be from 0.1 to {LONGEST_WAIT} seconds, but got {every:g}.")
     [found] = for_model(model).models.values()
     settings = replace(found, seconds=seconds)
 
@@ -147,36 +166,53 @@ def watch(model: Path, source: str, every: float, seconds: float, as_json: bool,
         taken_back = "The final verdict did not confirm it." if change["withdrawn"] else change["reason"]
         print(json.dumps(change) if as_json else said + taken_back, flush=True)
 
-    judge = Watch(settings, show)
-    if source == "-":
-        watch_lines(judge, sys.stdin)
-        return
-    echo(f"Watching {source}; stop with Ctrl-C.")
+    judge, is_piped = Watch(settings, show), source == "-"
     complaints: list[str] = []
 
     def complain(sentence: str) -> None:
         complaints.append(sentence)
         print_error(sentence)
 
-    with contextlib.suppress(KeyboardInterrupt, Terminated):
-        watch_folder(judge, Path(source), every, threading.Event(), complain)
+    try:
+        if is_piped:
+            if isinstance(sys.stdin, io.TextIOWrapper):
+                sys.stdin.reconfigure(errors="replace")  # a damaged line is not the end
+            watch_lines(judge, sys.stdin, complain)
+        else:
+            echo(f"Watching {source}; stop with Ctrl-C.")
+            with contextlib.suppress(KeyboardInterrupt, Terminated):
+                watch_folder(judge, Path(source), every, threading.Event(), complain)
+    finally:
+        if sentence := judge.left_out():
+            print_error(sentence)
     if complaints:
-        raise DataError(f"Not all files could be read: {complaints[-1]}")
+        raise DataError(f"Not all {'lines' if is_piped else 'files'} could be read: {complaints[-1]}")
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+def _listen(host: str, port: int, config: Path | None) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        address = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4]
+    except (OSError, UnicodeError):
+        raise ConfigError(
+            f"There is no host {host!r}; set `server.host` to a name or address of this machine."
+        ) from None
     # asyncio sends answers at once (TCP_NODELAY) only if the socket names its protocol; otherwise they take 40 ms more.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
+        listening.bind(address)
         listening.listen(512)
         return listening
     except OSError as error:
         listening.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise ConfigError(
+                f"The address {host!r} is not one of this machine; set `server.host` to one that is."
+            ) from None
+        place = "`server.port`" if config else "`port` in [server] of a configuration, and run tsadc serve config.toml"
         raise ConfigError(
-            f"The service cannot listen on port {port} of {host}: {error.strerror}; choose another `server.port`."
+            f"The service cannot listen on port {port} of {host}: {error.strerror}; choose another {place}."
         ) from None
 
 
@@ -215,6 +251,5 @@ def collect(
     frame = history(settings, now - int(hours * 3600 * 10**9), now)
     write_file(out, frame.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%S.%fZ").encode())
     entities, variables = frame["entity"].nunique(), frame.shape[1] - 2
-    return (
-        f"{len(frame):,} rows of {entities} entities with {variables} variables are in {out}; fit with --entity entity."
-    )
+    size = f"{count(len(frame), 'row', 'rows')} of {count(entities, 'entity', 'entities')}"
+    return f"{out} has {size} with {count(variables, 'variable', 'variables')}; fit with --entity entity."

@@ -11,9 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from tsadc.atomic import locked, new_file
+from tsadc.atomic import locked, new_file, refuse_existing
 from tsadc.cli.console import IS_MAIN_PROCESS
 from tsadc.cli.nightly import Detected, Existing, results_folder, silent_ends
+from tsadc.cluster.storage import address_of, is_inside
 from tsadc.config import merge, parse_assignments, read_toml, update
 from tsadc.detectors import find
 from tsadc.detectors.base import Detector, ProgressCallback
@@ -93,8 +94,7 @@ def fit_model(
 
     A network's unfinished run is in `OUT.partial`, and so is the lock that keeps a second process from training the
     same model."""
-    if out.exists():
-        raise OutputError(f"{out} exists already; choose another name or remove it.")
+    refuse_existing(out)
     if not detector.savable:
         raise ConfigError(
             f"{detector.name} cannot be saved, so the command line cannot use it; fit and use it in Python."
@@ -147,6 +147,13 @@ def fit_model(
     if reviewed is not None:
         without = f"Reviewed: {reviewed_text(reviewed.provenance(series))}.\n{without}"
     return f"{without}{trained(detector, out)}"
+
+
+def refuse_inside(out: Path, folders: Iterable[Path], what: str) -> None:
+    """Raise if results would be written to one of the folders, or into it; `what` says what the folders hold."""
+    for folder in folders:
+        if is_inside(address_of(out), address_of(folder)):
+            raise OutputError(f"{out} is inside {folder}, whose files belong to {what}; choose a place outside of it.")
 
 
 def trained(detector: Detector, out: Path) -> str:

@@ -9,7 +9,9 @@ import contextlib
 import importlib
 import logging
 import os
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -19,9 +21,14 @@ from tsadc.errors import ConfigError, TsadcError, collected_notices
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
+Report = Callable[[Any], None]
 RETRIES = 3  # of a task whose process or node was lost
+LOOK = 1.0  # seconds between two looks at what a process reports
 AHEAD = 4  # tasks per core that wait: enough to keep each core busy, and few enough for the driver
 ANSWER = 10.0  # seconds in which a cluster must answer
+SETTINGS = b"\0\0\0\4\0\0\0\0\0"  # the empty frame of settings with which both sides of HTTP/2 begin: the 4 is its type
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS  # Ray speaks gRPC, which is HTTP/2
+MAX_REASON = 300  # characters
 NEEDS_RAY = "--engine ray needs the package ray: pip install 'tsadc[ray]'."
 
 
@@ -78,17 +85,19 @@ class Cluster:
             for unfinished in running:
                 ray.cancel(unfinished, force=True)
 
-    def together(self, function: Callable[[Any, int], Value], shared: Any, size: int) -> Outcome[Value]:
-        """Run `function(shared, rank)` in `size` processes at the same time, each on a core of its own, and return the
-        outcome of rank 0, or the first error of any. torch finds the others as if `torchrun` had started them. If a
-        process is lost, all begin again."""
+    def together(
+        self, function: Callable[[Any, int, Report], Value], shared: Any, size: int, report: Report
+    ) -> Outcome[Value]:
+        """Run `function(shared, rank, report)` in `size` processes at the same time, each on a core of its own, and
+        return the outcome of rank 0, or the first error of any. torch finds the others as if `torchrun` had started
+        them. What the function reports in rank 0 is reported here. If a process is lost, all begin again."""
         ray = self._ray
         cores = int(ray.cluster_resources().get("CPU", 0))
         if size > cores:
             raise ConfigError(f"--workers {size} needs {size} cores, but the cluster has {cores}; ask for fewer.")
         for _ in range(RETRIES + 1):
             places = ray.util.placement_group([{"CPU": 1}] * size, strategy="SPREAD")
-            member = ray.remote(num_cpus=1)(_Member)
+            member, news = ray.remote(num_cpus=1)(_Member), ray.remote(num_cpus=0)(_News).remote()
             strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
             members = [
                 member.options(scheduling_strategy=strategy(places, placement_group_bundle_index=rank)).remote()
@@ -97,20 +106,24 @@ class Cluster:
             try:
                 host, port = ray.get(members[0].place.remote())
                 waiting = [
-                    one.run.remote(tsadc.__version__, function, shared, rank, size, host, port)
+                    one.run.remote(tsadc.__version__, function, shared, rank, size, host, port, news)
                     for rank, one in enumerate(members)
                 ]
                 first = waiting[0]
                 while waiting:
-                    [done], waiting = ray.wait(waiting, num_returns=1)
-                    outcome = self._checked(ray.get(done))
-                    if outcome.error is not None:
-                        return outcome
+                    done, waiting = ray.wait(waiting, num_returns=1, timeout=LOOK)
+                    for item in ray.get(news.take.remote()):
+                        report(item)
+                    for outcome in map(self._checked, ray.get(done)):
+                        if outcome.error is not None:
+                            return outcome
+                for item in ray.get(news.take.remote()):
+                    report(item)
                 return self._checked(ray.get(first))
             except (ray.exceptions.RayActorError, ray.exceptions.NodeDiedError):
                 continue
             finally:
-                for one in members:
+                for one in (*members, news):
                     ray.kill(one)
                 ray.util.remove_placement_group(places)
         return Outcome(None, f"A process was lost {RETRIES + 1} times, most likely because memory ran out.")
@@ -157,6 +170,21 @@ def _run(version: str, function: Callable[[Any, Any], Any], shared: Any, item: A
     return Outcome(value, error, tuple(notices))
 
 
+class _News:
+    """What one process reports to another."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+
+    def put(self, item: Any) -> None:
+        self.items.append(item)
+
+    def take(self) -> list[Any]:
+        """Return what was put since the last time."""
+        taken, self.items = self.items, []
+        return taken
+
+
 class _Member:
     """One of several processes that run at the same time."""
 
@@ -170,17 +198,23 @@ class _Member:
     def run(
         self,
         version: str,
-        function: Callable[[Any, int], Any],
+        function: Callable[[Any, int, Report], Any],
         shared: Any,
         rank: int,
         size: int,
         host: str,
         port: int,
+        news: Any,
     ) -> Outcome[Any] | _OtherVersion:
-        """Run the function as number `rank` of `size`."""
+        """Run the function as number `rank` of `size`; what rank 0 reports is put into the actor `news`."""
         meeting = {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": host, "MASTER_PORT": port}
         os.environ.update({name: str(value) for name, value in meeting.items()})
-        return _run(version, function, shared, rank)
+        report = news.put.remote if rank == 0 else _unheard
+        return _run(version, lambda shared, rank: function(shared, rank, report), shared, rank)
+
+
+def _unheard(_: Any) -> None:
+    """Report nothing: all processes would report the same."""
 
 
 @contextlib.contextmanager
@@ -200,29 +234,80 @@ def connect(address: str | None) -> Iterator[Cluster]:
     quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
     own = {"include_dashboard": False} if address in (None, "local") else {}
     try:
-        ray.init(address=address or "local", **quiet, **own)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-        where = "on this machine" if address in (None, "local") else f"at {address}"
-        raise ConfigError(f"Ray cannot be used {where}: {first}.") from None
+        with _silent(), _own_sigterm():
+            ray.init(address=address or "local", **quiet, **own)
+    except Exception as error:  # Ray raises plain exceptions, too
+        ray.shutdown()
+        raise ConfigError(_no_cluster(address, error)) from None
     try:
         yield Cluster(ray)
     finally:
         ray.shutdown()
 
 
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Discard what is written to the standard error by programs in other languages: Ray logs each attempt there."""
+    with contextlib.ExitStack() as opened:
+        before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        opened.callback(os.close, before)
+        opened.callback(os.close, nowhere)
+        os.dup2(nowhere, 2)
+        opened.callback(os.dup2, before, 2)
+        yield
+
+
+@contextlib.contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keep this program's answer to SIGTERM: Ray sets one of its own, which ends the process without a word."""
+    own = signal.getsignal(signal.SIGTERM)
+    if own is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    try:
+        yield
+    except SystemExit as stop:
+        if stop.code != signal.SIGTERM:
+            raise
+        signal.signal(signal.SIGTERM, own)
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, own)
+
+
+def _no_cluster(address: str | None, error: Exception) -> str:
+    """Say why Ray cannot be used, and what to do."""
+    if address == "auto" and isinstance(error, ConnectionError):
+        return (
+            "No Ray cluster runs on this machine; start one with `ray start --head`, name another with --address "
+            "HOST:PORT, or leave out --address, which starts Ray for this command only."
+        )
+    why = (" ".join(str(error).split()) or type(error).__name__)[:MAX_REASON].rstrip(".")
+    if address in (None, "local"):
+        return f"Ray cannot be started on this machine: {why}; run the command again, or leave out --engine ray."
+    return f"Ray cannot be used at {address}: {why}; give the address that `ray start --head` prints."
+
+
 def _check_answer(address: str) -> None:
-    """Raise unless something answers at the address: Ray itself would wait for minutes."""
+    """Raise unless a program answers at the address as Ray does: Ray itself would wait for minutes."""
     host, mark, port = address.removeprefix("ray://").rpartition(":")
     if not mark or not port.isdigit():
         raise ConfigError(f"--address must be HOST:PORT of the head of a Ray cluster, or auto, but got {address!r}.")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER).close()
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") != "0":  # it answers nothing that is not encrypted
+                return
+            connection.sendall(PREFACE)
+            answer = connection.recv(len(SETTINGS), socket.MSG_WAITALL)
     except (OSError, OverflowError) as error:
-        raise ConfigError(
-            f"No Ray cluster answers at {address}: {getattr(error, 'strerror', None) or error}; check the address and "
-            "whether `ray start --head` runs there."
-        ) from None
+        why = getattr(error, "strerror", None) or error
+    else:
+        if answer[3:4] == SETTINGS[3:4]:
+            return
+        why = "another program does"
+    raise ConfigError(
+        f"No Ray cluster answers at {address}: {why}; check the address and whether `ray start --head` runs there."
+    )
 
 
 def _full(error: Exception) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ from tsadc.errors import OutputError, listed
 from tsadc.show.result_files import MANIFEST, TABLES
 
 ENTITIES = "entities"
+MAX_NAME = 200  # characters, of the 255 that file systems allow
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,10 @@ def start(out: str, manifest: Manifest, *, force: bool) -> dict[str, Entity] | N
 def check_folder(out: str, *, force: bool) -> dict[str, Any] | None:
     """Return the manifest that a folder of results has, None if there is none; raise if results must not be written
     there."""
+    if not storage.is_remote(out):
+        file = next((place for place in (Path(out), *Path(out).parents) if place.is_file()), None)
+        if file is not None:
+            raise OutputError(f"{file} is a file, so {out} cannot be a folder of results; choose another name.")
     stored, inside = _parsed(storage.read(storage.join(out, MANIFEST))), storage.names_in(out)
     if stored is not None and not {"job", "complete", "entities"} <= set(stored):
         stored = None
@@ -120,6 +126,20 @@ def _place(out: str, entity: str) -> str:
 def folder_name(entity: str) -> str:
     """Return the name of an entity as part of a path; `urllib.parse.unquote` returns the entity."""
     return quote(entity, safe=" ").replace(".", "%2E") if entity.startswith(".") else quote(entity, safe=" ")
+
+
+def fits_path(entity: str) -> bool:
+    """Return whether a folder can have the name of an entity, and a file while it is written a longer one."""
+    return len(folder_name(entity)) <= MAX_NAME
+
+
+def check_name(entity: str) -> None:
+    """Raise unless the name of an entity can be part of a path."""
+    if not fits_path(entity):
+        raise OutputError(
+            f"Its name has {len(folder_name(entity))} characters as part of a path, but at most {MAX_NAME} fit; rename "
+            "it."
+        )
 
 
 def _finished(out: str, job: str) -> dict[str, Entity]:

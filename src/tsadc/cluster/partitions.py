@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from tsadc.cluster.engine import Cluster
 from tsadc.cluster.storage import StoredFile, address_of, fetch, is_remote, local_file, remote_files
-from tsadc.errors import ConfigError, DataError, TooShortError, notice
+from tsadc.errors import ConfigError, DataError, TooShortError, listed, notice
 from tsadc.io.columnar import guarded
+from tsadc.io.columns import entities_of
 from tsadc.io.files import ending, entity_names, expand, partition_keys, partitions
 from tsadc.io.read import partition_reading, read
 from tsadc.io.reading import Reading, no_column
@@ -76,9 +78,9 @@ def named_files(data: Sequence[Path]) -> list[NamedFile]:
                 path = Path(file.address.partition("?")[0])
                 found.append(NamedFile(file, path, partition_keys(between), name))
         else:
-            name = Path(argument).resolve().name
-            for path in _local_paths(Path(argument)):
-                found.append(NamedFile(local_file(path), path, partitions(argument, path), name))
+            place = Path(address if str(argument).startswith("file:") else argument)
+            for path in _local_paths(place):
+                found.append(NamedFile(local_file(path), path, partitions(place, path), place.resolve().name))
     return found
 
 
@@ -109,14 +111,20 @@ def group_files(cluster: Cluster, named: Sequence[NamedFile], reading: Reading) 
     groups = [FileGroup((entity,), tuple(own), replace(alone, entity_name=entity)) for entity, own in by_entity.items()]
     if by_column and reading.entity is not None:
         column = reading.entity
-        joined = _connected(by_column, _counts(cluster, [(file, column) for file in by_column]))
-        if len(joined) == 1 and len(by_column) > 1:
+        counts = _counts(cluster, [(file, column) for file in by_column])
+        if empty := [file.address for file, own in counts.items() if not own]:
+            notice(f"{listed(empty)} {'has' if len(empty) == 1 else 'have'} no rows and so no entity.")
+        filled = [file for file in by_column if counts[file]]
+        joined = _connected(filled, [counts[file] for file in filled])
+        if len(joined) == 1 and len(filled) > 1:
             notice(
-                f"All {len(by_column)} files share entities, so that one task reads all of them; write the data "
+                f"All {len(filled)} files share entities, so that one task reads all of them; write the data "
                 f"partitioned by entity, as in {column}=7/part.parquet, to use more of the cluster."
             )
         groups += [FileGroup(entities, own, reading) for entities, own in joined]
     names = [entity for group in groups for entity in group.entities]
+    if not names:
+        raise DataError(f"None of {len(named)} file(s) has a row; add rows of measurements.")
     if len(names) > len(set(names)):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(
@@ -136,8 +144,9 @@ def entities_in(file: StoredFile, column: str, folder: Path) -> dict[str, int]:
             present = next((name for name in source.schema_arrow.names if name.strip() == column), None)
             if present is None:
                 raise no_column(column, source.schema_arrow.names, file.address)
-            counts = source.read([present]).to_pandas()[present].value_counts()
-        return {str(entity): int(rows) for entity, rows in counts.items()}
+            frame = source.read([present]).to_pandas()
+        named = (frame if frame.shape[1] else frame.reset_index()).iloc[:, 0]
+        return dict(Counter(entities_of({column: named}, column, file.address)))  # as `read` names them
 
     return guarded(path, "Parquet", count)
 
@@ -182,14 +191,14 @@ def _connected(
     ]
 
 
-def _counts(cluster: Cluster, files: Sequence[tuple[StoredFile, str]]) -> list[Counts]:
+def _counts(cluster: Cluster, files: Sequence[tuple[StoredFile, str]]) -> dict[StoredFile, Counts]:
     """Return the rows of each entity in each file, counted by tasks."""
-    counted = dict[tuple[StoredFile, str], Counts]()
-    for item, outcome in cluster.map(count_entities, None, files):
+    counted = dict[StoredFile, Counts]()
+    for (file, _), outcome in cluster.map(count_entities, None, files):
         if outcome.value is None:
             raise DataError(str(outcome.error))
-        counted[item] = outcome.value
-    return [counted[item] for item in files]
+        counted[file] = outcome.value
+    return counted
 
 
 def count_entities(shared: None, item: tuple[StoredFile, str]) -> dict[str, int]:
@@ -213,7 +222,21 @@ def read_group(group: FileGroup, folder: Path) -> tuple[tuple[Series, ...], Coun
         raise TooShortError(_with_addresses(str(error), copies)) from None
     except DataError as error:
         raise DataError(_with_addresses(str(error), copies)) from None
+    _check_entities(group, {own.entity for own in series})
     return series, rows
+
+
+def _check_entities(group: FileGroup, found: Set[str]) -> None:
+    """Raise unless the files have the entities of the group: another task may read further rows of any other."""
+    if missing := sorted(set(group.entities) - found):
+        raise DataError(
+            f"{listed(missing)} {'has' if len(missing) == 1 else 'have'} no row that could be read; add rows."
+        )
+    if added := sorted(found - set(group.entities)):
+        raise DataError(
+            f"{listed(added)} {'was' if len(added) == 1 else 'were'} not in the files when the command began; run it "
+            "again, when they no longer change."
+        )
 
 
 def _with_addresses(text: str, copies: Mapping[str, StoredFile]) -> str:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from tsadc.atomic import write_file
+from tsadc.atomic import ADDRESS, write_file
 from tsadc.errors import ConfigError, DataError, OutputError, TsadcError
 from tsadc.io.files import PARTITION
 
-SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+")  # two letters or more: C:/ is a disk
+KEYS = re.compile("ACCESS|KEY|TOKEN|SIGNATURE|CREDENTIAL|UNAUTHORIZED|FORBIDDEN")  # in errors about who may do it
 WHOLE = ("s3", "gcs", "abfs")  # pyarrow's names of storages that show no unfinished file
 
 
@@ -34,7 +34,7 @@ def address_of(path: str | Path) -> str:
     """Return the address that an argument stands for: `Path` turns `s3://bucket` into `s3:/bucket`, and a path of this
     machine becomes absolute."""
     text = str(path)
-    found = SCHEME.match(text)
+    found = ADDRESS.match(text)
     if found is None:
         return str(Path(text).absolute())
     rest = text[found.end() :]
@@ -48,7 +48,15 @@ def address_of(path: str | Path) -> str:
 
 def is_remote(address: str) -> bool:
     """Return whether the address is something other than a path of this machine."""
-    return SCHEME.match(address) is not None
+    return ADDRESS.match(address) is not None
+
+
+def is_inside(address: str, folder: str) -> bool:
+    """Return whether an address is that of a folder, or of something in it."""
+    if is_remote(address) or is_remote(folder):
+        own, whole = (PurePosixPath(text.partition("?")[0]) for text in (address, folder))
+        return own.is_relative_to(whole)
+    return Path(address).resolve().is_relative_to(Path(folder).resolve())
 
 
 def join(address: str, *names: str) -> str:
@@ -155,8 +163,19 @@ def _storage(address: str, error: type[DataError] | type[OutputError], verb: str
     except (TsadcError, FileNotFoundError):
         raise
     except Exception as cause:  # each file system has errors of its own
-        first = (str(cause).strip().splitlines() or [type(cause).__name__])[0][:300]
-        raise error(f"{address} cannot be {verb}: {first.rstrip('.')}.") from None
+        raise error(f"{address} cannot be {verb}: {_why(cause)}.") from None
+
+
+def _why(cause: Exception) -> str:
+    """Return why a storage failed, and for S3 what to do, whose own words are for its programmers."""
+    first = (str(cause).strip().splitlines() or [type(cause).__name__])[0][:300].rstrip(".")
+    code = re.search(r"AWS Error (\w+)", first)
+    if code is None:
+        return first
+    if code[1] == "NETWORK_CONNECTION":
+        return "the server does not answer; check the address, `endpoint_override` in it and the network"
+    keys = ", and the keys in the environment of all nodes" if KEYS.search(code[1]) else " and the server"
+    return f"the server answers {code[1]}; check the address{keys}"
 
 
 def _opened(address: str) -> tuple[Any, str]:

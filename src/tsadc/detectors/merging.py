@@ -16,7 +16,7 @@ from tsadc.config import to_mapping
 from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.planned import masked
 from tsadc.detectors.store import load, read_summary
-from tsadc.detectors.summary import Summary, continued, merge
+from tsadc.detectors.summary import Entity, Summary, continued, merge
 from tsadc.errors import ConfigError, DataError, listed, notice
 from tsadc.io.calendar import Calendar
 from tsadc.io.reading import spell
@@ -90,6 +90,7 @@ def merge_models(
         places |= dict.fromkeys(summary.entities, folder)
     merged = merge(summaries)
     _notice_undated(merged)
+    _notice_zones(merged.entities)
     return _fitted(first, merged, [own.provenance_ for own in loaded], progress)
 
 
@@ -138,6 +139,7 @@ def continue_model(
         raise DataError(f"{model} has a row every {spell(every)}, but the new history every {spell(came)}; {fix}.")
     whole = continued(known, later)
     _notice_undated(whole)
+    _notice_zones({f"{name} in {model}": own for name, own in known.entities.items()} | later.entities)
     return _fitted(old, whole, [old.provenance_, {"data": later.describe()}], progress)
 
 
@@ -199,6 +201,18 @@ def _notice_undated(summary: Summary) -> None:
         notice(
             f"{listed(undated)} {'has' if len(undated) == 1 else 'have'} no dates, unlike the others; {row} counts as "
             "the time between two rows. Name the time column with --time if there is one, and fit again."
+        )
+
+
+def _notice_zones(entities: Mapping[str, Entity]) -> None:
+    """Notice, as a fit to all files does, that times of some have a time zone and those of others have none."""
+    zones = {name: own.clock.timezone for name, own in entities.items() if own.clock.dated}
+    naive = next((name for name, zone in zones.items() if zone is None), None)
+    zoned = next((name for name, zone in zones.items() if zone is not None), None)
+    if naive is not None and zoned is not None:
+        notice(
+            f"The times of {naive} have no time zone, but those of {zoned} have one; times without a zone were read as "
+            "UTC."
         )
 
 

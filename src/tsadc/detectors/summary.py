@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
+from tsadc.config import shown
 from tsadc.detectors.ensemble.scorer import MAX_STATES, different_values
 from tsadc.detectors.provenance import digest
 from tsadc.detectors.usual import longest_gap
@@ -412,7 +413,10 @@ def _bounded(rule: Rule, kept: bool, entities: Mapping[str, Entity], copied: boo
 
 def merge(summaries: Iterable[Summary]) -> Summary:
     """Merge summaries of disjoint entities, in any order."""
-    every = list(summaries)
+    every = list(summaries) if isinstance(summaries, Iterable) else [None]
+    if wrong := [own for own in every if not isinstance(own, Summary)]:
+        came = wrong[0] if isinstance(summaries, Iterable) else summaries
+        raise DataError(f"`summaries` must be a list of what `summarise` returns, but got {shown(came)}.")
     _check_alike(every)
     entities: dict[str, Entity] = {}
     for summary in every:

@@ -127,7 +127,9 @@ class Observation:
         """Follow `features.bridged`: float64 values, and where they are known."""
         before, after = self.ends
         short = (self.gaps <= features.MAX_BRIDGED) & (before >= 0) & (after < self.length)
-        return short.where(self.known.cast(np.float32), 0.0).cast(np.float64), short
+        complete = ~(~self.measured).any(1, keepdims=True).any(0, keepdims=True)  # then nothing is clipped
+        bridged = complete.where(self.z, self.known.cast(np.float32))
+        return short.where(bridged, 0.0).cast(np.float64), short
 
 
 def log_scores(groups: Sequence[ViewGroup], observation: Observation, entities: Entities) -> Tensor:

@@ -193,7 +193,8 @@ def _check_order(times: pd.DatetimeIndex, steps: NDArray[np.int64], source: str,
     if (steps < 0).any():
         row = int(np.flatnonzero(steps < 0)[0]) + 1
         raise DataError(
-            f"{source} should be sorted by time, but row {row} ({times[row]}) is before row {row - 1}; sort it."
+            f"{source} should be sorted by time, but row {row} ({times[row]}) is before row {row - 1}; "
+            f"{f'{_distinguish(texts[0])}; otherwise ' if texts else ''}sort it."
         )
     if (steps == 0).any():
         row = int(np.flatnonzero(steps == 0)[0]) + 1
@@ -205,12 +206,7 @@ def _check_order(times: pd.DatetimeIndex, steps: NDArray[np.int64], source: str,
 def _fix_repeated(steps: NDArray[np.int64], texts: Sequence[str]) -> str:
     """Return advice for times that come several times; averaging is right only if all rows are of one entity."""
     if texts:
-        name = shlex.quote(texts[0])
-        return (
-            f"if {texts[0]!r} says which entity a row belongs to, add --entity {name}, and if it names the variable, "
-            f"--long TIME,{name},VALUE with the names of the columns (in Python: Reading(entity=...) or "
-            "Reading(long=...))"
-        )
+        return _distinguish(texts[0])
     if not (steps % (24 * HOUR)).any():
         return (
             "these are dates without a time of day, so name the column that has one with --time (in Python: "
@@ -218,6 +214,15 @@ def _fix_repeated(steps: NDArray[np.int64], texts: Sequence[str]) -> str:
         )
     usual = int(np.median(steps[steps > 0])) if (steps > 0).any() else SECOND
     return f"remove one of them, or {how_to_resample(_rounded(usual))}"
+
+
+def _distinguish(column: str) -> str:
+    """Return advice for a table whose rows a column of text may distinguish."""
+    name = shlex.quote(column)
+    return (
+        f"if {column!r} says which entity a row belongs to, add --entity {name}, and if it names the variable, "
+        f"--long TIME,{name},VALUE with the names of the columns (in Python: Reading(entity=...) or Reading(long=...))"
+    )
 
 
 def _or_long(texts: Sequence[str]) -> str:

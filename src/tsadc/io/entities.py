@@ -139,7 +139,7 @@ def _join(parts: list[Part], reading: Reading) -> Columns:
         if len(parts) == 1 and content is not None:
             return content
         if content is None or content.times is None:
-            raise _unordered(parts[0], parts[max(number, 1)], reading)
+            raise _unordered(parts, max(number, 1), reading)
         timed.append((part, content, content.times))
     timed.sort(key=lambda item: item[2].as_unit("ns").asi8.min())
     for (first, _, before), (second, _, after) in itertools.pairwise(timed):
@@ -169,12 +169,19 @@ def _dated_rows(content: Columns | Series, reading: Reading) -> Columns | None:
     return Columns(pd.DatetimeIndex(content.clock.at(range(len(content)))), content.values, content.names)
 
 
-def _unordered(first: Part, second: Part, reading: Reading) -> DataError:
+def _unordered(parts: list[Part], number: int, reading: Reading) -> DataError:
+    both = _in_both(parts[0], parts[number])
     if reading.stream:
-        return DataError(f"{_in_both(first, second)}, which cannot be joined with --stream; read them without it.")
-    return DataError(
-        f"{_in_both(first, second)}, and without a time column their order is unknown; give each its own entity name."
-    )
+        return DataError(f"{both}, which cannot be joined with --stream; read them without it.")
+    bare = [part.source for part in parts if _is_bare(part)]
+    if len(bare) < len(parts):
+        return DataError(f"{both}, but {bare[0]} has no column of times; add it there.")
+    return DataError(f"{both}, and without a time column their order is unknown; give each its own entity name.")
+
+
+def _is_bare(part: Part) -> bool:
+    content = part.content
+    return content.times is None if isinstance(content, Columns) else not content.clock.dated
 
 
 def _in_both(first: Part, second: Part) -> str:

@@ -10,11 +10,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
+from tsadc.atomic import ADDRESS
 from tsadc.errors import DataError, notice
 
 COMPRESSED = ".gz"
 PARTITION = re.compile(r"([A-Za-z_]\w*)=(.+)")  # a folder of a partitioned data set, as Hive and Spark write them
 DATE_KEYS = {"date", "year", "month", "week", "day", "hour", "minute", "dt", "ds", "ts"}
+STORAGES = {"s3", "gs", "gcs", "az", "abfs", "abfss", "hdfs", "http", "https"}  # other addresses are databases
 # Tables of text, but also notes and recordings: they are read if they are named, not if their folder is.
 NAMED = (".txt", ".dat")
 RECORDINGS = (".hea", ".edf", ".h5", ".hdf5", ".mat")
@@ -84,6 +86,11 @@ def _readable(name: str) -> str:
 
 
 def _expand(path: Path, endings: Collection[str]) -> list[Path]:
+    if (address := ADDRESS.match(str(path))) and address[1].lower() in STORAGES:
+        raise DataError(
+            f"{address[1]}://{str(path)[address.end() :]} is an address, which only `tsadc fit` and `tsadc detect` "
+            "with --engine ray read; copy the files to this machine first."
+        )
     wanted = [ending for ending in endings if ending not in NAMED or path.suffix.lower() == ending]
     by_name_only = [ending for ending in endings if ending not in wanted]
     if path.is_dir() and any(child.is_dir() and PARTITION.fullmatch(child.name) for child in path.iterdir()):

@@ -73,8 +73,8 @@ def check_length(series: tuple[Series, ...], length: int | None) -> tuple[Series
         if length is not None and entity.observation not in (None, length):
             raise DataError(
                 f"{entity.entity!r} holds observations of {entity.observation} rows, which must not be cut across, but "
-                f"the length is {length}; fit with --length {entity.observation}, in Python "
-                f"length={entity.observation}."
+                f"the length is {length}; fit with --length {entity.observation} (in Python: "
+                f"length={entity.observation})."
             )
     return series
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tsadc.errors import DataError, notice
+from tsadc.errors import DataError, TooShortError, notice
 from tsadc.io.arrays import read_npy, read_npz
 from tsadc.io.columnar import read_arrow, read_parquet
 from tsadc.io.columns import Columns
@@ -92,7 +92,7 @@ def read(
     """
     reading = Reading(**{**vars(reading), **options}) if options else reading
     skipped = Skipped(reading.skip_bad)
-    parts: list[Part] = []
+    parts, empty = list[Part](), list[tuple[Path, str | None, TooShortError]]()
     given = [] if reading.sql is not None and not _count(paths) else expand(paths, ENDINGS)
     if reading.sql is not None:
         if given:
@@ -101,8 +101,15 @@ def read(
     for file, name in zip(given, entity_names(given), strict=True):
         with skipped.errors():
             own, entity = own_reading(file, paths, reading)
-            read_here = read_parts(file, name, own)
+            try:
+                read_here = read_parts(file, name, own)
+            except TooShortError as error:
+                empty.append((file, None if own.entity is not None else entity or name, error))
+                continue
             parts += read_here if entity is None else [renamed(part, entity) for part in read_here]
+    for file, owner, why in empty:
+        with skipped.errors():
+            _skip_empty(file, owner, why, {part.entity for part in parts})
     notice_notes(parts)
     parts = _same_date_order(_same_variables(parts, skipped, reading), skipped)
     series: list[Series] = []
@@ -115,6 +122,14 @@ def read(
     skipped.report(len(given), anything=bool(series))
     names = series[0].names
     return tuple(match([item], names)[0] if set(item.names) == set(names) else item for item in series)
+
+
+def _skip_empty(file: Path, owner: str | None, why: TooShortError, known: Set[str]) -> None:
+    """Notice that a file has no rows, if its entity has rows elsewhere; otherwise raise. Where a column names the
+    entities, the file belongs to none."""
+    if not known or (owner is not None and owner not in known):
+        raise why
+    notice(f"{file} has no rows and was left out.")
 
 
 def _count(paths: str | Path | Sequence[str | Path]) -> int:

@@ -6,7 +6,6 @@ names the module. Paths are relative to the folder of the file."""
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import importlib
 import os
 import re
@@ -21,6 +20,8 @@ from tsadc.detectors.store import SETTINGS
 from tsadc.errors import ConfigError, DataError
 from tsadc.io.calendar import Calendar
 from tsadc.series import Clock
+from tsadc.serve.patterns import covers, matches
+from tsadc.wording import DAY
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 Scope = Literal["read", "write", "admin"]
@@ -28,6 +29,14 @@ SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 SECTIONS = ("server", "model", "reader", "writer", "schedule")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
 LEAST_TOKEN = 16  # characters
+# Limits within which times of rows, in nanoseconds, do not leave 64 bits, and no wait is longer than one that can end.
+MOST_DAYS = 100_000
+LONGEST_WAIT, MOST_FUTURE = 86_400, 10**9  # seconds
+MOST_REORDERED, MOST_APART = 10_000, 604_800  # rows, and seconds between two
+MOST_MINUTES = 10_080
+MOST_COUNTED = 10**9
+DURATION = f"a whole number of min, h, d or w, such as 7d, of at most {MOST_DAYS} days"
+SHARDS = 16  # parts of the entities, by the remainder of their number; each is scored by one process
 # Kinds by the name of their module. Those that are pushed to have no thread of their own.
 PUSHED = ("line_protocol", "remote_write")
 READERS = (*PUSHED, "folder", "mqtt", "prometheus", "sql")
@@ -60,6 +69,8 @@ class Server:
         An open episode expires when its entity has sent nothing for this long while the service was running.
     calendars : tuple of str
         Files of planned work, `.ics` or `.csv`; episodes within it are muted.
+    processes : int, default 1
+        Processes that score rows, at most 16. Each scores a part of the entities, and has all models in memory.
     entities : int, default 10000
         Most entities that are accepted.
     megabytes : int, default 32
@@ -80,6 +91,7 @@ class Server:
     future: float = 300.0
     expire_minutes: float = 60.0
     calendars: tuple[str, ...] = ()
+    processes: int = 1
     entities: int = 10_000
     megabytes: int = 32
     rows: int = 100_000
@@ -88,12 +100,17 @@ class Server:
     def __post_init__(self) -> None:
         require(bool(self.host.strip()), "host", "a name or address", self.host)
         require(0 <= self.port < 65536, "port", "from 0 to 65535", self.port)
+        require(1 <= self.processes <= SHARDS, "processes", f"from 1 to {SHARDS}", self.processes)
+        require(bool(self.store.strip()), "store", "a file or postgresql://user@host/database", self.store)
         for name in ("entities", "megabytes", "rows", "backlog"):
-            require(getattr(self, name) >= 1, name, "a whole number of at least 1", getattr(self, name))
-        for name in ("keep_days", "forget_days", "expire_minutes"):
-            require(getattr(self, name) > 0, name, "above 0", getattr(self, name))
-        for name in ("wait", "future"):
-            require(getattr(self, name) >= 0, name, "0 or more", getattr(self, name))
+            value = getattr(self, name)
+            require(1 <= value <= MOST_COUNTED, name, f"a whole number from 1 to {MOST_COUNTED}", value)
+        for name, most in (("keep_days", MOST_DAYS), ("forget_days", MOST_DAYS), ("expire_minutes", 1440 * MOST_DAYS)):
+            value = getattr(self, name)
+            require(0 < value <= most, name, f"above 0 and at most {most}", value)
+        for name, most in (("wait", LONGEST_WAIT), ("future", MOST_FUTURE)):
+            value = getattr(self, name)
+            require(0 <= value <= most, name, f"from 0 to {most} seconds", value)
 
     @property
     def is_local(self) -> bool:
@@ -116,7 +133,8 @@ class Model:
     folder : str
         The folder that `tsadc fit` wrote.
     entities : tuple of str, default ("*",)
-        Patterns of names such as `pump-*`. Of several models, the first that matches is used.
+        Patterns of names such as `pump-*`; only `*` and `?` are special. Of several models, the first that matches is
+        used.
     reorder : int, default 0
         Rows that are waited for if an earlier row may still come.
     seconds : float, default 0
@@ -134,11 +152,11 @@ class Model:
 
     def __post_init__(self) -> None:
         require(bool(self.entities), "entities", "a list of at least one pattern", self.entities)
-        require(self.reorder >= 0, "reorder", "0 or more", self.reorder)
-        require(self.seconds >= 0, "seconds", "0 or more", self.seconds)
+        require(0 <= self.reorder <= MOST_REORDERED, "reorder", f"from 0 to {MOST_REORDERED} rows", self.reorder)
+        require(0 <= self.seconds <= MOST_APART, "seconds", f"from 0 to {MOST_APART}", self.seconds)
 
     def judges(self, entity: str) -> bool:
-        return any(fnmatch.fnmatchcase(entity, pattern) for pattern in self.entities)
+        return any(matches(entity, pattern) for pattern in self.entities)
 
 
 @dataclass(frozen=True)
@@ -169,10 +187,11 @@ class Schedule:
     megabytes: int = 4096
 
     def __post_init__(self) -> None:
-        for text in (self.every, self.history):
-            duration(text)
-        require(self.minutes > 0, "minutes", "above 0", self.minutes)
-        require(self.megabytes >= 256, "megabytes", "a whole number of at least 256", self.megabytes)
+        for name in ("every", "history"):
+            require(_is_duration(getattr(self, name)), name, DURATION, getattr(self, name))
+        require(0 < self.minutes <= MOST_MINUTES, "minutes", f"above 0 and at most {MOST_MINUTES}", self.minutes)
+        whole = f"a whole number from 256 to {MOST_COUNTED}"
+        require(256 <= self.megabytes <= MOST_COUNTED, "megabytes", whole, self.megabytes)
 
 
 @dataclass(frozen=True)
@@ -249,17 +268,14 @@ def read_config(file: Path) -> Config:
 def _named(content: Mapping[str, Any], kind: str) -> list[tuple[str, Mapping[str, Any]]]:
     for name, section in content.get(kind, {}).items():
         if not isinstance(section, Mapping):
-            raise ConfigError(f"`{kind}.{name}` must be a section; write [{kind}.NAME] above `{name}`.")
+            raise ConfigError(f"[{kind}] needs a name of your choice: write [{kind}.NAME] in place of [{kind}].")
         if not NAME.fullmatch(name):
             raise ConfigError(f"The name in [{kind}.{name}] must have 1 to 60 letters, digits, hyphens or underscores.")
     return list(content.get(kind, {}).items())
 
 
 def _schedule(name: str, section: Mapping[str, Any], models: Mapping[str, Model]) -> Schedule:
-    try:
-        schedule = build(Schedule, section, f"schedule.{name}")
-    except DataError as error:
-        raise ConfigError(f"[schedule.{name}]: {error}") from None
+    schedule = build(Schedule, section, f"schedule.{name}")
     if not schedule.model and len(models) == 1:
         return dataclasses.replace(schedule, model=next(iter(models)))
     if schedule.model not in models:
@@ -296,12 +312,22 @@ def _parts(content: Mapping[str, Any], kind: str, kinds: tuple[str, ...], base: 
             settings = dataclasses.replace(settings, path=str(base / path))
         parts[name] = Part(chosen, settings)
         if chosen not in PUSHED:
-            parts[name].create(name, f"{kind}s")  # checks what it needs; it connects to nothing
+            try:
+                parts[name].create(name, f"{kind}s")  # checks what it needs; it connects to nothing
+            except ConfigError as error:  # about a setting, if it begins with its name
+                raise ConfigError(re.sub("^`", f"`{where}.", str(error))) from None
     return parts
 
 
 def _module(package: str, kind: str) -> Any:
     return importlib.import_module(f"tsadc.serve.{package}.{kind}")
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        return duration(text) <= MOST_DAYS * DAY
+    except DataError:
+        return False
 
 
 def live_clock(name: str, clock: Clock, seconds: float) -> Clock:
@@ -358,6 +384,8 @@ def explained(config: Config) -> list[str]:
         f"store: {store}; rows and scores are kept for {server.keep_days:g} days, silent entities for "
         f"{server.forget_days:g}.",
     ]
+    if server.calendars:
+        lines.append(f"calendars: {', '.join(server.calendars)}; episodes within them are muted.")
     for name, model in config.models.items():
         lines.append(f"model {name}: {model.folder} judges entities named {', '.join(model.entities)}.")
     lines += [f"reader {name}: {part.kind}, {_shown(part.settings)}." for name, part in config.readers.items()]
@@ -371,6 +399,32 @@ def explained(config: Config) -> list[str]:
         )
     if not config.writers:
         lines.append("There is no writer: episodes are kept in the store and shown on the page, and sent nowhere.")
+    return lines
+
+
+def remarks(config: Config) -> list[str]:
+    """Return warnings about what can be used but is probably a mistake, one sentence per line."""
+    lines = []
+    for kind in PUSHED:
+        first, *others = [name for name, part in config.readers.items() if part.kind == kind] or [""]
+        lines += [f"The reader {name!r} is not used, as {first!r} takes all {kind}; remove one." for name in others]
+    for name, part in config.readers.items():
+        if part.kind == "folder" and not Path(part.settings.path).is_dir():
+            lines.append(f"The folder {part.settings.path} of the reader {name!r} does not exist yet; create it.")
+    patterns: list[str] = []
+    for name, model in config.models.items():
+        if all(any(covers(wide, pattern) for wide in patterns) for pattern in model.entities):
+            lines.append(
+                f"The model {name!r} is never used, as models before it judge all of its entities; put it before them, "
+                "or narrow their `entities`."
+            )
+        patterns += model.entities
+    for name, schedule in config.schedules.items():
+        if duration(schedule.history) > config.server.keep_days * DAY:
+            lines.append(
+                f"The schedule {name!r} learns from {schedule.history}, but rows are kept for "
+                f"{config.server.keep_days:g} days only; raise `server.keep_days`."
+            )
     return lines
 
 

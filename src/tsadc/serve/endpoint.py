@@ -46,7 +46,9 @@ class Endpoint:
     timeout: float = 10.0
 
     def __post_init__(self) -> None:
-        require(not self.url or _is_address(self.url), "url", "an address such as http://localhost:9093", self.url)
+        require(
+            not self.url or _is_address(self.url), "url", "an address that begins with http:// or https://", self.url
+        )
         require(0 < self.timeout <= 600, "timeout", "above 0 and at most 600 seconds", self.timeout)
 
     def check(self, name: str) -> None:

@@ -106,19 +106,20 @@ class Episodes:
     def expire(
         self,
         connection: Connection,
+        own: sa.ColumnElement[bool],
         silence: Callable[[str], float],
         awake: float,
         now: float,
         change: Callable[[], int],
     ) -> None:
         """Expire open episodes of entities that have sent nothing for the `silence` of their model, in seconds, and
-        announce those whose mute has ended. The time before `awake`, when the service itself was away, does not
-        count."""
+        announce those whose mute has ended; of all episodes, those that `own` selects. The time before `awake`, when
+        the service itself was away, does not count."""
         table, entity = schema.episodes.c, schema.entities.c
         query = (
             sa.select(schema.episodes, entity.name, entity.last_seen)
             .join(schema.entities, entity.id == table.entity)
-            .where(table.state == "open")
+            .where((table.state == "open") & own)
         )
         events: list[Episode] = []
         changed = []

@@ -80,7 +80,7 @@ class Guard:
             await self.app(scope, receive_limited, send_with_headers)
             return
         status, reason, sentence = refused
-        self.problems.add(reason, sentence)
+        self.problems.add(reason, f"A request from {client_of(scope)} is refused: {sentence}", about=reason)
         challenge = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
         await JSONResponse({"error": sentence}, status, challenge)(scope, receive, send_with_headers)
 
@@ -114,6 +114,12 @@ class Guard:
         if not self.tokens:
             return "admin"
         return scope_of(_token(headers), self.tokens)
+
+
+def client_of(request: Request) -> str:
+    """Return the address that a request came from, for messages."""
+    client = request.get("client")
+    return client[0] if client else "an unknown address"
 
 
 def _split(address: str) -> SplitResult:

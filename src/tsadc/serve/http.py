@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request, Response
@@ -14,15 +15,19 @@ from fastapi import Path as InPath
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
+from starlette.types import Scope as RequestScope
 
 import tsadc
+from tsadc.config import shown
 from tsadc.errors import DataError, TsadcError
 from tsadc.serve.config import Scope
 from tsadc.serve.decode import ARROW, decode_arrow, decode_json
-from tsadc.serve.guard import Guard, scope_of
+from tsadc.serve.guard import Guard, client_of, scope_of
 from tsadc.serve.metrics import exposition
 from tsadc.serve.page import page_file
 from tsadc.serve.queries import NotFound, Page, Queries, tick_of
@@ -33,6 +38,7 @@ from tsadc.serve.readers.remote_write import RemoteWriteDecoder
 from tsadc.serve.rows import Overloaded, RowBatch, RowTable
 from tsadc.serve.service import Service
 from tsadc.serve.store import StoreError
+from tsadc.wording import count
 
 POLL = 0.5  # seconds between looks for changes
 HEARTBEAT = 15.0
@@ -92,6 +98,23 @@ class Login(Given):
     token: str = Field(max_length=500)
 
 
+class Route(APIRoute):
+    """A route whose body is JSON, whatever its Content-Type: that of `curl -d` is another one. What follows a name in
+    the address must be written out, since a name may end in `%2Frows`."""
+
+    def matches(self, scope: RequestScope) -> tuple[Match, RequestScope]:
+        """Return whether the route answers a request."""
+        _, name, rest = self.path.rpartition("}")
+        written = scope.get("raw_path")
+        if name and written and not written.endswith(rest.encode()):
+            return Match.NONE, {}
+        match, own = super().matches(scope)
+        if self.body_field is not None and match is Match.FULL:
+            headers = [(key, value) for key, value in scope["headers"] if key != b"content-type"]
+            own = {**own, "headers": [*headers, (b"content-type", b"application/json")]}
+        return match, own
+
+
 def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
     """Return the application of a running service."""
     queries = Queries(service.store, lambda model: service.config.models[model].seconds)
@@ -112,6 +135,7 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
         await run_in_threadpool(service.close)
 
     app = FastAPI(title="tsadc", version=tsadc.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.router.route_class = Route
     _handle_errors(app, service)
     app.state.listeners = 0
 
@@ -127,6 +151,16 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
         except asyncio.CancelledError:  # by uvicorn, when it has waited long enough at the end
             raise Overloaded("The service is stopping; send the rows again in a moment.", 5.0) from None
         return b"".join(parts)
+
+    async def read(request: Request, decode: Callable[..., Any], *given: Any) -> Any:
+        """Return what a body holds; one that cannot be read is counted."""
+        try:
+            return await run_in_threadpool(decode, *given)
+        except (TooLarge, Unsupported):  # which are counted with those of bodies that are not read at all
+            raise
+        except DataError as error:
+            _count_body(service, request, "body", error)
+            raise
 
     async def store(batches: Sequence[RowBatch | RowTable]) -> dict[str, Any]:
         rows, most = sum(map(len, batches)), service.config.server.rows
@@ -144,7 +178,7 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         decode = decode_arrow if kind == ARROW else decode_json
         encoding = request.headers.get("content-encoding", "")
-        batches = await run_in_threadpool(lambda: decode(uncompressed(body, encoding, limits())))
+        batches = await read(request, lambda: decode(uncompressed(body, encoding, limits())))
         return JSONResponse(await store(batches))
 
     @app.post("/api/v2/write", status_code=204, include_in_schema=False)
@@ -153,8 +187,7 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
         """Store rows in Influx line protocol, as Telegraf sends them."""
         body, encoding = await body_of(request), request.headers.get("content-encoding", "")
         lines = decoder("line_protocol", LineProtocolDecoder)
-        decoded = await run_in_threadpool(lines.decode, body, time.time_ns(), precision, encoding)
-        return await stored(decoded)
+        return await stored(await read(request, lines.decode, body, time.time_ns(), precision, encoding))
 
     @app.post(REMOTE_WRITE, status_code=204, include_in_schema=False)
     async def remote_write(request: Request) -> Response:
@@ -163,11 +196,11 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
             raise Unsupported("Remote write 2.0 is not supported; set `protobuf_message` to prometheus.WriteRequest.")
         body, encoding = await body_of(request), request.headers.get("content-encoding", "snappy")
         remote = decoder("remote_write", RemoteWriteDecoder)
-        return await stored(await run_in_threadpool(remote.decode, body, encoding))
+        return await stored(await read(request, remote.decode, body, encoding))
 
     async def stored(decoded: Decoded) -> Response:
-        for reason, count in decoded.skipped.items():
-            service.problems.add("values", f"{count} values were left out: {reason}.")
+        for reason, amount in decoded.skipped.items():
+            service.problems.add("values", f"{count(amount, 'value was', 'values were')} left out: {reason}.")
         await store(decoded.batches)
         return Response(status_code=204)
 
@@ -304,7 +337,9 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
     def login(given: Login, request: Request) -> Response:
         """Keep a token in a cookie that scripts cannot read, for the page."""
         if scope_of(given.token, tokens) is None:
-            raise HTTPException(401, "The token is unknown.")
+            sentence = "The token is unknown."
+            service.problems.add("token", f"A login from {client_of(request.scope)} is refused: {sentence}")
+            raise HTTPException(401, sentence)
         response = Response(status_code=204)
         secure = request.url.scheme == "https"
         response.set_cookie("tsadc_token", given.token, httponly=True, samesite="strict", secure=secure)
@@ -352,6 +387,12 @@ def _file(name: str) -> Response:
     return Response(found.content, media_type=found.type)
 
 
+def _count_body(service: Service, request: Request, reason: str, error: DataError) -> None:
+    """Count a body that is refused; only the latest sentence is kept, so that many senders hide no other problem."""
+    client, path = client_of(request.scope), request.url.path
+    service.problems.add(reason, f"A body from {client} to {path} is refused: {error}", about=path)
+
+
 def _handle_errors(app: FastAPI, service: Service) -> None:
     """Answer every error with one sentence, as JSON."""
 
@@ -361,6 +402,8 @@ def _handle_errors(app: FastAPI, service: Service) -> None:
 
     @app.exception_handler(TsadcError)
     async def refused(request: Request, error: TsadcError) -> JSONResponse:
+        if isinstance(error, (TooLarge, Unsupported)):
+            _count_body(service, request, "size" if isinstance(error, TooLarge) else "body", error)
         if isinstance(error, Overloaded):
             # Prometheus drops what is answered with 429, unless it is configured otherwise, and repeats after 503.
             return answer(503 if request.url.path == REMOTE_WRITE else 429, str(error), error.retry_after)
@@ -381,13 +424,52 @@ def _handle_errors(app: FastAPI, service: Service) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:]) or "the body"
-        return answer(422, f"`{where}` is not valid: {first['msg']}.")
+        return answer(422, _what_is_invalid(error.errors()[0]))
 
     @app.exception_handler(HTTPException)
-    async def http_error(_: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+    async def http_error(request: Request, error: HTTPException) -> JSONResponse:
+        sentence, path = str(error.detail), shown(request.url.path)
+        if sentence == HTTPStatus(error.status_code).phrase:  # raised by Starlette
+            sentence = f"There is nothing at {path}; /openapi.json has all addresses."
+            if error.status_code == 405:
+                allowed = dict(error.headers or {}).get("Allow", "another method")
+                sentence = f"{path} takes {allowed}, but got {shown(request.method)}."
+        elif error.__cause__ is not None:  # FastAPI could not read the body
+            sentence = NO_JSON
+        return JSONResponse({"error": sentence}, error.status_code, error.headers)
+
+
+NO_JSON = 'The body must be JSON in UTF-8, such as {"by": "Ada"}, but it cannot be read as such.'
+
+
+def _what_is_invalid(error: Mapping[str, Any]) -> str:
+    """Put an error of pydantic into a sentence."""
+    place, *names = error["loc"]
+    kind, limits, given = error["type"], error.get("ctx", {}), shown(error.get("input"))
+    if kind == "json_invalid":
+        return NO_JSON
+    if not names:
+        got = "it is empty" if kind == "missing" else f"got {given}"
+        return f'The body must be a JSON object such as {{"by": "Ada"}}, but {got}.'
+    name = f"`{'.'.join(map(str, names))[:200]}`"
+    if kind == "missing":
+        return f"The {place} lacks {name}; add it."
+    if kind == "extra_forbidden":
+        return f"{name} is unknown here; correct the name, or leave it out."
+    if kind == "value_error":
+        return f"{name} cannot be used: {limits['error']}."
+    expected = {
+        "literal_error": "{expected}",
+        "string_type": "text",
+        "string_too_short": "text that is not empty",
+        "string_too_long": "text of at most {max_length} characters",
+        "int_parsing": "a whole number",
+        "int_parsing_size": "a smaller whole number",
+        "greater_than_equal": "at least {ge}",
+        "less_than_equal": "at most {le}",
+        "less_than": "below {lt}",
+    }.get(kind, "something else, see /openapi.json")
+    return f"{name} must be {expected.format(**limits)}, but got {given}."
 
 
 _TIME = {

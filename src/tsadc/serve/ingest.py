@@ -21,21 +21,21 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy.engine import Connection
 
-from tsadc.errors import listed
+from tsadc.errors import DataError, listed
 from tsadc.series import Floats
 from tsadc.serve import schema
-from tsadc.serve.config import Config
+from tsadc.serve.config import SHARDS, Config
 from tsadc.serve.metrics import Problems, log
 from tsadc.serve.rows import Overloaded, RowBatch, RowTable
-from tsadc.serve.store import FORGOTTEN, SCORED, Store, StoreError
+from tsadc.serve.store import FORGOTTEN, Store, StoreError
 from tsadc.serve.stored_rows import CELL, PART, part_of
 
 AT_ONCE = 20_000  # rows of a commit
 IDLE = 0.25  # seconds
 MOST_COLUMNS = 10_000  # combinations of variables that are remembered
 MOST_NOTES = 10
-EARLIEST = 0  # rows before 1970 have a wrong clock
 SECOND = 10**9
+EARLIEST = 365 * 86_400 * SECOND  # 1971: times near 0 come from a clock that is not set, or have another unit
 
 
 @dataclass
@@ -131,7 +131,8 @@ class Ingest:
         self.config, self.variables, self._columns = config, dict(variables), {}
 
     def submit(self, batch: RowBatch) -> Receipt:
-        """Store rows and return when they are on the disk.
+        """Store rows of a reader and return when they are on the disk. Rows with an unusable time are left out,
+        because a reader cannot correct and resend them.
 
         Raises
         ------
@@ -142,13 +143,18 @@ class Ingest:
         StoreError
             If the store cannot be used now.
         """
-        return self.offer([batch]).result()
+        return self.offer([batch], repeatable=False).result()
 
-    def offer(self, batches: Iterable[RowBatch | RowTable]) -> Future[Receipt]:
-        """Like `submit` for several batches, but return at once; errors of the store come with the result."""
+    def offer(self, batches: Iterable[RowBatch | RowTable], *, repeatable: bool = True) -> Future[Receipt]:
+        """Like `submit` for several batches, but return at once; errors of the store come with the result. A request
+        that is `repeatable` is refused as a whole because of one unusable time, unless its rows are partial: those
+        senders drop what is refused."""
         receipt = Receipt()
-        tables = [RowTable.of(batch) if isinstance(batch, RowBatch) else batch for batch in batches]
-        parts = _joined([part for table in tables if len(table) for part in self._parts(table, receipt)])
+        tables = [RowTable.of(batch) if isinstance(batch, RowBatch) else batch for batch in batches if len(batch)]
+        timely = [self._timely(table, receipt, repeatable and not table.partial) for table in tables]
+        if tables and not any(map(len, timely)):
+            raise DataError(receipt.notes[0])
+        parts = _joined([part for table in timely if len(table) for part in self._parts(table, receipt)])
         rows = sum(len(part.times) for part in parts)
         done: Future[Receipt] = Future()
         done.set_running_or_notify_cancel()  # rows that were handed over are stored, also if nobody waits any longer
@@ -158,7 +164,8 @@ class Ingest:
         if self._stopped:
             raise Overloaded("The service is stopping; send the rows again in a moment.", 5.0)
         if self.backlog > self.config.server.backlog:
-            self.problems.add("backlog", f"Scoring is {self.backlog:,} rows behind, so new rows are refused.")
+            behind = f"Scoring is {self.backlog:,} rows behind, so new rows are refused"
+            self.problems.add("backlog", f"{behind}; if that lasts while scoring runs, raise `server.processes`.")
             raise Overloaded(f"{self.backlog:,} rows wait to be scored; send these again later.", 10.0)
         with self._count:
             if self._waiting and self._waiting + rows > self.config.server.rows:
@@ -172,7 +179,6 @@ class Ingest:
     def _parts(self, table: RowTable, receipt: Receipt) -> Iterator[_Part]:
         """Yield the rows of a table for each model. What a sender cannot choose, because it sends all that it has, is
         left out with a note."""
-        self._check_times(table)
         if len(table) > 1 and not (table.times[1:] >= table.times[:-1]).all():
             table = _chosen(table, np.argsort(table.times, kind="stable"))
         models = {name: self._models.get(name) or self.config.model_of(name) for name in dict.fromkeys(table.entities)}
@@ -188,6 +194,8 @@ class Ingest:
             if not len(places):
                 has = f"the model {model!r}, which has {listed(self.variables[model])}"
                 sentence = f"None of the variables {listed(rows.names)} is known to {has}."
+                if not rows.names:
+                    sentence = f"Rows of {rows.entities[0]!r} have no values; send some of those of {has}."
                 self._leave_out(rows, receipt, "variables", sentence)
                 continue
             if unknown:
@@ -228,19 +236,27 @@ class Ingest:
         note = f"{listed(unknown)} {verb} unknown to the model {model!r}, and left out." if unknown else ""
         return np.array([known[names[i]] for i in given], dtype=np.intp), np.array(given, dtype=np.intp), note
 
-    def _check_times(self, table: RowTable) -> None:
-        first, last = int(table.times.argmin()), int(table.times.argmax())
-        ahead = int(table.times[last]) / SECOND - time.time()
-        if ahead > self.config.server.future:
-            raise self.problems.refusal(
-                "future",
-                f"A row of {table.entities[last]!r} lies {ahead:.0f} s in the future; correct the clock of the sender, "
-                "or its unit of time.",
-            )
-        if int(table.times[first]) < EARLIEST:
-            raise self.problems.refusal(
-                "time", f"A row of {table.entities[first]!r} lies before 1970; correct the clock of the sender."
-            )
+    def _timely(self, table: RowTable, receipt: Receipt, refuse: bool) -> RowTable:
+        """Return the rows with a time that can be right. The others are refused, or left out with a note."""
+        latest = (time.time() + self.config.server.future) * SECOND
+        if int(table.times.min()) >= EARLIEST and int(table.times.max()) <= latest:
+            return table
+        wrong = {"future": table.times > latest, "time": table.times < EARLIEST}
+        for reason, rows in wrong.items():
+            if not rows.any():
+                continue
+            worst = int(table.times.argmax() if reason == "future" else table.times.argmin())
+            lies = f"{_ahead(int(table.times[worst]))} in the future" if reason == "future" else "before 1971"
+            advice = "correct the clock of the sender, or its unit of time."
+            name, others = table.entities[worst], {table.entities[i] for i in np.flatnonzero(rows).tolist()}
+            if refuse:
+                stamp = np.datetime64(int(table.times[worst]), "ns").astype("datetime64[s]")
+                raise self.problems.refusal(reason, f"The row of {name!r} at {stamp}Z lies {lies}; {advice}", name)
+            who = repr(name) if len(others) == 1 else f"{len(others)} entities, such as {name!r},"
+            sentence = f"Rows of {who} that lie {lies} are left out; {advice}"
+            self.problems.add(reason, sentence, int(rows.sum()), name)
+            _note(receipt, sentence)
+        return _chosen(table, np.flatnonzero(~(wrong["future"] | wrong["time"])))
 
     def _load(self) -> None:
         """Read from the store what is kept in memory: entities, their latest times, and the last sequence."""
@@ -252,9 +268,14 @@ class Ingest:
             self._names = set(self._ids)
             latest = connection.execute(sa.select(row.entity, sa.func.max(row.time)).group_by(row.entity))
             self._latest: dict[int, int] = {number: int(tick) for number, tick in latest}
-            self._scored = self.store.progress(connection, SCORED)
+            scored = self.store.scored(connection)
+            shard = row.entity % SHARDS
+            last = sa.select(shard, sa.func.max(row.sequence)).where(row.sequence > min(scored)).group_by(shard)
+            self._last = [0] * SHARDS  # sequence of the latest row of each shard
+            for number, sequence in connection.execute(last):
+                self._last[number] = sequence
             self._forgotten = self.store.progress(connection, FORGOTTEN)
-            self._sequence = max(connection.scalar(sa.select(sa.func.max(row.sequence))) or 0, self._scored)
+            self._sequence = max(connection.scalar(sa.select(sa.func.max(row.sequence))) or 0, *scored)
             self._pending: dict[int, dict[int, _Waiting]] = {}  # by entity and time
             waiting = schema.pending.c
             for number, time_, data in connection.execute(sa.select(waiting.entity, waiting.time, waiting.data)):
@@ -271,7 +292,7 @@ class Ingest:
                 if time.monotonic() - looked > IDLE:
                     looked = time.monotonic()
                     with self.store.reading() as connection:
-                        self.backlog = self._sequence - self.store.progress(connection, SCORED)
+                        self.backlog = self._behind(self.store.scored(connection))
             except StoreError as error:
                 self.problems.add("store", str(error))
                 time.sleep(IDLE)
@@ -279,6 +300,11 @@ class Ingest:
                 log.exception("Storing rows failed")
                 self.problems.add("store", f"Storing rows failed: {type(error).__name__}: {error}")
                 time.sleep(IDLE)
+
+    def _behind(self, scored: Sequence[int]) -> int:
+        """Return how many rows came since the oldest one that waits to be scored, those of other shards included."""
+        waiting = [reached for reached, last in zip(scored, self._last, strict=True) if reached < last]
+        return self._sequence - min(waiting) if waiting else 0
 
     def _take(self) -> list[_Request]:
         """Return the requests that wait, up to the size of a commit."""
@@ -359,10 +385,11 @@ class _Group:
     def __init__(self, ingest: Ingest, connection: Connection) -> None:
         self.ingest, self.connection = ingest, connection
         self.inserts: list[tuple[int, int, int, int, bytes]] = []
+        self.waits: dict[tuple[int, int], bytes | None] = {}  # changes of `pending` by entity and time; None: deleted
 
     def add(self, part: _Part, receipt: Receipt) -> None:
-        """Add rows. Those that are later than all others of their entity are new, unless some of its rows wait for
-        values; others are compared."""
+        """Add rows. Complete ones that are later than all others of their entity are new, unless some of its rows wait
+        for values; others are compared."""
         ingest, latest, sequence, inserts = self.ingest, self.ingest._latest, self.ingest._sequence, self.inserts
         times = part.times.tolist()
         numbers = [
@@ -370,18 +397,20 @@ class _Group:
             for name, tick in zip(part.entities, times, strict=True)
         ]
         compared: dict[int, list[int]] = {}
-        waiting = ingest._pending
+        waiting, last = ingest._pending, ingest._last
+        may_wait = set(np.flatnonzero(np.isnan(part.values).any(axis=1)).tolist()) if part.partial else ()
         rows = zip(numbers, times, _cells(part.values), strict=True)
         for place, (entity, tick, data) in enumerate(rows):
             if (
                 tick > latest.get(entity, -1)
-                and not part.partial
+                and place not in may_wait
                 and entity not in waiting
                 and entity not in compared  # its earlier rows come first
             ):
                 sequence += 1  # as `_insert`, which takes longer
                 inserts.append((sequence, tick // PART, entity, tick, data))
                 latest[entity] = tick
+                last[entity % SHARDS] = sequence
             else:
                 compared.setdefault(entity, []).append(place)
         ingest._sequence = sequence
@@ -402,12 +431,13 @@ class _Group:
         ingest = self.ingest
         ingest._sequence += 1
         self.inserts.append((ingest._sequence, part_of(tick), entity, tick, data))
+        ingest._last[entity % SHARDS] = ingest._sequence
         ingest._latest[entity] = max(tick, ingest._latest.get(entity, tick))
 
     def _merge(self, entity: int, times: NDArray[np.int64], rows: Floats, may_wait: bool, receipt: Receipt) -> None:
         """Add rows of an entity of which the store may have some, or some values."""
-        self.flush()
-        stored = self._stored(entity, times.tolist())
+        latest = self.ingest._latest.get(entity, -1)
+        stored = self._stored(entity, [time_ for time_ in times.tolist() if time_ <= latest])
         waiting = self.ingest._pending.setdefault(entity, {})
         changed: set[int] = set()
         for time_, values in zip(times.tolist(), rows, strict=True):
@@ -444,31 +474,23 @@ class _Group:
         latest = self.ingest._latest.get(entity, -1)
         held = min((time_ for time_, row in waiting.items() if row.incomplete and time_ > latest), default=None)
         ready = sorted(time_ for time_, row in waiting.items() if not row.incomplete and (held is None or time_ < held))
-        done = []
         for time_ in ready:
             row = waiting.pop(time_)
             self._insert(entity, time_, row.data)
             if row.is_stored:
-                done.append({"e": entity, "t": time_})
-        if done:
-            pending = schema.pending.c
-            where = (pending.entity == sa.bindparam("e")) & (pending.time == sa.bindparam("t"))
-            self.connection.execute(sa.delete(schema.pending).where(where), done)
-        now = time.time()
-        kept = {time_: waiting[time_] for time_ in changed if time_ in waiting}
-        if kept:
-            self.connection.execute(
-                self.ingest.store.upsert(schema.pending, ["entity", "time"], ["data"]),
-                [{"entity": entity, "time": time_, "since": now, "data": row.data} for time_, row in kept.items()],
-            )
-            for row in kept.values():
-                row.is_stored = True
+                self.waits[entity, time_] = None
+        for time_ in changed:
+            if time_ in waiting:
+                self.waits[entity, time_] = waiting[time_].data
+                waiting[time_].is_stored = True
         if not waiting:
             del self.ingest._pending[entity]
 
     def _stored(self, entity: int, times: Sequence[int]) -> dict[int, bytes]:
         """Return those rows of an entity with these times that may be scored already."""
         found: dict[int, bytes] = {}
+        if times:
+            self.flush()
         row = schema.rows.c
         for first in range(0, len(times), 500):
             chosen = times[first : first + 500]
@@ -479,6 +501,7 @@ class _Group:
 
     def release(self) -> None:
         """Hand over rows whose missing values have not come in time, and those before them, in order of time."""
+        self.flush()
         pending = schema.pending.c
         due = pending.since <= time.time() - self.ingest.config.server.wait
         query = sa.select(pending.entity, sa.func.max(pending.time)).where(due).group_by(pending.entity)
@@ -493,12 +516,13 @@ class _Group:
         """Fill rows that are in the store although they wait, instead of inserting them a second time."""
         waiting, latest = self.ingest._pending[entity], self.ingest._latest.get(entity, -1)
         for time_, data in self._stored(entity, [time_ for time_ in waiting if time_ <= latest]).items():
-            values, row = np.frombuffer(waiting.pop(time_).data, CELL), schema.pending.c
+            values = np.frombuffer(waiting.pop(time_).data, CELL)
             self._fill(entity, time_, _filled(np.frombuffer(data, CELL), values)[0].tobytes())
-            self.connection.execute(sa.delete(schema.pending).where((row.entity == entity) & (row.time == time_)))
+            self.waits[entity, time_] = None
 
     def flush(self) -> None:
         """Send the rows to the database. The driver does it faster than SQLAlchemy, and PostgreSQL in one statement."""
+        self._flush_waits()
         if self.inserts and self.ingest.store.is_sqlite:
             self.connection.exec_driver_sql(
                 "INSERT INTO rows (sequence, part, entity, time, data) VALUES (?, ?, ?, ?, ?)", self.inserts
@@ -510,6 +534,23 @@ class _Group:
                 tuple(list(column) for column in zip(*self.inserts, strict=True)),
             )
         self.inserts = []
+
+    def _flush_waits(self) -> None:
+        if not self.waits:
+            return
+        now, pending = time.time(), schema.pending.c
+        places = [{"e": entity, "t": time_} for (entity, time_), data in self.waits.items() if data is None]
+        if places:
+            where = (pending.entity == sa.bindparam("e")) & (pending.time == sa.bindparam("t"))
+            self.connection.execute(sa.delete(schema.pending).where(where), places)
+        kept = [
+            {"entity": entity, "time": time_, "since": now, "data": data}
+            for (entity, time_), data in self.waits.items()
+            if data is not None
+        ]
+        if kept:
+            self.connection.execute(self.ingest.store.upsert(schema.pending, ["entity", "time"], ["data"]), kept)
+        self.waits = {}
 
 
 def _joined(parts: Sequence[_Part]) -> list[_Part]:
@@ -531,6 +572,12 @@ def _in_order(parts: Sequence[_Part]) -> _Part:
 def _chosen(table: RowTable, places: Any) -> RowTable:
     entities = [table.entities[i] for i in places.tolist()]
     return replace(table, entities=entities, times=table.times[places], values=table.values[places])
+
+
+def _ahead(tick: int) -> str:
+    """Say how far a time lies in the future, roughly, so that the sentence stays the same from row to row."""
+    minutes = round((tick / SECOND - time.time()) / 60)
+    return f"{max(minutes, 1)} min" if minutes < 120 else f"{minutes / 60:,.0f} h"
 
 
 def _note(receipt: Receipt, sentence: str) -> None:

@@ -11,7 +11,6 @@ them over history, by the same rules."""
 
 from __future__ import annotations
 
-import fnmatch
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import pandas as pd
 
 from tsadc.io.calendar import Calendar
 from tsadc.series import Clock
+from tsadc.serve.patterns import matches
 from tsadc.serve.writers import Transition
 
 if TYPE_CHECKING:
@@ -43,12 +43,10 @@ class Mute:
 
     def covers(self, entity: str, variables: Iterable[str], now: float) -> bool:
         """Return whether an episode is muted. If the mute names a variable, all blamed variables must match."""
-        if (self.until is not None and now >= self.until) or not fnmatch.fnmatchcase(entity, self.entity):
+        if (self.until is not None and now >= self.until) or not matches(entity, self.entity):
             return False
         blamed = list(variables)
-        return self.variable in ("", "*") or (
-            bool(blamed) and all(fnmatch.fnmatchcase(name, self.variable) for name in blamed)
-        )
+        return self.variable in ("", "*") or (bool(blamed) and all(matches(name, self.variable) for name in blamed))
 
 
 @dataclass

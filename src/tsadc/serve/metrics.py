@@ -41,23 +41,26 @@ class Problem:
 class Problems:
     """The problems of senders, readers, writers and the store, for those who can fix them.
 
-    Each has a reason, one word that is counted in `/metrics`, and a sentence. The latest sentences are kept."""
+    Each has a reason, one word that is counted in `/metrics`, and a sentence. The latest sentences are kept: of those
+    with the same reason `about` the same sender, which may name another value each time, the last one."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self._recent: dict[tuple[str, str], Problem] = {}
+        self._lasting: dict[str, Problem] = {}
         self._logged: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def add(self, reason: str, sentence: str, count: int = 1) -> None:
+    def add(self, reason: str, sentence: str, count: int = 1, about: str = "") -> None:
         """Count a problem that occurred `count` times, and write it to the log unless the same reason was logged a
         moment ago."""
         now = time.time()
         with self._lock:
             self.counts[reason] = self.counts.get(reason, 0) + count
-            problem = self._recent.pop((reason, sentence), Problem(reason, sentence, 0, now))
-            problem.count, problem.when = problem.count + count, now
-            self._recent[reason, sentence] = problem  # the latest comes last
+            key = reason, about or sentence
+            before = self._recent.pop(key, None)
+            total = count if before is None else before.count + count
+            self._recent[key] = Problem(reason, sentence, total, now)  # the latest comes last
             if len(self._recent) > MOST_PROBLEMS:
                 del self._recent[next(iter(self._recent))]
             silent = now - self._logged.get(reason, 0.0) < EVERY
@@ -66,16 +69,35 @@ class Problems:
         if not silent:
             log.warning("%s", sentence)
 
-    def refusal(self, reason: str, sentence: str) -> DataError:
+    def hold(self, reason: str, sentence: str) -> None:
+        """Count a problem, write it to the log, and show it until it is released or another one is held for this
+        reason."""
+        with self._lock:
+            self.counts[reason] = self.counts.get(reason, 0) + 1
+            self._lasting[reason] = Problem(reason, sentence, 1, time.time())
+        log.warning("%s", sentence)
+
+    def release(self, reason: str) -> None:
+        """Show the problem that is held for this reason no longer, since it is over."""
+        with self._lock:
+            self._lasting.pop(reason, None)
+
+    def lasting(self) -> list[Problem]:
+        """Return the problems that last."""
+        with self._lock:
+            return list(self._lasting.values())
+
+    def refusal(self, reason: str, sentence: str, about: str = "") -> DataError:
         """Count a problem and return it as an error to raise."""
-        self.add(reason, sentence)
+        self.add(reason, sentence, about=about)
         return DataError(sentence)
 
     def recent(self) -> list[Problem]:
-        """Return the problems of the last minutes, latest first."""
+        """Return the problems of the last minutes, latest first, after those that last."""
         least = time.time() - RECENT
         with self._lock:
-            return [problem for problem in reversed(self._recent.values()) if problem.when >= least]
+            recent = [problem for problem in reversed(self._recent.values()) if problem.when >= least]
+            return [*self._lasting.values(), *recent]
 
 
 def exposition(service: Service) -> bytes:

@@ -4,16 +4,18 @@ They are stored and judged as far as possible. What is wrong is said in a senten
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from tsadc.detectors.base import Detector
+from tsadc.errors import listed
 from tsadc.io.doctor import examine
 from tsadc.io.reading import spell
 from tsadc.series import Series
 from tsadc.serve.rows import Ticks
+from tsadc.wording import count
 
 SPARSE = 1.5  # intervals between two rows, beyond which a row is missing
 REASONS = ("late", "repeated", "off_clock", "infinite_values")
@@ -44,8 +46,24 @@ def refused(
         "infinite_values": f"Infinite values of {entity!r} count as missing.",
     }
     for reason in REASONS:
-        if count := after[reason] - before[reason]:
-            yield Misfit(reason, sentences[reason], count)
+        if rows := after[reason] - before[reason]:
+            yield Misfit(reason, sentences[reason], rows)
+
+
+def not_judged(counts: Mapping[str, int], unknown: Sequence[str], pace: int) -> str:
+    """Return a sentence about what a stream did not use of all rows, from its counts; empty if it used all."""
+    why = {
+        "future": "in the future (correct the clock of the sender)",
+        "late": "older than others that came before (send rows in order)",
+        "repeated": "on the same row of the model as another",
+        "off_clock": f"between the rows of the model, which has one every {spell(pace)}",
+    }
+    parts = [f"{count(counts[reason], 'row', 'rows')} {text}" for reason, text in why.items() if counts[reason]]
+    if infinite := counts["infinite_values"]:
+        parts.append(count(infinite, "infinite value", "infinite values"))
+    if unknown:
+        parts.append(f"{'column' if len(unknown) == 1 else 'columns'} {listed(unknown)}, unknown to the model")
+    return f"Not judged: {'; '.join(parts)}." if parts else ""
 
 
 class Pace:

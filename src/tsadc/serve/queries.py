@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 200_000  # that one chart reads
 MOST_CHANGED = 500  # names in one message about changes
 MILLISECOND = 10**6
-STATES = ("open", "acknowledged", "muted", "ok")  # of an entity
+STATES = ("open", "acknowledged", "muted", "ok", "unscored")  # of an entity
 
 
 class NotFound(DataError):
@@ -311,6 +311,7 @@ def _entities() -> sa.Subquery:
         .subquery()
     )
     state = sa.case(
+        (open_.c.entity.is_(None) & entity.score.is_(None), "unscored"),
         (open_.c.entity.is_(None), "ok"),
         (open_.c.unseen > 0, "open"),
         (open_.c.open_episodes > 0, "acknowledged"),

@@ -9,7 +9,7 @@ A refit runs in a process of its own (`refresh_job.py`). If nothing speaks again
 otherwise it stays a candidate until a person accepts or refuses it. Folders are exchanged by a rename. Scoring then
 begins again with the new model: rows wait in the store meanwhile, so none is lost, and open episodes go on.
 
-    state of a refresh   running, used, candidate, refused, failed
+    state of a refresh   running, used, replaced, candidate, refused, failed
     state of a proposal  open, accepted, refused, ended
 
 An entity that is above the threshold for good (`detectors/drift.py`) because the levels of variables moved is proposed
@@ -43,6 +43,7 @@ from tsadc.serve.config import Schedule, live_clock
 from tsadc.serve.queries import NotFound, iso, moment
 from tsadc.serve.refresh_job import Job, as_line, rows_of
 from tsadc.serve.scoring import model_digest
+from tsadc.serve.supervision import last_said
 
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
@@ -220,9 +221,9 @@ class Refresh:
             self._process = None
         lines = out.splitlines()
         if process.returncode or not lines:
-            last = (errors.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+            said = last_said(errors) or f"exit code {process.returncode}"
             raise RefitError(
-                f"The refit ended early ({last[:200]}), perhaps because it needs more than {job.megabytes} MB, "
+                f"The refit ended early ({said}), perhaps because it needs more than {job.megabytes} MB, "
                 "`megabytes` of its schedule."
             )
         answer = parse_json(lines[-1].encode())
@@ -244,16 +245,18 @@ class Refresh:
             values = {"state": "refused", "note": "A later refit replaced it."}
             connection.execute(sa.update(schema.refreshes).where(earlier).values(**values))
 
-    def _use_candidate(self, name: str, number: int, note: str) -> None:
+    def _use_candidate(self, name: str, number: int, note: str, said: str = "") -> None:
+        """Put the candidate in place of the model; `note` is for the history of models, `said` for the refit."""
         folder = self._folder(name)
         candidate = _candidate(folder)
         replace_model(folder, candidate)
         with self.store.writing() as connection:
+            self.store.next_change(connection)  # scoring changes episodes, too, and in another order
             table, episode = schema.refreshes.c, schema.episodes.c
-            connection.execute(sa.update(schema.refreshes).where(table.id == number).values(state="used"))
-            started, comparison = connection.execute(
-                sa.select(table.started, table.comparison).where(table.id == number)
-            ).one()
+            refresh = table.id == number
+            started, comparison = connection.execute(sa.select(table.started, table.comparison).where(refresh)).one()
+            values = {"state": "used", "comparison": {**comparison, "digest": model_digest(folder)}, "note": said}
+            connection.execute(sa.update(schema.refreshes).where(refresh).values(**values))
             scores = [{"key": key, "by": score} for key, score in comparison.get("episode_scores", {}).items()]
             if scores:
                 update = sa.update(schema.episodes).where(episode.id == sa.bindparam("key"))
@@ -287,21 +290,30 @@ class Refresh:
         return [found for name in self.service.config.models if (found := self._latest(name)) is not None]
 
     def _latest(self, name: str) -> dict[str, Any] | None:
-        table = schema.refreshes.c
+        table, model = schema.refreshes.c, schema.models.c
         query = sa.select(schema.refreshes).where(table.model == name).order_by(table.id.desc()).limit(1)
+        in_use = sa.select(model.digest).where((model.name == name) & (model.state == "current"))
         with self.store.reading() as connection:
             row = connection.execute(query).mappings().one_or_none()
+            digest = connection.scalar(in_use)
         if row is None:
             return None
-        comparison = {key: value for key, value in row["comparison"].items() if key != "episode_scores"}
-        times = {key: moment(row[key]) for key in ("started", "finished")}
-        return {**{key: row[key] for key in ("id", "model", "state", "note")}, **times, "comparison": comparison}
+        # Compared with the model in use, as that may be replaced without this service, too.
+        replaced = row["state"] == "used" and row["comparison"].get("digest", digest) != digest
+        own = ("episode_scores", "digest")
+        return {
+            **{key: row[key] for key in ("id", "model", "note")},
+            "state": "replaced" if replaced else row["state"],
+            **{key: moment(row[key]) for key in ("started", "finished")},
+            "comparison": {key: value for key, value in row["comparison"].items() if key not in own},
+        }
 
     def accept(self, name: str, by: str) -> dict[str, Any]:
         """Use a candidate."""
         with self._alone():
             number = self._waiting(name)
-            self._use_candidate(name, number, f"refreshed, accepted by {by}" if by else "refreshed, accepted")
+            accepted = f"accepted by {by}" if by else "accepted"
+            self._use_candidate(name, number, f"refreshed, {accepted}", f"A{accepted[1:]}.")
         return self.candidate(name)
 
     def refuse(self, name: str, by: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tsadc.errors import DataError, TsadcError
 from tsadc.series import Floats
+from tsadc.wording import count
 
 MOST_NAME = 200  # characters in the name of an entity or variable
 Ticks = NDArray[np.int64]
@@ -80,7 +81,8 @@ class RowTable:
     def __post_init__(self) -> None:
         _check(self, self.entities)
         if len(self.entities) != len(self.times):
-            raise DataError(f"{len(self.times)} rows need as many entities, but got {len(self.entities)}.")
+            needed, given = count(len(self.times), "row", "rows"), count(len(self.entities), "name", "names")
+            raise DataError(f"`entities` must have a name for each row, but has {given} for {needed}.")
 
     def __len__(self) -> int:
         return len(self.times)
@@ -97,26 +99,31 @@ def _check(rows: RowBatch | RowTable, entities: Sequence[str]) -> None:
     object.__setattr__(rows, "times", np.ascontiguousarray(rows.times, dtype=np.int64))
     object.__setattr__(rows, "values", np.ascontiguousarray(rows.values, dtype=np.float64))
     for entity in dict.fromkeys(entities):
-        check_name("entity", entity)
+        check_name("an entity", entity)
     _check_variables(rows.names)
     if rows.values.shape != (len(rows.times), len(rows.names)):
-        raise DataError(
-            f"Rows with {len(rows.times)} times and {len(rows.names)} variables need values of this shape, but they "
-            f"have the shape {rows.values.shape}."
-        )
+        times, given = count(len(rows.times), "time", "times"), count(len(rows.values), "row", "rows")
+        raise DataError(f"`values` must have a row for each time, but has {given} for {times}.")
 
 
 @lru_cache(maxsize=1024)  # senders use the same ones all the time
 def _check_variables(names: tuple[str, ...]) -> None:
     for name in names:
-        check_name("variable", name)
+        check_name("a variable", name)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DataError(f"The variable {twice!r} is given twice; each variable needs a name of its own.")
 
 
 def check_name(what: str, name: str) -> None:
-    """Raise a `DataError` unless the name of an entity or variable is usable: not empty, not long, printable."""
-    if not name or len(name) > MOST_NAME or not name.isprintable():
+    """Raise a `DataError` unless the name of an entity or variable is usable."""
+    if not is_name(name):
         shown = repr(name[:40]) + ("..." if len(name) > 40 else "")
-        raise DataError(f"The name of a {what} must have 1 to {MOST_NAME} printable characters, but got {shown}.")
+        raise DataError(
+            f"The name of {what} must have 1 to {MOST_NAME} printable characters, not only blanks, but got {shown}."
+        )
+
+
+def is_name(name: str) -> bool:
+    """Return whether the name of an entity or variable is usable."""
+    return bool(name.strip()) and len(name) <= MOST_NAME and name.isprintable()

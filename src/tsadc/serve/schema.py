@@ -13,8 +13,9 @@
     refreshes   refit of a model                  refresh
     proposals   new level that stays              refresh; people (accepted, refused)
     positions   reader and key                    readers
-    progress    counter                           `scored`: the sequence up to which rows are scored; `changed`;
-                                                  `awake`, `looked`: since when, and until when, scoring has run;
+    progress    counter                           `scored N`: the sequence up to which the rows of shard N of the
+                                                  entities are scored; `changed`; `awake N`, `looked N`: since when,
+                                                  and until when, scoring process N has run;
                                                   `forgotten`: how many entities were deleted
 
 Times of rows are nanoseconds since 1970 in UTC, times of the service are seconds. `changed` orders the changes of

@@ -1,4 +1,7 @@
-"""Stored rows -> verdicts and episodes, in a process of its own: `python -m tsadc.serve.scoring`.
+"""Stored rows -> verdicts and episodes, in processes of their own: `python -m tsadc.serve.scoring`.
+
+Each process scores the entities of its shards (parts by the number of the entity), so that processes share nothing but
+the store.
 
 Rows are read in the order of their sequence, pushed into the stream of their model, and everything that follows from
 them is written together with the sequence reached, in one transaction. From time to time the state of a stream is
@@ -28,15 +31,15 @@ from numpy.typing import NDArray
 from sqlalchemy.engine import Connection
 
 from tsadc.detectors.store import read_settings
-from tsadc.errors import DataError
+from tsadc.errors import ConfigError, DataError, TsadcError
 from tsadc.io.calendar import Calendar
 from tsadc.series import Floats
 from tsadc.serve import schema
-from tsadc.serve.config import Config, live_clock
+from tsadc.serve.config import SHARDS, Config, live_clock
 from tsadc.serve.episodes import Episodes, read_mutes
 from tsadc.serve.lifecycle import Quiet, silence
 from tsadc.serve.misfits import Misfit, Pace, other_rate, other_units, refused
-from tsadc.serve.store import AWAKE, FORGOTTEN, LOOKED, SCORED, Store, StoreError
+from tsadc.serve.store import AWAKE, FORGOTTEN, LOOKED, Store, StoreError
 from tsadc.serve.stored_rows import LEAST, part_of, rows_between
 
 if TYPE_CHECKING:
@@ -75,6 +78,8 @@ class Settings:
         Names of the writers.
     calendars : list of str
     keep_days, forget_days, expire_minutes : float
+    number, processes : int
+        Which of how many scoring processes this is.
     """
 
     url: str
@@ -84,10 +89,12 @@ class Settings:
     keep_days: float
     forget_days: float
     expire_minutes: float
+    number: int = 0
+    processes: int = 1
 
     @classmethod
-    def of(cls, config: Config) -> Settings:
-        """Return the part of the configuration that scoring needs."""
+    def of(cls, config: Config, number: int = 0) -> Settings:
+        """Return the part of the configuration that a scoring process needs."""
         models = {name: asdict(model) for name, model in config.models.items()}
         server = config.server
         return cls(
@@ -98,6 +105,8 @@ class Settings:
             server.keep_days,
             server.forget_days,
             server.expire_minutes,
+            number,
+            server.processes,
         )
 
 
@@ -156,6 +165,20 @@ class Model:
         return (self.reorder + 2) * self.clock.interval
 
 
+def load_models(settings: Settings) -> dict[str, Model]:
+    """Load the models in use; raise if the service cannot use one."""
+    for model in settings.models.values():
+        if source := read_settings(Path(model["folder"])).get("source"):
+            raise ConfigError(
+                f"The model {model['folder']} was fitted by {str(source)[:200]!r}, and the service runs no detector of "
+                "your own; fit it with a detector of tsadc or of an installed package."
+            )
+    return {
+        name: Model(name, model["folder"], model["reorder"], model["seconds"], model["provisional"])
+        for name, model in settings.models.items()
+    }
+
+
 def model_digest(folder: Path) -> str:
     """Return a digest by which this model differs from a refitted one."""
     settings = read_settings(folder)
@@ -163,50 +186,90 @@ def model_digest(folder: Path) -> str:
 
 
 class Scoring:
-    """Scores the rows of a store."""
+    """Scores the rows of a store, those of the entities of its shards."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.shards = range(settings.number, SHARDS, settings.processes)
         self.store = Store(settings.url, migrate=False)
-        self.models = {
-            name: Model(name, model["folder"], model["reorder"], model["seconds"], model["provisional"])
-            for name, model in settings.models.items()
-        }
+        self.models = load_models(settings)
         calendar = Calendar.read(*settings.calendars)
         self.episodes = Episodes(self.store, settings.writers, Quiet((), calendar))
         self._entities: dict[int, _Entity] = {}
         self._unshown: dict[int, _Entity] = {}  # those that have changed since the list of entities shows them
         self.misfits: list[Misfit] = []
-        self.scored = 0  # the sequence up to which rows are scored; every step reads it
+        self.scored = [0] * SHARDS  # the sequence up to which rows of each shard are scored; every step reads it
+        self._rested = 0.0
 
     def step(self) -> int:
         """Score the next rows and write what follows from them; return their number."""
+        # Of the shards of this process. Their numbers differ by `processes`, and the first is `number`.
         query = sa.text(
-            f"SELECT sequence, entity, time, data FROM rows WHERE sequence > :s ORDER BY sequence LIMIT {AT_ONCE}"
+            "SELECT sequence, entity, time, data FROM rows WHERE sequence > :s AND entity % :shards % :processes = "
+            ":number ORDER BY sequence LIMIT :most"
         )
+        chosen = {"shards": SHARDS, "processes": self.settings.processes, "number": self.settings.number}
         with self.store.reading() as connection:
             # From the store: a commit may have taken effect although its answer was lost.
-            self.scored = self.store.progress(connection, SCORED)
-            found = connection.execute(query, {"s": self.scored}).all()
+            self.scored = self.store.scored(connection)
+            least = min(self.scored[shard] for shard in self.shards)
+            reached = connection.scalar(sa.select(sa.func.max(schema.rows.c.sequence))) or 0
+            found = connection.execute(query, {"s": least, "most": AT_ONCE, **chosen}).all()
             if found:
                 sequences, numbers, times, cells = zip(*found, strict=True)
                 self._know(connection, sorted(set(numbers)))
         if not found:
-            if self._unshown:
-                with self.store.writing() as connection:
-                    self._summarise(connection, self.store.next_change(connection), time.time(), 0.0)
+            self._rest(reached, reached > least)
             return 0
+        # Unless there are more, all rows up to `reached` are scored then, also if the last ones are of other shards.
+        reached = sequences[-1] if len(found) == AT_ONCE else max(reached, sequences[-1])
         changes = _Changes()
+        order = np.array(sequences)
         for entity, places in _by_entity(np.array(numbers)):
-            self._push(self._entities[entity], sequences, times, cells, places, changes)
+            new = places[order[places] > self.scored[entity % SHARDS]]  # shards of different processes before
+            if len(new):
+                self._push(self._entities[entity], sequences, times, cells, new, changes)
         try:
-            self._write(changes, sequences[-1])
+            self._write(changes, reached)
         except StoreError:
-            self._entities.clear()  # what the streams have decided is lost, so they begin again at their states
-            self._unshown.clear()
+            self._lose()
             raise
         self._examine(changes)
         return len(found)
+
+    def _rest(self, reached: int, behind: bool) -> None:
+        """Show what the list of entities lacks, and note that there is no row to be scored up to `reached`."""
+        behind = behind and time.monotonic() - self._rested > IDLE
+        if self._unshown or behind:
+            try:
+                with self.store.writing() as connection:
+                    self._summarise(connection, self._next_change(connection), time.time(), 0.0)
+                    self._set_scored(connection, reached)
+            except StoreError:
+                self._lose()
+                raise
+            self._rested = time.monotonic()
+
+    def _lose(self) -> None:
+        """Forget what was decided and not written: the streams begin again at their states."""
+        self._entities.clear()
+        self._unshown.clear()
+
+    def _next_change(self, connection: Connection) -> int:
+        """Return the number of a change; from here to the commit, no other process writes what scoring decides. Raise
+        if one has scored rows of the same shards since they were read, as one of a service that was killed may."""
+        change = self.store.next_change(connection)
+        scored = self.store.scored(connection)
+        if any(scored[shard] != self.scored[shard] for shard in self.shards):
+            raise StoreError(f"Another process has scored rows in {self.store.place}; they are read again.")
+        return change
+
+    def _set_scored(self, connection: Connection, reached: int) -> None:
+        self.store.set_scored(connection, {shard: max(self.scored[shard], reached) for shard in self.shards})
+
+    def _is_own(self, entity: Any) -> Any:
+        """Return the condition that this process scores an entity, given the column of its number."""
+        return entity % SHARDS % self.settings.processes == self.settings.number
 
     def _know(self, connection: Connection, numbers: Sequence[int]) -> None:
         """Load entities that are not in memory, and bring their streams to where the verdicts in the store end."""
@@ -258,8 +321,8 @@ class Scoring:
                 entity.inherited, sequence = [], 0
                 least -= AT_START * model.span
         stored = rows_between(connection, entity.id, least)
-        order = np.argsort(stored.sequences)
-        seen = stored.at(order[(stored.sequences[order] > sequence) & (stored.sequences[order] <= self.scored)])
+        order, scored = np.argsort(stored.sequences), self.scored[entity.id % SHARDS]
+        seen = stored.at(order[(stored.sequences[order] > sequence) & (stored.sequences[order] <= scored)])
         if len(seen):
             update = model.stream.push_many(entity.name, seen.times, seen.values(len(model.variables)))
             if entity.inherited is not None:
@@ -317,7 +380,7 @@ class Scoring:
             if len(rows):
                 self.misfits += other_units(rows.series(entity.name, model.variables, model.clock), model.detector)
 
-    def _write(self, changes: _Changes, sequence: int) -> None:
+    def _write(self, changes: _Changes, reached: int) -> None:
         now = time.time()
         inheriting = [entity for entity in changes.entities.values() if entity.inherited is not None]
         due = [entity for entity in changes.entities.values() if entity.pushed >= self.models[entity.model].length]
@@ -325,7 +388,7 @@ class Scoring:
         saved = [*inheriting, *[entity for entity in due if entity.inherited is None][:MOST_STATES]]
         states = [self._state(entity) for entity in saved]
         with self.store.writing() as connection:
-            change = self.store.next_change(connection)
+            change = self._next_change(connection)
             if changes.scores:
                 unique = {
                     (score["entity"], score["end"]): score for score in changes.scores
@@ -344,7 +407,7 @@ class Scoring:
                 connection.execute(
                     self.store.upsert(schema.states, ["entity"], ["sequence", "time", "model", "data"]), states
                 )
-            self.store.set_progress(connection, SCORED, sequence)
+            self._set_scored(connection, reached)
         for entity in saved:
             entity.pushed, entity.inherited = 0, None
 
@@ -391,13 +454,15 @@ class Scoring:
                 return silence(self.settings.expire_minutes, self.models[model].clock.interval)
 
             awake = self._awake(connection, now)
-            self.episodes.expire(connection, silent, awake, now, lambda: self.store.next_change(connection))
+            own = self._is_own(schema.episodes.c.entity)
+            self.episodes.expire(connection, own, silent, awake, now, lambda: self.store.next_change(connection))
         kept = 86_400 * self.settings.keep_days
         oldest, span = now - kept, int(kept * SECOND)
         self._delete_rows(int(oldest * SECOND), span)
         entity, score, sent = schema.entities.c, schema.scores.c, schema.outbox.c
         with self.store.reading() as connection:
-            latest = connection.execute(sa.select(entity.id, entity.last_time).where(entity.last_time.is_not(None)))
+            known = entity.last_time.is_not(None) & self._is_own(entity.id)
+            latest = connection.execute(sa.select(entity.id, entity.last_time).where(known))
             bounds = [{"e": number, "t": min(int(oldest * SECOND), last - span)} for number, last in latest]
         for first in range(0, len(bounds), 500):
             with self.store.writing() as connection:  # entity by entity, as the index of scores is by entity
@@ -405,27 +470,31 @@ class Scoring:
                     (score.entity == sa.bindparam("e")) & (score.end < sa.bindparam("t"))
                 )
                 connection.execute(old_scores, bounds[first : first + 500])
-        of_no_writer = sent.writer.not_in(self.settings.writers) & (sent.created < oldest)
-        with self.store.writing() as connection:
-            connection.execute(sa.delete(schema.outbox).where((sent.delivered < oldest) | of_no_writer))
+        if self.settings.number == 0:  # one process is enough, and two could wait for each other
+            of_no_writer = sent.writer.not_in(self.settings.writers) & (sent.created < oldest)
+            with self.store.writing() as connection:
+                connection.execute(sa.delete(schema.outbox).where((sent.delivered < oldest) | of_no_writer))
         if now - awake > RETURN:
             self._forget(now)
 
     def _awake(self, connection: Connection, now: float) -> float:
-        """Return since when no outage of the service or of its store has kept rows away, in seconds since 1970."""
-        if now - self.store.progress(connection, LOOKED) > OUTAGE:
-            self.store.set_progress(connection, AWAKE, int(now))
-        self.store.set_progress(connection, LOOKED, int(now))
-        return self.store.progress(connection, AWAKE)
+        """Return since when no outage of this process or of its store has kept rows away, in seconds since 1970."""
+        awake, looked = (f"{name} {self.settings.number}" for name in (AWAKE, LOOKED))
+        if now - self.store.progress(connection, looked) > OUTAGE:
+            self.store.set_progress(connection, awake, int(now))
+        self.store.set_progress(connection, looked, int(now))
+        return self.store.progress(connection, awake)
 
     def _forget(self, now: float) -> None:
         """Delete entities that have sent nothing for `forget_days`, for a few seconds at most: first their rows, which
         may be many, then the rest at once. Ingest learns of it by the counter."""
-        entity, progress, row = schema.entities.c, schema.progress.c, schema.rows.c
-        scored = sa.select(progress.value).where(progress.name == SCORED).scalar_subquery()
-        unscored = sa.select(row.entity).where(row.sequence > scored)
+        entity, row = schema.entities.c, schema.rows.c
+        with self.store.reading() as connection:
+            scored = self.store.scored(connection)
+        unscored = sa.select(row.entity).where(row.sequence > min(scored[shard] for shard in self.shards))
         is_silent = (
-            (entity.last_seen < now - 86_400 * self.settings.forget_days)
+            self._is_own(entity.id)
+            & (entity.last_seen < now - 86_400 * self.settings.forget_days)
             & entity.id.not_in(unscored)
             & entity.id.not_in(sa.select(schema.pending.c.entity))
         )
@@ -453,8 +522,7 @@ class Scoring:
                 for table in (schema.episodes, schema.scores, schema.states, schema.proposals):
                     connection.execute(sa.delete(table).where(table.c.entity == number))
                 connection.execute(sa.delete(schema.entities).where(entity.id == number))
-                forgotten = self.store.progress(connection, FORGOTTEN)
-                self.store.set_progress(connection, FORGOTTEN, forgotten + 1)
+                self.store.increase(connection, FORGOTTEN)
             self._entities.pop(number, None)
             self._unshown.pop(number, None)
             self.models[model].stream.forget(name)
@@ -471,6 +539,7 @@ class Scoring:
             sa.select(row.sequence)
             .join(schema.states, state.entity == row.entity)
             .where((row.part <= part_of(oldest)) & (row.time < oldest) & (row.sequence <= state.sequence))
+            .where(self._is_own(row.entity))
             .where(row.time < state.time - span)
             .order_by(row.part)
             .limit(DELETED)
@@ -544,4 +613,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except TsadcError as error:
+        sys.exit(str(error))  # without a traceback: the last line is shown to people

@@ -2,152 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import subprocess
-import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import sqlalchemy as sa
 
-from tsadc.detectors.store import read_settings
 from tsadc.errors import ConfigError, DataError, TsadcError, listed
-from tsadc.series import Clock
 from tsadc.serve import schema
-from tsadc.serve.config import PUSHED, Config, live_clock, read_config
+from tsadc.serve.config import PUSHED, Config, read_config
 from tsadc.serve.ingest import Ingest
 from tsadc.serve.metrics import Problems, log
 from tsadc.serve.readers import Reader
 from tsadc.serve.refresh import Refresh
 from tsadc.serve.rows import Overloaded, RowBatch
-from tsadc.serve.scoring import Settings, model_digest
+from tsadc.serve.scoring import Settings, load_models, model_digest
 from tsadc.serve.store import Store, StoreError
+from tsadc.serve.supervision import FIRST_WAIT, MOST_WAIT, ScoringProcesses
 from tsadc.serve.teaching import teach
+from tsadc.wording import count
 
-FIRST_WAIT, MOST_WAIT = 1.0, 60.0  # seconds before something that failed is started again
 LEARNT = 30.0  # seconds after the last verdict until scoring uses what was learnt
-STOPPING = 5.0  # seconds that scoring has to write its states
-LONGEST_LINE = 10_000  # characters that are read at once of what scoring prints
-MOST_SAID = 500  # characters of it in a message
 ENDING = 2.0  # seconds that readers, writers and refits have to end
-
-
-class ScoringProcess:
-    """Keeps the scoring process running; it is started again when it ends."""
-
-    def __init__(self, config: Config, problems: Problems) -> None:
-        self.problems = problems
-        self.restarts = -1
-        self.ready = threading.Event()
-        self._settings = json.dumps(asdict(Settings.of(config))) + "\n"
-        self._stopping = threading.Event()
-        self._starting = threading.Lock()  # so that `stop` sees every process
-        self._process: subprocess.Popen[str] | None = None
-        self._thread = threading.Thread(target=self._supervise, name="scoring", daemon=True)
-        self._thread.start()
-
-    @property
-    def is_running(self) -> bool:
-        return self.ready.is_set()
-
-    @property
-    def pid(self) -> int | None:
-        return None if self._process is None else self._process.pid
-
-    def wake(self) -> None:
-        """Say that rows have come."""
-        process = self._process
-        if process is not None and process.stdin is not None:
-            try:
-                os.write(process.stdin.fileno(), b"\n")
-            except (OSError, ValueError):  # it has just ended, or is busy and has many such lines to read
-                return
-
-    def stop(self) -> None:
-        """Let the process write its states and end; kill it if that takes too long."""
-        self._stopping.set()
-        with self._starting:
-            process = self._process
-        if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError):  # it has ended before it read its settings
-                process.stdin.close()
-            try:
-                process.wait(STOPPING if self.ready.is_set() else 0.0)  # one that is still starting has no states
-            except subprocess.TimeoutExpired:
-                process.kill()
-        self._thread.join()
-
-    def _supervise(self) -> None:
-        wait = FIRST_WAIT
-        while not self._stopping.is_set():
-            began = time.monotonic()
-            self._run()
-            if self._stopping.is_set():
-                return
-            wait = FIRST_WAIT if time.monotonic() - began > MOST_WAIT else min(2 * wait, MOST_WAIT)
-            self._stopping.wait(wait)
-
-    def _run(self) -> None:
-        # One thread: the other cores are for ingest, the database, and what else runs on the machine.
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-        with self._starting:
-            if self._stopping.is_set():
-                return
-            try:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "tsadc.serve.scoring"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    errors="replace",
-                    env=environment,
-                )
-            except OSError as error:
-                self.problems.add("scoring", f"Scoring cannot be started now ({error}); it is tried again.")
-                return
-            self._process, self.restarts = process, self.restarts + 1
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        errors: deque[str] = deque(maxlen=5)
-        drain = threading.Thread(target=errors.extend, args=(_lines(process.stderr),), daemon=True)
-        drain.start()
-        try:
-            process.stdin.write(self._settings)
-            process.stdin.flush()
-            os.set_blocking(process.stdin.fileno(), False)
-        except (OSError, ValueError):
-            pass  # it ended at once, and why is in its errors; or `stop` has closed its input
-        for line in _lines(process.stdout):
-            if line.strip() == "ready":
-                self.ready.set()
-                continue
-            try:
-                self.problems.add(*json.loads(line))
-            except (TypeError, ValueError):
-                log.warning("Scoring wrote a line that cannot be understood: %.200s", line.rstrip())
-        code = process.wait()
-        drain.join()
-        for pipe in (process.stdout, process.stderr):
-            pipe.close()
-        self.ready.clear()
-        if not self._stopping.is_set():
-            said = errors[-1].strip()[:MOST_SAID] if errors else f"exit code {code}"
-            self.problems.add("scoring", f"Scoring ended ({said}) and is started again; no row is lost.")
-
-
-def _lines(pipe: IO[str]) -> Iterator[str]:
-    """Yield the lines of a pipe; one that is very long comes in parts, so that it does not fill the memory."""
-    while line := pipe.readline(LONGEST_LINE):
-        yield line
 
 
 class Positions:
@@ -186,13 +64,14 @@ class Service:
         self._changing = threading.RLock()  # one change of the configuration or of scoring at a time
         self._turns: dict[str, threading.Lock] = {}
         self._taught: threading.Timer | None = None
-        self.variables = _variables(config)
-        self.clocks = {name: _clock(name, config) for name in config.models}
+        models = load_models(Settings.of(config))
+        self.variables = {name: model.variables for name, model in models.items()}
+        self.clocks = {name: model.clock for name, model in models.items()}
         self.store = Store(config.server.url)
         try:
             self.store.own()
             self._register()
-            self.scoring = ScoringProcess(config, self.problems)
+            self.scoring = ScoringProcesses(config, self.problems)
             self.ingest = Ingest(self.store, config, self.variables, self.problems, lambda: self.scoring.wake())
         except BaseException:
             self.store.close()
@@ -296,8 +175,8 @@ class Service:
             fixed = ("host", "port", "store", "tokens")
             if any(getattr(config.server, name) != getattr(self.config.server, name) for name in fixed):
                 raise ConfigError(f"A new `server.{'`, `server.'.join(fixed)}` needs a restart of the service.")
-            variables = _variables(config)
-            clocks = {name: _clock(name, config) for name in config.models}
+            models = load_models(Settings.of(config))
+            variables = {name: model.variables for name, model in models.items()}
             old, self.config, self.variables = (self.config, self.variables), config, variables
             try:
                 self._register()
@@ -305,9 +184,10 @@ class Service:
                 self.config, self.variables = old
                 raise
         except TsadcError as error:
-            self.problems.add("configuration", f"The old configuration stays in force: {error}")
+            self.problems.hold("configuration", f"The old configuration stays in force: {error}")
             return
-        self.clocks = clocks
+        self.problems.release("configuration")
+        self.clocks = {name: model.clock for name, model in models.items()}
         self._end()
         self.ingest.use(config, variables)
         self.restart_scoring()
@@ -319,7 +199,7 @@ class Service:
         with self._changing:
             if not self.stopping.is_set():
                 self.scoring.stop()
-                self.scoring = ScoringProcess(self.config, self.problems)
+                self.scoring = ScoringProcesses(self.config, self.problems)
 
     def teach(self, name: str) -> bool:
         """Let the model learn from the verdict about an episode; return whether it did. Scoring uses what was learnt
@@ -371,9 +251,9 @@ class Service:
             {"reason": problem.reason, "problem": problem.sentence, "count": problem.count, "last": problem.when}
             for problem in self.problems.recent()
         ]
-        status = "ok"
+        status = "degraded" if self.problems.lasting() else "ok"
         if not self.scoring.is_running:
-            status = "starting" if self.scoring.restarts <= 0 and time.time() - self.started < 60 else "degraded"
+            status = "starting" if not self.scoring.restarts and time.time() - self.started < 60 else "degraded"
         try:
             waiting = self.store.undelivered()
         except StoreError as error:
@@ -381,7 +261,7 @@ class Service:
             said.insert(0, {"reason": "store", "problem": str(error), "count": 1, "last": time.time()})
         for writer, (number, failure) in waiting.items():
             if failure is not None and writer in self.config.writers:
-                sentence = f"{number} events wait for the writer {writer!r}: {failure}"
+                sentence = f"{count(number, 'event waits', 'events wait')} for the writer {writer!r}: {failure}"
                 said.insert(0, {"reason": "writer", "problem": sentence, "count": number, "last": time.time()})
                 status = "degraded" if status == "ok" else status
         return {
@@ -389,20 +269,9 @@ class Service:
             "backlog": self.ingest.backlog,
             "scoring": {
                 "running": self.scoring.is_running,
-                "restarts": max(self.scoring.restarts, 0),
-                "pid": self.scoring.pid,
+                "restarts": self.scoring.restarts,
+                "pids": self.scoring.pids,
             },
             "since": self.started,
             "problems": said,
         }
-
-
-def _variables(config: Config) -> dict[str, tuple[str, ...]]:
-    """Return the variables of each model."""
-    models = config.models.items()
-    return {name: tuple(map(str, read_settings(Path(model.folder))["variables"])) for name, model in models}
-
-
-def _clock(name: str, config: Config) -> Clock:
-    model = config.models[name]
-    return live_clock(name, Clock(**read_settings(Path(model.folder))["clock"]), model.seconds)

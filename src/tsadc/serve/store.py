@@ -24,6 +24,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from tsadc.errors import TsadcError
 from tsadc.serve import schema
+from tsadc.serve.config import SHARDS
 from tsadc.serve.writers import EpisodeEvent
 
 BUSY = 20.0  # seconds that a SQLite connection waits for another one that writes
@@ -55,7 +56,8 @@ class Store:
     def __init__(self, url: str, *, migrate: bool = True) -> None:
         self.engine = _engine(url)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
-        self.place = self.engine.url.render_as_string(hide_password=True)
+        own = self.engine.url.set(drivername="postgresql").render_as_string()  # as it was written, without its password
+        self.place = str(self.engine.url.database) if self.is_sqlite else own
         self._lock: Any = None
         if migrate:
             try:
@@ -162,13 +164,29 @@ class Store:
         """Set a counter."""
         connection.execute(self.upsert(schema.progress, ["name"], ["value"]), {"name": name, "value": value})
 
+    def scored(self, connection: Connection) -> list[int]:
+        """Return for each shard the sequence up to which its rows are scored."""
+        counter = schema.progress.c
+        query = sa.select(counter.name, counter.value).where(counter.name.in_([_scored(i) for i in range(SHARDS)]))
+        reached = {name: value for name, value in connection.execute(query)}  # noqa: C416 -- rows are no plain tuples
+        return [reached.get(_scored(shard), 0) for shard in range(SHARDS)]
+
+    def set_scored(self, connection: Connection, reached: Mapping[int, int]) -> None:
+        """Set the sequence up to which the rows of some shards are scored."""
+        values = [{"name": _scored(shard), "value": sequence} for shard, sequence in reached.items()]
+        connection.execute(self.upsert(schema.progress, ["name"], ["value"]), values)
+
     def next_change(self, connection: Connection) -> int:
         """Return the number of a change. Changes are numbered in the order of their commits, as the row stays locked
         until then."""
+        return self.increase(connection, CHANGED)
+
+    def increase(self, connection: Connection, name: str) -> int:
+        """Add 1 to a counter, which stays locked until the commit; return its value."""
         statement = self.upsert(schema.progress, ["name"], [])
-        connection.execute(statement, {"name": CHANGED, "value": 0})
+        connection.execute(statement, {"name": name, "value": 0})
         counter = schema.progress.c
-        update = sa.update(schema.progress).where(counter.name == CHANGED).values(value=counter.value + 1)
+        update = sa.update(schema.progress).where(counter.name == name).values(value=counter.value + 1)
         return int(connection.execute(update.returning(counter.value)).scalar_one())
 
     # Positions of readers
@@ -241,6 +259,10 @@ class Store:
         )
         with self.reading() as connection:
             return {writer: (count, error) for writer, count, error in connection.execute(query)}
+
+
+def _scored(shard: int) -> str:
+    return f"{SCORED} {shard}"
 
 
 def _parts(numbers: Sequence[int], size: int = 500) -> Iterator[Sequence[int]]:

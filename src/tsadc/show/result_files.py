@@ -24,6 +24,7 @@ from tsadc.show.words import Unit, iso8601, precision
 TABLES = ("intervals", "timeline", "observations")
 MANIFEST = "manifest.json"  # of tables that a cluster wrote by date and entity
 ENDS = "ends"  # sensors that are silent at the ends of a file, for a short time
+TIMES = ("time", "start", "end")
 LEAST = "lasts_at_least"  # of a piece of an event: if the whole event is shorter, it is none
 
 
@@ -83,14 +84,14 @@ def period_text(period: pd.Timedelta | float) -> str | float:
 
 
 def guarded(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with all its texts inert."""
-    texts = table.select_dtypes(["object", "string", "category"]).columns
+    """Return the table with all its texts inert. Times are made here, and there are many."""
+    texts = table.select_dtypes(["object", "string", "category"]).columns.difference(list(TIMES))
     return table.assign(**{name: table[name].astype(object).map(inert) for name in texts})
 
 
 def with_iso_times(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:
     """Return the table with its times as ISO 8601; row numbers stay as they are."""
-    return table.assign(**{key: _iso(table[key], unit) for key in ("time", "start", "end") if key in table})
+    return table.assign(**{key: _iso(table[key], unit) for key in TIMES if key in table})
 
 
 def _iso(times: pd.Series, unit: Unit) -> pd.Series | list[str]:

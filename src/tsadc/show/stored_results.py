@@ -19,7 +19,7 @@ import pandas as pd
 from tsadc.config import parse_json
 from tsadc.detectors.feedback import COLUMN, Judged
 from tsadc.detectors.result import MISSING, id_of
-from tsadc.errors import DataError
+from tsadc.errors import DataError, listed, notice
 from tsadc.series import Clock, Floats
 from tsadc.show.result_files import MANIFEST, TABLES, bare
 from tsadc.show.result_update import Ticks, is_results, ticks
@@ -172,15 +172,19 @@ def _views(observation: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _of_cluster(folder: Path) -> bool:
-    """Return whether a cluster wrote the results; raise if it has not finished."""
+    """Return whether a cluster wrote the results; raise if it has not finished, and notice what it left out."""
     try:
         manifest = parse_json((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
         return False
     if not isinstance(manifest, dict) or not {"job", "complete", "entities"} <= set(manifest):
         return False
-    if not manifest["complete"]:
+    left_out, judged = manifest.get("left_out"), manifest["entities"]
+    if not manifest["complete"] and not (left_out and judged):
         raise DataError(f"{folder} holds the results of an unfinished job; run its `tsadc detect` again to finish it.")
+    if left_out:
+        number = count(len(left_out), "entity", "entities")
+        notice(f"{folder} lacks {number} that could not be judged: {listed(sorted(left_out))}.")
     return True
 
 

@@ -68,6 +68,17 @@ def test_density_against_a_loop(data, training):
     assert group.score("new", group.measure(data[0], "new"))[0] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("columns", [1, 4, 5, 19, 20, 936, 2000])
+@pytest.mark.parametrize("rows", [0, 1, 24])
+def test_the_smallest_values_are_found_as_by_sorting(rows, columns):
+    generator = np.random.default_rng(columns)
+    distinct = generator.permutation(rows * columns).reshape(rows, columns).astype(float)
+    assert np.array_equal(module._smallest(distinct, 5), np.argsort(distinct, axis=1)[:, :5])
+    equal = generator.integers(3, size=(rows, columns)).astype(float)
+    found = np.take_along_axis(equal, module._smallest(equal, 5), axis=1)
+    assert np.array_equal(found, np.sort(equal, axis=1)[:, :5])
+
+
 def test_rows_are_whitened_and_directions_that_hardly_vary_are_enlarged_less(data, training):
     group = Density(VARIABLES, LENGTH)
     group.fit(group.measure_all(lambda i: data[i], training), training)

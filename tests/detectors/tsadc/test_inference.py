@@ -187,10 +187,8 @@ def test_without_the_imputation_only_gaps_are_imputed():
         ({"masks": 1}, "`masks` must be 0 or at least 2, but got 1"),
         ({"masks": -1}, "`masks` must be"),
         ({"steps": -1}, "`steps` must be zero or more"),
-        (
-            {"residuals": ("imputation", "imputation")},
-            "`residuals` must be distinct names out of",
-        ),
+        ({"residuals": ("imputation", "imputation")}, "`residuals` must be one or more distinct names out of"),
+        ({"residuals": ()}, "`residuals` must be one or more distinct names out of"),
         ({"weights": (1.0,)}, "`weights` must be two numbers of at least 0"),
         ({"weights": (1.0, -0.1)}, "`weights` must be two numbers of at least 0"),
     ],

@@ -198,7 +198,8 @@ class Convolutions:
         self.shifts = np.unique(points)
         # One row per kernel over (shift, variable): sparse, as each looks at few variables and at 9 of the shifts.
         columns = np.searchsorted(self.shifts, points[kernel]) * variables + channels[kernel, place][:, None]
-        entries = weights[kernel, place].ravel(), (np.repeat(kernel, TAPS), columns.ravel())
+        places = np.repeat(kernel, TAPS).astype(np.int32), columns.ravel().astype(np.int32)
+        entries = weights[kernel, place].ravel(), places
         self.matrix = csr_array(entries, shape=(len(dilations), len(self.shifts) * variables))
 
     @classmethod
@@ -479,8 +480,6 @@ def decode_names(array: NDArray[np.uint8]) -> list[str]:
 
 def _quantiles(features: Floats, levels: list[float]) -> Floats:
     """Return quantiles (level, feature) without NaN values; NaN for a feature that is always NaN."""
-    if len(features) and not np.isnan(features).any():
-        return np.asarray(np.quantile(features, levels, axis=0))  # same values as below, much faster
     if not len(features):
         return np.full((len(levels), *features.shape[1:]), np.nan)
     ordered = np.sort(features, axis=0)  # NaN sorts last

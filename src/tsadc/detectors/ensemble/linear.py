@@ -22,6 +22,7 @@ from typing import Self
 
 import numpy as np
 
+from tsadc.nn.runtime.blas import single_threaded_blas
 from tsadc.series import Booleans, Floats
 
 LAGS = 3  # of the detector `ridge`; the ensemble chooses its own
@@ -101,11 +102,23 @@ def _gram_of_consecutive_lags(rows: Floats, z: Floats, lags: Sequence[int]) -> F
     before[ahead] = _filled(z[:, [-1 - lags[i] for i in ahead]]).T
     gained = before.ravel()
     inner = size - variables
+    # Each vector is zero for lags that do not reach beyond its end, so that of most products nothing is left.
+    gaining, losing = (slice(*_extent(vector[:inner])) for vector in (gained, last))
     for first in range(0, inner, variables):
         own = slice(first, first + variables)
-        change = np.multiply.outer(gained[own], gained[:inner]) - np.multiply.outer(last[own], last[:inner])
-        gram[first + variables : first + 2 * variables, variables:size] = gram[own, :inner] + change
+        block = gram[first + variables : first + 2 * variables, variables:size]
+        block[:] = gram[own, :inner]
+        if gained[own].any():
+            block[:, gaining] += np.multiply.outer(gained[own], gained[gaining])
+        if last[own].any():
+            block[:, losing] -= np.multiply.outer(last[own], last[losing])
     return gram
+
+
+def _extent(vector: Floats) -> tuple[int, int]:
+    """Return where the values of a vector that are not zero begin and end."""
+    places = np.flatnonzero(vector)
+    return (int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0)
 
 
 def gram_matrix(observations: Iterable[Floats], lags: Sequence[int]) -> Floats:
@@ -135,15 +148,27 @@ def ridge_weights(gram: Floats, variables: int, penalty: float, current: int = 0
     weights of the other features as -P[:, O] (P[O, O])^-1 e.
     """
     size = len(gram)
-    inverse = np.linalg.inv(gram + penalty * gram[-1, -1] * np.eye(size))
-    weights = np.zeros((variables, size))
-    for k in range(variables):
-        own = np.arange(k, size - 1, variables)
-        now = np.zeros(len(own))
-        now[current] = 1.0
-        weights[k] = -inverse[:, own] @ np.linalg.solve(inverse[np.ix_(own, own)], now)
-        weights[k, own] = 0.0
+    inverse = _inverse(gram + penalty * gram[-1, -1] * np.eye(size))
+    own = np.arange(size - 1).reshape(-1, variables).T  # (variable, lag)
+    now = np.zeros((own.shape[1], 1))
+    now[current] = 1.0
+    solved = np.zeros((variables, size))
+    np.put_along_axis(solved, own, np.linalg.solve(inverse[own[:, :, None], own[:, None]], now)[:, :, 0], axis=1)
+    weights: Floats = -solved @ inverse
+    np.put_along_axis(weights, own, 0.0, axis=1)
     return weights
+
+
+def _inverse(matrix: Floats) -> Floats:
+    """Return the inverse of a symmetric, positive definite matrix, in half the time of `np.linalg.inv`."""
+    from scipy.linalg import lapack  # takes long to import, and is needed to fit only
+
+    with single_threaded_blas():
+        factor, failed = lapack.dpotrf(matrix, lower=True)
+        if failed:  # by rounding
+            return np.asarray(np.linalg.inv(matrix))
+        lower, _ = lapack.dpotri(factor, lower=True)
+    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
 
 
 def predict(weights: Floats, z: Floats, lags: Sequence[int], silent: Booleans) -> Floats:
@@ -169,9 +194,12 @@ def predict_known(weights: Floats, z: Floats, lags: Sequence[int]) -> Floats:
     reach = max(map(abs, lags))
     padded = np.zeros((variables, length + 2 * reach))
     padded[:, reach : reach + length] = _filled(z)
-    total = np.repeat(weights[:, -1:].astype(np.float64), length, axis=1)
+    weights = weights.astype(np.float64)
+    total = np.repeat(weights[:, -1:], length, axis=1)
+    product = np.empty_like(total)
     for i, lag in enumerate(lags):
-        total += weights[:, i * variables : (i + 1) * variables] @ padded[:, reach - lag : reach - lag + length]
+        own = weights[:, i * variables : (i + 1) * variables]
+        total += np.matmul(own, padded[:, reach - lag : reach - lag + length], out=product)
     return total
 
 

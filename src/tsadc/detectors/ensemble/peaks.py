@@ -188,7 +188,7 @@ class Remainder(StepViews):
         known = interpolated(z)
         if not np.isfinite(z).all():
             known = completed(np.where(silent(z), np.nan, known).T, center, precision).T
-        remainder = z - project(known, center, components)
+        remainder = (z - project(known, center, components)).astype(z.dtype)
         departure = np.abs(without_level(remainder))
         return departure, departure, np.abs(remainder)
 
@@ -218,10 +218,9 @@ def without_level(x: Floats) -> Floats:
     """Return x (variable, time) minus the median of each variable over its measured steps."""
     if np.isfinite(x).all():
         half, odd = divmod(x.shape[1], 2)
-        part = np.partition(x, half, axis=1)
-        middle = part[:, half]
-        # The value below the middle is the largest of the lower half: faster than a partition at two places.
-        return np.asarray(x - (middle if odd else (part[:, :half].max(axis=1) + middle) / 2)[:, None])
+        ordered = np.sort(x, axis=1)  # faster than a partition if values repeat, as those of sensors do
+        middle = ordered[:, half]
+        return np.asarray(x - (middle if odd else (ordered[:, half - 1] + middle) / 2)[:, None])
     measured = np.isfinite(x).any(axis=1)
     out = np.full(x.shape, np.nan)
     out[measured] = x[measured] - np.nanmedian(x[measured], axis=1, keepdims=True)

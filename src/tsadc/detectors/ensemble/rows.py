@@ -21,6 +21,7 @@ with rows and ranges of other folds only; the whitening, and the range of the wh
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -97,8 +98,7 @@ class Density(ViewGroup):
         """Return the distance of rows (row, variable) to the bank, and the indices (row, 5) of the nearest ones."""
         u, (v, sizes) = self._whitened(rows), self._whitened_bank(bank)
         squares = np.square(u).sum(axis=1)[:, None] + sizes - 2 * u @ v.T
-        count = min(NEAREST, len(bank))
-        nearest = np.argpartition(squares, count - 1, axis=1)[:, :count]
+        nearest = _smallest(squares, NEAREST)
         distance = np.sqrt(np.maximum(np.take_along_axis(squares, nearest, axis=1), 0)).mean(axis=1)
         return distance / np.sqrt(self.variables), nearest
 
@@ -163,6 +163,23 @@ class Density(ViewGroup):
         self.most = int(own["most"][0])
         banks = np.split(own["banks"], own["ends"])[:-1]
         self.entities = dict(zip(decode_names(own["entities"]), banks, strict=True))
+
+
+def _smallest(values: Floats, count: int) -> NDArray[np.int64]:
+    """Return the columns (row, count) of the smallest values (row, column), without NaN, or all if there are not more.
+
+    They lie in the `count` blocks of columns with the smallest minima, and minima are found faster than places."""
+    columns = values.shape[1]
+    width = math.isqrt(columns // count)
+    if width < 2:
+        return np.argsort(values, axis=1, kind="stable")[:, :count]
+    blocks = columns // width
+    minima = values[:, : blocks * width].reshape(len(values), blocks, width).min(axis=2)
+    chosen = np.argpartition(minima, count - 1, axis=1)[:, :count, None] * width + np.arange(width)
+    rest = np.broadcast_to(np.arange(blocks * width, columns), (len(values), columns - blocks * width))
+    candidates = np.concatenate([chosen.reshape(len(values), count * width), rest], axis=1)
+    order = np.argsort(np.take_along_axis(values, candidates, axis=1), axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(candidates, order, axis=1)
 
 
 def _picked(z: Floats) -> NDArray[np.int64]:

@@ -95,8 +95,9 @@ class Inference:
         weights: tuple[float, ...] = (0.01, 1.2)
 
         def __post_init__(self) -> None:
-            known = len(set(self.residuals)) == len(self.residuals) and set(self.residuals) <= set(RESIDUALS)
-            require(known, "residuals", f"distinct names out of {', '.join(RESIDUALS)}", self.residuals)
+            distinct = 0 < len(set(self.residuals)) == len(self.residuals)
+            known = distinct and set(self.residuals) <= set(RESIDUALS)
+            require(known, "residuals", f"one or more distinct names out of {', '.join(RESIDUALS)}", self.residuals)
             require(self.masks == 0 or self.masks >= 2, "masks", "0 or at least 2", self.masks)
             require(self.steps >= 0, "steps", "zero or more", self.steps)
             valid = len(self.weights) == 2 and min(self.weights) >= 0

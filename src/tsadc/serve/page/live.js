@@ -6,7 +6,7 @@ const LONGEST = 15000; // ms between attempts to connect
 const TIMEOUT = 20000;
 
 // Fields with a time: text in ISO 8601, milliseconds since 1970 from here on.
-const TIMES = new Set(["start", "end", "from", "to", "since", "until", "created", "last_time", "last_seen", "alarm_time", "opened", "resolved", "acknowledged", "verdict_time"]);
+const TIMES = new Set(["start", "end", "from", "to", "since", "until", "created", "started", "finished", "last_time", "last_seen", "alarm_time", "opened", "resolved", "acknowledged", "verdict_time"]);
 const revive = (key, value) => (typeof value === "string" && TIMES.has(key) ? Date.parse(value) : value);
 
 export class Refused extends Error {

@@ -13,7 +13,7 @@ const POINTS = 400; // of a line
 const SCORES = 1000; // most that the service returns
 const FEW = 3, MORE = 6; // variables shown at first, and with each press of the button
 const PERIODS = [[600, "10 minutes"], [3600, "1 hour"], [21600, "6 hours"], [86400, "1 day"], [604800, "7 days"], [2592000, "30 days"]];
-const FILTERS = ["", "open", "acknowledged", "muted", "ok"];
+const FILTERS = ["", "open", "acknowledged", "muted", "ok", "unscored"];
 const EPISODE_STATES = [["open", "Open"], ["acknowledged", "Acknowledged"], ["resolved", "Resolved"], ["expired", "Expired"], ["", "All"]];
 const MUTE_MINUTES = [[60, "1 hour"], [480, "8 hours"], [1440, "1 day"], [10080, "1 week"], ["", "until it is removed"]];
 
@@ -111,7 +111,7 @@ const selectField = (label, name, options, chosen) => element("label", {}, `${la
 function askVerdict(episode, chosen) {
   const choice = element("fieldset", {}, element("legend", {}, "What was it?"), Object.entries(words.VERDICTS).map(([value, text]) =>
     element("label", { class: "choice" }, element("input", { type: "radio", name: "verdict", value, required: true, checked: value === chosen, autofocus: value === chosen }), ` ${text}`)));
-  const about = element("p", { class: "lead" }, named(episode.entity), `, ${words.span(episode.start, episode.end)}.`);
+  const about = element("p", { class: "lead" }, named(episode.entity), `, ${words.when(episode)}.`);
   askForm("Verdict", [about, choice, noteField(), whoField()], "Save the verdict", (values) => {
     remembered.set("tsadc-name", values.by);
     return change(`v1/episodes/${encodeURIComponent(episode.id)}/verdict`, { method: "POST", body: values });
@@ -177,9 +177,15 @@ function about(entity) {
   const episode = going.get(entity.name);
   if (entity.state !== "ok" && episode) {
     const blamed = Object.keys(episode.variables ?? {}).slice(0, 3);
-    return [`${state} since ${words.brief(episode.start)}`, blamed.length ? ": " : "", ...blamed.flatMap((name, i) => [i ? ", " : "", named(name)])];
+    return [`${state} ${begun(entity, episode)}`, blamed.length ? ": " : "", ...blamed.flatMap((name, i) => [i ? ", " : "", named(name)])];
   }
-  return [`${entity.score === null ? "Not scored yet" : state}, ${last}`];
+  return [`${state}, ${last}`];
+}
+
+/** Since when an entity has its state. */
+function begun({ state }, { start, acknowledged }) {
+  if (state === "acknowledged" && acknowledged) return `at ${words.brief(acknowledged)}`;
+  return state === "muted" ? `alarm since ${words.brief(start)}` : `since ${words.brief(start)}`;
 }
 
 function entityRow(index) {
@@ -299,10 +305,9 @@ function grade(episode) {
 }
 
 function actions(episode, variables) {
-  const goes = episode.state === "open" || episode.state === "acknowledged";
   const acknowledge = () => change(`v1/episodes/${encodeURIComponent(episode.id)}/acknowledge`, { method: "POST", body: { by: remembered.get("tsadc-name") ?? "" } });
   return element("p", { class: "buttons" },
-    goes ? button(episode.acknowledged ? "Acknowledged" : "Acknowledge", { class: episode.acknowledged ? null : "main", disabled: Boolean(episode.acknowledged), "data-key": "acknowledge" }, acknowledge) : null,
+    words.goesOn(episode) ? button(episode.acknowledged ? "Acknowledged" : "Acknowledge", { class: episode.acknowledged ? null : "main", disabled: Boolean(episode.acknowledged), "data-key": "acknowledge" }, acknowledge) : null,
     element("span", { class: "group", role: "group", "aria-label": "Verdict" }, Object.entries(words.VERDICTS).map(([value, text]) =>
       button(text, { "aria-pressed": String(episode.verdict === value), "data-key": `verdict ${value}`, "data-verdict": value }, () => askVerdict(episode, value)))),
     button("Mute …", { "data-key": "mute" }, () => askMute(episode.entity, variables)));
@@ -331,14 +336,18 @@ function handled(episode) {
   ]);
 }
 
+/** How long an episode lasted, if it is over. */
+const lasted = (episode) => (words.goesOn(episode) ? "" : `, ${words.duration(episode.end - episode.start)}`);
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
 function episodeRow(episode, withEntity) {
   const verdict = episode.verdict ? `, ${words.VERDICTS[episode.verdict]?.toLowerCase() ?? episode.verdict}` : "";
   const state = episode.withdrawn ? "Not confirmed" : words.STATES[episode.state] ?? episode.state;
   return element("li", {}, element("a", { class: "episode", href: episodeLink(episode.id), "data-key": `episode ${episode.id}`, "data-state": episode.state },
     element("i", { class: "dot", "aria-hidden": "true" }),
-    element("span", { class: "name" }, withEntity ? [named(episode.entity), " "] : null, element("time", {}, words.span(episode.start, episode.end))),
+    element("span", { class: "name" }, withEntity ? [named(episode.entity), " "] : null, element("time", {}, words.when(episode))),
     element("span", { class: "grade" }, words.severity(episode.severity), bar(episode.severity / 100)),
-    element("span", { class: "sub" }, `${state}${episode.muted ? ", muted" : ""}${verdict}, ${words.duration(episode.end - episode.start)}: ${words.title(episode).toLowerCase()}`)));
+    element("span", { class: "sub" }, `${state}${episode.muted ? ", muted" : ""}${verdict}${lasted(episode)}: ${words.title(episode).toLowerCase()}`)));
 }
 
 // ---- Views of the right side: `load` fetches, `draw` returns the content
@@ -358,13 +367,11 @@ function ordered(names, open) {
   return place.order.names;
 }
 
-const isOpen = (episode) => episode.state === "open" || episode.state === "acknowledged";
-
 const VIEWS = {
   entity: {
     async load(name) {
       const { episodes } = await request(`v1/episodes?${query({ entity: name, limit: 50 })}`);
-      const open = episodes.filter(isOpen).sort((a, b) => b.severity - a.severity)[0];
+      const open = episodes.filter(words.goesOn).sort((a, b) => b.severity - a.severity)[0];
       if (!place.period) { // by default the service returns a few observations; a round period that is a little longer
         const { from, to } = await request(`${entityPath(name)}/rows?max_points=2`);
         place.period = 1000 * (PERIODS.find(([seconds]) => 1000 * seconds >= to - from) ?? PERIODS[PERIODS.length - 1])[0];
@@ -387,7 +394,7 @@ const VIEWS = {
         element("header", { class: "head" }, heading(named(entity.name)), state,
           open ? null : element("p", { class: "buttons" }, button("Mute …", { "data-key": "mute" }, () => askMute(entity.name, entity.names)))),
         open ? element("article", { class: "card" },
-          element("header", {}, element("h3", {}, element("a", { href: episodeLink(open.id), "data-key": "open" }, words.span(open.start, open.end))), element("span", { class: "duration" }, words.duration(open.end - open.start)), grade(open)),
+          element("header", {}, element("h3", {}, element("a", { href: episodeLink(open.id), "data-key": "open" }, capital(words.when(open)))), grade(open)),
           why(open), actions(open, entity.names)) : null,
         element("div", { class: "chart-head" }, element("label", {}, "Last ", period), legend()),
         charts({
@@ -417,9 +424,9 @@ const VIEWS = {
     },
     draw({ episode, entity, from, to, rows, shown }) {
       return [
-        element("header", { class: "head" }, element("p", { class: "note" }, element("a", { href: entityLink(episode.entity), "data-key": "entity" }, named(episode.entity))), heading(words.span(episode.start, episode.end)),
+        element("header", { class: "head" }, element("p", { class: "note" }, element("a", { href: entityLink(episode.entity), "data-key": "entity" }, named(episode.entity))), heading(capital(words.when(episode))),
           element("p", { class: "state", "data-state": episode.state }, element("i", { class: "dot", "aria-hidden": "true" }),
-            element("span", {}, `${words.STATES[episode.state] ?? episode.state}${episode.muted ? ", muted" : ""}, ${words.duration(episode.end - episode.start)}`), grade(episode)),
+            element("span", {}, `${words.STATES[episode.state] ?? episode.state}${episode.muted ? ", muted" : ""}${lasted(episode)}`), grade(episode)),
           actions(episode, entity.names)),
         element("div", { class: "body" }, why(episode), element("div", {}, legend(), charts({
           label: `Chart of ${episode.entity} around the episode`, from, to, scores: entity.scores, episodes: [episode], times: rows.times, cursor: place.cursor ?? null,
@@ -476,13 +483,14 @@ const VIEWS = {
     load: () => request("v1/health"),
     draw(health) {
       const problems = health.problems ?? [];
-      const status = { ok: "The service works.", starting: "The service is starting.", degraded: "The service works in part.", failing: "The service does not work." }[health.status] ?? health.status;
+      const noted = health.status === "ok" && problems.length > 0;
+      const status = noted ? "The service works, but not all is well:" : { ok: "The service works.", starting: "The service is starting.", degraded: "The service works in part.", failing: "The service does not work." }[health.status] ?? health.status;
       const times = (problem) => `${problem.count > 1 ? `${words.count(problem.count, "time", "times")}, last ` : ""}${words.moment(1000 * problem.last, true)}`;
-      return [heading("Health"), element("p", { class: `lead ${health.status}` }, status),
+      return [heading("Health"), element("p", { class: `lead ${noted ? "noted" : health.status}` }, status),
         problems.length ? element("ul", { class: "problems" }, problems.map((problem) => element("li", {}, problem.problem, element("span", { class: "note" }, times(problem))))) : null,
         facts([["Running since", health.since ? [words.moment(1000 * health.since, true)] : null],
           ["Rows that wait to be scored", typeof health.backlog === "number" ? [health.backlog.toLocaleString("en")] : null],
-          ["Scoring process", health.scoring ? [health.scoring.running ? "runs" : "does not run", health.scoring.restarts ? `; restarted ${words.count(health.scoring.restarts, "time", "times")}` : ""] : null],
+          ["Scoring", health.scoring ? [health.scoring.running ? "runs" : "does not run", health.scoring.restarts ? `; restarted ${words.count(health.scoring.restarts, "time", "times")}` : ""] : null],
           ["Times", [`shown in ${words.zone()}`]]])];
     },
   },
@@ -499,7 +507,7 @@ const decision = (path, key, yes, no) => element("p", { class: "buttons" }, [["a
 
 /** The latest refit of a model, compared with the one that was in use. */
 function refit({ model, state, started, note, comparison }) {
-  const said = { running: "A new model is being trained.", used: "The new model is in use.", candidate: "The new model waits for a decision.", refused: "The new model was refused.", failed: "The training failed." }[state] ?? state;
+  const said = { running: "A new model is being trained.", used: "The new model is in use.", replaced: "The new model was in use; another one is now.", candidate: "The new model waits for a decision.", refused: "The new model was refused.", failed: "The training failed." }[state] ?? state;
   const compared = (name, title, show = (value) => value) => (comparison[name]
     ? element("tr", {}, element("th", { scope: "row" }, title), element("td", { class: "num" }, show(comparison[name].present)), element("td", { class: "num" }, show(comparison[name].candidate)))
     : null);
@@ -640,7 +648,7 @@ async function checkHealth() {
   checked = Date.now();
   const { status, problems = [] } = await request("v1/health");
   const wrong = status !== "ok";
-  by("problems").hidden = !wrong;
+  by("problems").hidden = !wrong && !problems.length;
   by("banner").hidden = !wrong;
   by("banner").textContent = !wrong ? "" : status === "starting" ? "The service is starting; rows are stored and scored soon." : problems[0]?.problem ?? "The service does not work as it should: see Health.";
 }

@@ -33,7 +33,7 @@ class Reader(Protocol):
 
 
 def hand_over(batch: RowBatch, submit: Submit, stop: Event, reader: str) -> None:
-    """Submit rows. Those that are refused, because they are too far in the future for example, are logged and skipped,
+    """Submit rows. Those that are refused, because no model knows their variables for example, are logged and skipped,
     as the reader would only read them again; the error of a service that stops is raised, so that they are kept."""
     try:
         submit(batch)

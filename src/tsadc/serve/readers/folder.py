@@ -22,6 +22,7 @@ from tsadc.serve.readers import Positions, Submit, hand_over
 from tsadc.serve.readers.tables import TableSettings, pace, to_batches
 from tsadc.serve.rows import RowBatch
 from tsadc.serve.store import StoreError
+from tsadc.wording import count
 
 TEXT = (".csv", ".tsv", ".txt", ".dat")  # files that may be appended to
 PART = 2**25  # bytes of a text file that are read at once
@@ -71,6 +72,11 @@ class Folder:
     def run(self, submit: Submit, positions: Positions, stop: Event) -> None:
         """Read until `stop` is set. A file that cannot be read is skipped until it changes."""
         for _ in pace(stop, self.settings.every):
+            if self.path.is_file():
+                raise DataError(
+                    f"`path` of the reader {self.name!r} must be a folder, but {self.path} is a file; give the folder "
+                    f'that it is in, and pattern = "{self.path.name}".'
+                )
             if not self.path.is_dir():
                 raise DataError(f"The folder {self.path} of the reader {self.name!r} does not exist; create it.")
             failures = []
@@ -92,7 +98,11 @@ class Folder:
             if failures:
                 more = len(failures) - MOST_NAMED
                 sentences = [str(error) for error in failures[:MOST_NAMED]]
-                raise DataError(" ".join(sentences + [f"{more} more files cannot be read either."] * (more > 0)))
+                raise DataError(
+                    " ".join(
+                        sentences + [f"{count(more, 'more file', 'more files')} cannot be read either."] * (more > 0)
+                    )
+                )
 
     def _read(self, file: Path, submit: Submit, positions: Positions) -> None:
         stat = file.stat()

@@ -100,9 +100,9 @@ class SeriesIndex:
         entity = next((value for label, value in labels if label == self.mapping.entity), "")
         variable = self.mapping.variable(name, labels)
         reason = ""
-        if not entity:
+        if not entity.strip():
             reason = f"series without the label {self.mapping.entity!r}, which names the entity"
-        elif not variable:
+        elif not variable.strip():
             reason = "series without a name"
         elif len(variable) > MOST_NAME or len(entity) > MOST_NAME:
             reason = f"series whose entity or variable has a name of more than {MOST_NAME} characters"

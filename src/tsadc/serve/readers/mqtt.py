@@ -26,7 +26,7 @@ from tsadc.config import require
 from tsadc.errors import ConfigError, DataError
 from tsadc.io.times import EPOCH_UNITS
 from tsadc.serve.readers import Positions, Submit, hand_over, log
-from tsadc.serve.rows import MOST_NAME, RowBatch
+from tsadc.serve.rows import MOST_NAME, RowBatch, is_name
 
 PLACES = ("{entity}", "{variable}")
 SECOND = 10**9
@@ -216,8 +216,8 @@ def decode(topic: str, payload: bytes, settings: Settings, now: int) -> list[Val
 
 
 def _name(name: str, topic: str) -> str:
-    if not name or len(name) > MOST_NAME or not name.isprintable():
-        raise DataError(f"A message of {topic[:MOST_NAME]!r} has a name that is empty, too long or unprintable.")
+    if not is_name(name):
+        raise DataError(f"A message of {topic[:MOST_NAME]!r} has a name that is blank, too long or unprintable.")
     return name
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from threading import Event
 
 import numpy as np
@@ -15,6 +18,7 @@ from tsadc.io.long import pivot
 from tsadc.io.reading import Reading
 from tsadc.serve.rows import RowBatch
 
+OPTION = re.compile(r"--[a-z-]+(?: [^()]*)? \(in Python: Reading\((\w+)=(.+?)\)\)")  # in the messages of `tsadc.io`
 MOST_ROWS = 10_000  # of a batch, so that storing one is quick
 
 
@@ -72,10 +76,13 @@ def to_batches(
         Where the table comes from, for messages.
     reading : Reading
     """
-    if reading.long is not None:
-        frame, skip = pivot(frame.iloc[skip:], place, reading), 0
-        reading = replace(reading, long=None, time=reading.long[0], missing=(), exclude=())
-    columns = split_columns(frame, place, reading)
+    try:
+        if reading.long is not None:
+            frame, skip = pivot(frame.iloc[skip:], place, reading), 0
+            reading = replace(reading, long=None, time=reading.long[0], missing=(), exclude=())
+        columns = split_columns(frame, place, reading)
+    except DataError as error:
+        raise type(error)(OPTION.sub(lambda option: _setting(option, source), str(error))) from None
     if columns.times is None:
         raise DataError(f"{place} has no time column, which live rows need; name it with `time`.")
     times = columns.times[skip:]
@@ -94,6 +101,16 @@ def to_batches(
         for code in np.unique(owners[part]):
             rows = np.flatnonzero(owners[part] == code) + first
             yield RowBatch(source, names[code], columns.names, ticks[rows], values[rows])
+
+
+def _setting(option: re.Match[str], reader: str) -> str:
+    """Return the setting of a reader that does the same as an option of the command line, if there is one."""
+    name, value = option.groups()
+    if name not in {field.name for field in fields(TableSettings)}:
+        return option[0]
+    if value == "...":
+        return f"`{name}` of [reader.{reader}]"
+    return f"`{name} = {json.dumps(ast.literal_eval(value), ensure_ascii=False)}` to [reader.{reader}]"
 
 
 def pace(stop: Event, seconds: float) -> Iterator[None]:

@@ -22,7 +22,8 @@ class Settings:
     Parameters
     ----------
     path : str
-        It is appended to, and created if it is absent. It may be moved away at any time, as logrotate does.
+        It is appended to, and created if it is absent; its folder must exist. It may be moved away at any
+        time, as logrotate does.
     """
 
     path: str = ""
@@ -40,7 +41,6 @@ class JsonLines:
     def send(self, events: Sequence[EpisodeEvent]) -> None:
         lines = [json.dumps(as_json(event), ensure_ascii=False).encode() + b"\n" for event in events]
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
             with os.fdopen(descriptor, "r+b", buffering=0) as file:
                 size = file.seek(0, os.SEEK_END)
@@ -62,4 +62,9 @@ def create(name: str, settings: Settings) -> JsonLines:
     """Return the writer."""
     if not settings.path:
         raise ConfigError(f"The writer {name!r} needs `path`, the file that it appends to.")
+    path = Path(settings.path)
+    if path.is_dir():
+        raise ConfigError(f"The `path` of the writer {name!r}, {path}, is a folder; name a file in it.")
+    if not path.parent.is_dir():
+        raise ConfigError(f"The folder {path.parent} of the writer {name!r} does not exist; create it.")
     return JsonLines(name, settings)
