@@ -74,12 +74,12 @@ bench-export: $(READY)
 
 # A minute of load on the live service, on an otherwise idle machine. docs/reliability.md
 bench-serve: $(READY)
-	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/serve.py --seconds 60 --rate 20000
+	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/serve.py --seconds 60 --rate 20000 --processes 2
 
 # A quarter of an hour: kills under load, on SQLite and on PostgreSQL.
 bench-serve-faults: $(READY)
-	PYTHONPATH=tests/serve $(VENV)/bin/python benchmarks/serve_faults.py --kills 100
-	PYTHONPATH=tests/serve $(VENV)/bin/python benchmarks/serve_faults.py --kills 50 --postgresql
+	PYTHONPATH=tests/serve $(VENV)/bin/python benchmarks/serve_faults.py --kills 100 --processes 2
+	PYTHONPATH=tests/serve $(VENV)/bin/python benchmarks/serve_faults.py --kills 50 --processes 2 --postgresql
 
 # About an hour on two cores. This and the runs below resume after an interruption and re-run stale records.
 bench-general: $(READY)

@@ -120,7 +120,8 @@ def jobs(seeds: Sequence[int]) -> Iterator[Job]:
 
 def current(job: Job) -> str:
     """Return a digest of the code that a record depends on."""
-    own = Path(audited.__file__).read_bytes() + json.dumps([ETAS, EDGES]).encode()
+    files = sorted(Path(audited.__file__).parent.glob("*.py"))
+    own = b"".join(file.read_bytes() for file in files) + json.dumps([ETAS, EDGES]).encode()
     return hashlib.sha256(own + source_hash([reference(find(job[3]))]).encode()).hexdigest()[:12]
 
 

@@ -33,7 +33,8 @@ import tsadc.detectors.audit as audited
 from tsadc.atomic import write_file
 from tsadc.bench.source import reference, source_hash
 from tsadc.detectors import Ensemble
-from tsadc.detectors.audit import Estimate
+from tsadc.detectors.audit import estimate as estimating
+from tsadc.detectors.audit.estimate import PER_DEGREE, Estimate
 from tsadc.series import Booleans, Floats
 from tsadc.show.markdown import table
 
@@ -88,11 +89,11 @@ def run(job: Job) -> dict[str, Any]:
         deviates.append(scores)
         raise _Estimated
 
-    with mock.patch.object(audited.Estimate, "of", keep), contextlib.suppress(_Estimated):
+    with mock.patch.object(Estimate, "of", keep), contextlib.suppress(_Estimated):
         audited.audit(Ensemble(length=LENGTH, seed=job[2]), values)
     counts = {}
-    for name, per_degree in (("student", audited.PER_DEGREE), ("gaussian", GAUSSIAN)):
-        with mock.patch.object(audited, "PER_DEGREE", per_degree):
+    for name, per_degree in (("student", PER_DEGREE), ("gaussian", GAUSSIAN)):
+        with mock.patch.object(estimating, "PER_DEGREE", per_degree):
             estimate = Estimate.of(deviates[0], "auto", 0)
             sure = estimate.probability(estimate.standardised(deviates[0])) > SURE
         counts[name] = [int(sure.sum()), int((sure & faulty).sum())]
@@ -101,7 +102,9 @@ def run(job: Job) -> dict[str, Any]:
 
 def current() -> str:
     """Return a digest of the code that a record depends on."""
-    own = Path(audited.__file__).read_bytes() + "".join(map(inspect.getsource, (history, run))).encode()
+    files = sorted(Path(audited.__file__).parent.glob("*.py"))
+    own = b"".join(file.read_bytes() for file in files)
+    own += "".join(map(inspect.getsource, (history, run))).encode()
     return hashlib.sha256(own + source_hash([reference(Ensemble)]).encode()).hexdigest()[:12]
 
 

@@ -93,7 +93,10 @@ CHANGED = (
     "Observations of the history that cleaning changes anything of. Precision: the share of them that is anomalous; "
     "recall: the share of the anomalous ones that is changed. Labels are used for this table and AP only."
 )
-CLEANER = ("tsadc.detectors.audit", "tsadc.detectors.cleaning", "tsadc.detectors.imputation")
+CLEANER = (
+    *(f"tsadc.detectors.audit.{part}" for part in ("estimate", "findings", "folds", "judge", "run")),
+    *("tsadc.detectors.cleaning", "tsadc.detectors.imputation"),
+)
 Key = tuple[str, str, float, str, int]  # data, history, eta, detector, seed
 Floats = NDArray[np.float64]
 

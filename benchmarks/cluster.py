@@ -77,19 +77,19 @@ def measure() -> dict[str, Any]:
         folder = Path(name)
         job = DetectJob("measure", model_files(detector), "model", str(folder / "out"), None, False, "day", False)
         record["model_bytes"] = sum(content.size for content in job.model.values())
-        adapting = BaselineJob(job.digest, job.model, None, ())
         start = time.process_time()
         loaded_model(job.digest, job.model)
         record["load"] = time.process_time() - start
         for days in DAYS:
             group = written(folder, days)
+            adapting = BaselineJob(job.digest, job.model, frozenset(group.entities), None, ())
             record["days"][str(days)] = {
                 "rows": days * 1440,
                 "bytes": group.files[0].size,
                 "read": seconds(lambda group=group: read_group(group, folder)),
                 "detect": seconds(lambda group=group: judge(job, group)),
                 "summarise": seconds(lambda group=group: summarise_group(FitJob(Ensemble(length=LENGTH), None), group)),
-                "baselines": seconds(lambda group=group: group_baselines(adapting, group)),
+                "baselines": seconds(lambda group=group, job=adapting: group_baselines(job, group)),
             }
         record["year"] = of_a_year(job, folder)
         found = list((folder / "out").rglob("*.parquet"))

@@ -52,7 +52,7 @@ from tsadc.windows import cut
 HERE = Path(__file__).parent
 RECORDS, PAGE = HERE / "results" / "export.json", HERE.parent / "docs" / "tables" / "export.md"
 DATA = ("plant", "smd-causal", "smd-unseen", "sleep", "ludb", "cinc", "skab", "gecco", "batadal")
-NETWORK = ("plant", "smd-causal", "ludb", "skab", "gecco", "batadal")  # data sets of TSAD-C
+NETWORK = ("plant", "smd-causal", "sleep", "ludb", "cinc", "skab", "gecco", "batadal")  # data sets of TSAD-C
 ONE_MACHINE, EPOCHS = ("smd-causal",), 2
 KINDS = {Ensemble.name: ("native", "python", "onnx"), TSADC.name: ("native", "onnx")}
 TITLES = {"native": "native", "python": "Python", "onnx": "ONNX"}
@@ -227,10 +227,10 @@ def scorers(folder: Path, detector: Detector, kinds: Sequence[str]) -> dict[str,
     }
     if "python" in kinds:
         sys.path.insert(0, str(folder))
-        for module in [module for module in sys.modules if module.partition(".")[0] == "python"]:
-            del sys.modules[module]  # the scorer of the data set before
         scorer = importlib.import_module("python").Scorer.load(folder / "python")
         sys.path.remove(str(folder))
+        for module in [module for module in sys.modules if module.partition(".")[0] == "python"]:
+            del sys.modules[module]  # so that the next data set can export a package of this name
         works["python"] = lambda name, index, own: scorer.score(name, own)
     return {kind: works[kind] for kind in kinds}
 
@@ -268,8 +268,8 @@ def page(records: dict[str, Any]) -> str:
         "## Cost of the ensemble",
         "",
         "Milliseconds of processor time per observation, one thread; size in MB; peak memory in MB beyond that of "
-        "Python with numpy and the observations; seconds to load, imports included. Other work shared the two cores "
-        "of the machine.",
+        "Python with numpy and the observations; seconds to load, imports included. Other programs used a part of "
+        "the two cores (AMD EPYC) at a lower priority.",
         "",
         *costs(ensembles, Ensemble.name, {"latency": "latency"}),
         "## Scores of TSAD-C",

@@ -2,6 +2,7 @@
 
     make bench-serve                                            one minute on SQLite
     python benchmarks/serve.py --seconds 1800 --rate 2000        half an hour, with the growth of memory
+    python benchmarks/serve.py --processes 2                     two scoring processes
     python benchmarks/serve.py --final-only                      one verdict per observation instead of four
     python benchmarks/serve.py --detector tsadc                  scored by the network
     python benchmarks/serve.py --store postgresql://user@host/db --json OUT
@@ -87,6 +88,7 @@ def main() -> None:
     parser.add_argument("--store", default="store.sqlite")
     parser.add_argument("--detector", choices=["ensemble", "tsadc"], default="ensemble")
     parser.add_argument("--final-only", action="store_true", help="No provisional verdicts.")
+    parser.add_argument("--processes", type=int, default=1, help="Scoring processes.")
     parser.add_argument("--json", type=Path, default=None)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +103,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     fit(folder / "model", options.detector)
     config = folder / "config.toml"
     config.write_text(
-        f'[server]\nport = 0\nstore = "{options.store}"\nfuture = 1e12\nkeep_days = 100000\n'
+        f'[server]\nport = 0\nstore = "{options.store}"\nfuture = 1e9\nkeep_days = 100000\n'
+        f"processes = {options.processes}\n"
         f'[model.plant]\nfolder = "{folder / "model"}"\nprovisional = {str(not options.final_only).lower()}\n'
     )
     bodies = Bodies(options.entities, options.batch)
@@ -122,17 +125,18 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     wait_until_scored(address)
     load = Load(options, address, bodies, start)
     memory: list[tuple[int, int, int]] = []
-    child = int(health(address)["scoring"]["pid"])  # type: ignore[index]
-    begun, used, used_child = time.monotonic(), cpu(process.pid), cpu(child)
+    children: list[int] = health(address)["scoring"]["pids"]  # type: ignore[index]
+    begun, used, used_scoring = time.monotonic(), cpu(process.pid), sum(map(cpu, children))
     threads = load.begin(range(first, sys.maxsize), options.rate)
     while time.monotonic() - begun < options.seconds:
         time.sleep(min(30.0, options.seconds / 10))
-        memory.append((round(time.monotonic() - begun), resident(process.pid) >> 20, resident(child) >> 20))
+        used_by = resident(process.pid) >> 20, sum(map(resident, children)) >> 20
+        memory.append((round(time.monotonic() - begun), *used_by))
     load.stop = True
     for thread in threads:
         thread.join()
     took = time.monotonic() - begun
-    used, used_child = cpu(process.pid) - used, cpu(child) - used_child
+    used, used_scoring = cpu(process.pid) - used, sum(map(cpu, children)) - used_scoring
     time.sleep(0.3)  # the backlog is looked at four times a second
     left = int(health(address)["backlog"])  # type: ignore[call-overload]
     wait_until_scored(address)
@@ -144,6 +148,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     return {
         "detector": options.detector,
         "verdicts_per_observation": 1 if options.final_only else 4,
+        "scoring_processes": options.processes,
         "seconds": round(took, 1),
         "entities": options.entities,
         "variables": VARIABLES,
@@ -158,7 +163,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, object]:
         "refused_requests": load.refused,
         "episodes": episodes,
         "push_ms": {f"p{p}": round(1e3 * float(np.percentile(times, p)), 1) for p in (50, 90, 99, 99.9)},
-        "cpu_share": {"ingest": round(used / took, 2), "scoring": round(used_child / took, 2)},
+        "cpu_share": {"ingest": round(used / took, 2), "scoring": round(used_scoring / took, 2)},
         "memory_mb": {"seconds, ingest, scoring": memory},
         "cores": os.cpu_count(),
         "load_average": os.getloadavg()[0],
@@ -170,13 +175,14 @@ class Load:
 
     def __init__(self, options: argparse.Namespace, address: str, bodies: Bodies, start: int) -> None:
         self.options, self.address, self.bodies, self.start = options, address, bodies, start
+        self.clients = min(options.clients, len(bodies.groups))  # each sends the rows of some groups
         self.stop, self.rows, self.refused = False, 0, 0
         self.times: list[float] = []
         self.lock = threading.Lock()
 
     def begin(self, numbers: range, rate: int) -> list[threading.Thread]:
         """Start to send requests at a rate, or as fast as they are answered."""
-        begun, clients = time.monotonic(), range(self.options.clients)
+        begun, clients = time.monotonic(), range(self.clients)
         threads = [threading.Thread(target=self._send, args=[client, numbers, rate, begun]) for client in clients]
         for thread in threads:
             thread.start()
@@ -186,7 +192,7 @@ class Load:
         """Send until the last one, or until `stop`. A refused request is sent again, so that no entity misses a row.
         The rows of an entity always come from the same client, so that they come in order."""
         connection, count = http.client.HTTPConnection(self.address, timeout=60), len(self.bodies.groups)
-        for number in (number for number in numbers if number % count % self.options.clients == client):
+        for number in (number for number in numbers if number % count % self.clients == client):
             if self.stop:
                 break
             body, rows = self.bodies.body(number, self.start)

@@ -26,7 +26,7 @@ from typing import Any
 import httpx
 import numpy as np
 import sqlalchemy as sa
-from live import INTERVAL, LENGTH, NAMES, START, PostgreSQL, Served, batch, waves
+from live import INTERVAL, LENGTH, NAMES, START, PostgreSQL, Served, batch, wait_for, waves
 
 import tsadc
 from tsadc.errors import TsadcNotice
@@ -71,6 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--postgresql", action="store_true")
+    parser.add_argument("--processes", type=int, default=1, help="Scoring processes.")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path, default=None)
     options = parser.parse_args()
@@ -97,14 +98,15 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     log = folder / "events.jsonl"
     file = folder / "config.toml"
     file.write_text(
-        f'[server]\nport = 0\nstore = "{url}"\nkeep_days = 10000\n[model.plant]\nfolder = "{folder / "model"}"\n'
+        f'[server]\nport = 0\nstore = "{url}"\nkeep_days = 10000\nprocesses = {options.processes}\n'
+        f'[model.plant]\nfolder = "{folder / "model"}"\n'
         f'[writer.log]\ntype = "json_lines"\npath = "{log}"\n'
     )
     sender, victims = Sender(), {"service": 0, "scoring": 0}
     served = Served(file)
     for trial in range(options.kills):
         print(f"\r{trial} of {options.kills} trials, {len(sender.rows):,} rows", end="", file=sys.stderr, flush=True)
-        pid = wait_for_scoring(served)
+        pid = wait_for_scoring(served, generator)
         after = float(generator.uniform(0.0, 1.5))
         victim = "scoring" if generator.random() < 0.3 else "service"
         victims[victim] += 1
@@ -114,11 +116,12 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         if victim == "service":
             served.kill()
             served.start()
-    wait_for_scoring(served)
+    wait_for_scoring(served, generator)
     sender.send(served, time.monotonic() + 1.0)
     served.scored(120)
+    store = Store(Server(store=url).url, migrate=False)
+    wait_for(lambda: not store.undelivered(), 120)  # what is left would be sent by the next service
     took = served.stop()
-    store = Store(Server(store=url).url)
     record = {"kills": options.kills, **{f"killed_{name}": count for name, count in victims.items()}}
     record |= {"store": "postgresql" if database else "sqlite", "acknowledged": len(sender.rows)}
     record |= {"unacknowledged_requests": sender.unsure, "seconds_to_stop": round(took, 1)}
@@ -129,11 +132,12 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return record
 
 
-def wait_for_scoring(served: Served) -> int:
+def wait_for_scoring(served: Served, generator: np.random.Generator) -> int:
+    """Return the number of one of the scoring processes, when all run."""
     while True:
         scoring = served.client.get("/v1/health").json()["scoring"]
         if scoring["running"]:
-            return int(scoring["pid"])
+            return int(generator.choice(scoring["pids"]))
         time.sleep(0.05)
 
 
