@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from tsadc.atomic import write_file
 from tsadc.bench.families import family_of
-from tsadc.detectors.base import hold_out
 from tsadc.detectors.ensemble.features import MIN_HISTORY
 from tsadc.detectors.ensemble.fusion import Fusion
 from tsadc.detectors.ensemble.views import LOG_OFFSET
+from tsadc.detectors.preparation import hold_out
 from tsadc.detectors.settings import Common
 from tsadc.evaluate.ranking import average_precision
 from tsadc.series import Floats

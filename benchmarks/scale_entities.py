@@ -28,6 +28,7 @@ import numpy as np
 
 from tsadc import Ensemble
 from tsadc.atomic import write_file
+from tsadc.detectors import parts
 from tsadc.detectors.summary import Summary, merge
 from tsadc.errors import TsadcNotice
 from tsadc.series import Clock, Series
@@ -82,19 +83,19 @@ def fit_in_parts(count: int) -> dict[str, Any]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     summary: Summary | None = None
     for own in partitions(count):
-        part = timer("summarise", lambda own=own: detector.summarise(own, kept=False))
+        part = timer("summarise", lambda own=own: parts.summarise(detector, own, kept=False))
         known = [part] if summary is None else [summary, part]
         summary = timer("merge", lambda known=known: merge(known))
     assert summary is not None
-    timer("fit", lambda: detector.fit_summary(summary))
+    timer("fit", lambda: parts.fit_summary(detector, summary))
     rest, found = set(summary.rest[:SECOND_PASS]), []
     for own in partitions(count) if rest else []:
         missing = [series for series in own if series.entity in rest]
         if missing:
-            found.append(timer("adapt", lambda missing=missing: detector.baselines(missing)))
+            found.append(timer("adapt", lambda missing=missing: parts.baselines(detector, missing)))
         if sum(len(part.learnt["scores"]) for part in found) == len(rest):
             break
-    timer("add", lambda: detector.add_baselines(found))
+    timer("add", lambda: parts.add_baselines(detector, found))
     return {
         "entities": count,
         "rows": summary.rows,
@@ -112,14 +113,14 @@ def cost_of_rows() -> dict[str, Any]:
     detector, summarised = Ensemble(length=ROW_LENGTH), {}
     for rows in ROW_COUNTS:
         series, timer = machine(0, rows, ROW_VARIABLES), Timer()
-        timer("summarise", lambda series=series: detector.summarise(iter([series]), kept=False))
+        timer("summarise", lambda series=series: parts.summarise(detector, iter([series]), kept=False))
         summarised[rows] = timer.seconds["summarise"]
     history = [machine(number, 40 * ROW_LENGTH, ROW_VARIABLES) for number in range(4)]
-    detector.fit_summary(detector.summarise(history))
+    parts.fit_summary(detector, parts.summarise(detector, history))
     timer, scored = Timer(), machine(0, 40 * ROW_LENGTH, ROW_VARIABLES)
     for number in range(ADAPTED):
         series = history[number]
-        timer("adapt", lambda series=series: detector.baselines(series))
+        timer("adapt", lambda series=series: parts.baselines(detector, series))
     timer("score", lambda: detector.decision_function(scored))
     return {
         "summarise": summarised,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tsadc import Ensemble, Series
-from tsadc.detectors import base, summary
+from tsadc.detectors import parts, summary
 from tsadc.detectors.ensemble import features
 from tsadc.series import Clock
 
@@ -33,7 +33,7 @@ def machines() -> tuple[Series, ...]:
 
 def limit(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(features, "MAX_OBSERVATIONS", most)
-    for module in (summary, base):
+    for module in (summary, parts):
         monkeypatch.setattr(module, "MIN_QUOTA", 6)
 
 

@@ -25,8 +25,9 @@ ALLOWED_SIDEWAYS = {("atomic", "errors"), ("config", "errors"), ("io", "variable
 SHARED_BY_DETECTORS = {
     "__init__", "audit", "base", "cleaning", "display", "docstrings", "drift", "ensemble", "episodes", "events",
     "explanation", "feedback", "imputation", "interval_id", "merging", "missing", "own_file", "parallel", "parameters",
-    "per_row", "planned", "pooling", "provenance", "reasons", "refit", "residual", "result", "review", "settings",
-    "store", "stored_limits", "streaming", "summary", "threshold", "usual", "verdicts", "versions",
+    "parts", "per_row", "planned", "pooling", "preparation", "provenance", "reasons", "refit", "residual", "result",
+    "review", "settings", "store", "stored_limits", "streaming", "summary", "threshold", "usual", "verdicts",
+    "versions",
 }  # fmt: skip
 SHARED_BY_CLASSICAL = {"base", "neighbours"}
 

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tsadc.detectors.base import Detector, ScoringProgress, hold_out
+from tsadc.detectors.base import Detector, ScoringProgress
 from tsadc.detectors.ensemble.detector import Ensemble
+from tsadc.detectors.preparation import hold_out
 from tsadc.detectors.result import Evidence
 from tsadc.detectors.settings import Common
 from tsadc.detectors.store import RENAMED_SETTINGS
@@ -58,14 +59,14 @@ def test_the_parts_are_disjoint_and_together_are_everything():
 
 
 @pytest.mark.parametrize(("count", "share", "expected"), [(5, 0.2, 1), (5, 0.01, 1), (5, 0.5, 2), (40, 0.25, 10)])
-def test_how_many_arehold_out(count, share, expected):
+def test_how_many_are_held_out(count, share, expected):
     chosen = hold_out(count, share, seed=1)
     assert len(set(chosen.tolist())) == expected
     assert chosen.tolist() == sorted(chosen.tolist())
     assert 0 <= chosen.min() <= chosen.max() < count
 
 
-def test_every_observation_ishold_out_as_often():
+def test_every_observation_is_held_out_as_often():
     counts = sum(np.bincount(hold_out(10, 0.3, seed), minlength=10) for seed in range(500))
     np.testing.assert_allclose(counts / 500, 0.3, atol=0.08)
 
@@ -182,7 +183,7 @@ class Number(Largest):
             yield Evidence(number, {"size": number}, found.steps, found.contributions, found.causes)
 
 
-def test_what_ishold_out_counts_once_in_the_threshold():
+def test_what_is_held_out_counts_once_in_the_threshold():
     detector = Number(length=8, contamination=0.1).fit(noise(160))
     assert len(detector.validation_scores_) == 4
     assert sorted(detector.decision_scores_) == list(range(20))

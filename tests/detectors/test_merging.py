@@ -15,6 +15,7 @@ from terminal import tsadc as command
 from tsadc import Ensemble, Series
 from tsadc.detectors import find
 from tsadc.detectors.merging import continue_model, merge_models
+from tsadc.detectors.parts import summarise
 from tsadc.detectors.store import SUMMARY, read_summary
 from tsadc.errors import ConfigError, DataError, ModelFileError, TsadcNotice
 from tsadc.series import Clock
@@ -51,7 +52,7 @@ def test_merged_models_are_the_model_of_all(series, monkeypatch, tmp_path: Path,
     again = tsadc.load(tmp_path / "merged")
     assert again.summary_ is None  # not read until it is needed
     assert_same(again, whole)
-    assert read_summary(tmp_path / "merged").to_bytes() == unfitted().summarise(series).to_bytes()
+    assert read_summary(tmp_path / "merged").to_bytes() == summarise(unfitted(), series).to_bytes()
     assert [part["data"]["entities"] for part in merged.provenance_["parts"]] == [3, 2]
 
 

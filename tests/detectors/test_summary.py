@@ -13,6 +13,7 @@ from machines import ENTITIES, LENGTH, MINUTE, NAMES, assert_same, learnt, limit
 from tsadc import Ensemble, Series
 from tsadc.detectors import summary
 from tsadc.detectors.classical.robust_z import RobustZ
+from tsadc.detectors.parts import add_baselines, baselines, fit_summary, summarise
 from tsadc.detectors.summary import Rule, Summary, merge
 from tsadc.errors import ConfigError, DataError
 from tsadc.io.read import read
@@ -52,8 +53,8 @@ def test_the_summary_of_merged_parts_is_that_of_the_whole(parts, order, most, ke
     series = machines()
     with pytest.MonkeyPatch.context() as patch:
         limit(patch, most)
-        whole = unfitted().summarise(series, kept=kept).to_bytes()
-        summaries = [unfitted().summarise(own, kept=kept) for own in divided([series[i] for i in order], parts)]
+        whole = summarise(unfitted(), series, kept=kept).to_bytes()
+        summaries = [summarise(unfitted(), own, kept=kept) for own in divided([series[i] for i in order], parts)]
         assert merge(summaries).to_bytes() == whole
         tree = summaries[0]
         for own in summaries[1:]:
@@ -65,25 +66,25 @@ def test_the_summary_of_merged_parts_is_that_of_the_whole(parts, order, most, ke
 def test_a_fit_to_merged_parts_is_that_to_the_whole(series, monkeypatch, most):
     """With a sample that is everything, a part of each entity, and a part of some entities."""
     limit(monkeypatch, most)
-    merged = merge([unfitted().summarise(series[i::2]) for i in (1, 0)])
+    merged = merge([summarise(unfitted(), series[i::2]) for i in (1, 0)])
     assert merged.whole == (most == 4000)
     assert bool(merged.rest) == (most == 20)
-    fitted, whole = unfitted().fit_summary(merged), unfitted().fit(series)
+    fitted, whole = fit_summary(unfitted(), merged), unfitted().fit(series)
     assert_same(fitted, whole)
     if most == 4000:
         np.testing.assert_array_equal(fitted.decision_scores_, whole.decision_scores_)
 
 
 def test_a_second_pass_over_the_data_replaces_the_samples_of_the_rest(series, small_sample):
-    merged = merge([unfitted().summarise(iter(series[i::2]), kept=False) for i in (1, 0)])
+    merged = merge([summarise(unfitted(), iter(series[i::2]), kept=False) for i in (1, 0)])
     assert merged.rest
     assert not merged.series(merged.rest)
-    fitted = unfitted().fit_summary(merged)
+    fitted = fit_summary(unfitted(), merged)
     before = learnt(fitted)
-    found = [fitted.baselines(item) for item in reversed(series) if item.entity in merged.rest]
+    found = [baselines(fitted, item) for item in reversed(series) if item.entity in merged.rest]
     for name, array in learnt(fitted).items():  # unchanged so far
         np.testing.assert_array_equal(array, before[name])
-    assert_same(fitted.add_baselines(found), unfitted().fit(series))
+    assert_same(add_baselines(fitted, found), unfitted().fit(series))
 
 
 def test_rows_that_stay_in_their_file_give_the_same_model(series, small_sample, tmp_path: Path):
@@ -107,7 +108,7 @@ def test_the_scores_of_all_observations_are_kept_by_a_fit_to_all(series, small_s
 
 def test_the_threshold_does_not_depend_on_what_was_not_learnt_from(series, small_sample, tmp_path: Path):
     whole = unfitted().fit(series)
-    part = unfitted().fit_summary(unfitted().summarise(series))
+    part = fit_summary(unfitted(), summarise(unfitted(), series))
     assert len(part.decision_scores_) < len(whole.decision_scores_)
     whole.save(tmp_path / "model")
     for detector in (whole, tsadc.load(tmp_path / "model"), part):
@@ -150,12 +151,12 @@ class Counting:
 def test_the_summary_does_not_grow_with_the_history(small_sample):
     sizes = []
     for count in (20, 60):
-        merged = unfitted().summarise(iter(Counting(count)), kept=False)
+        merged = summarise(unfitted(), iter(Counting(count)), kept=False)
         sizes.append(sum(piece.values.size for piece in merged.series(merged.entities)))
         assert all(piece.values.base is None for piece in merged.series(merged.entities))  # nothing else is held
         assert sizes[-1] <= merged.rule.most * LENGTH * 3
     assert sizes[0] == sizes[1]
-    kept = unfitted().summarise(iter(Counting(20)))
+    kept = summarise(unfitted(), iter(Counting(20)))
     assert 0.9 < sum(piece.values.size for piece in kept.series(kept.entities)) / (20 * 6 * LENGTH * 3) <= 1
 
 
@@ -187,7 +188,7 @@ def test_quantiles_of_joined_distributions_are_within_the_stated_error(first, se
 
 
 def test_an_entity_in_two_parts_is_refused(series):
-    parts = [unfitted().summarise(series[:3]), unfitted().summarise(series[2:])]
+    parts = [summarise(unfitted(), series[:3]), summarise(unfitted(), series[2:])]
     with pytest.raises(DataError, match="machine-2 has rows in two parts, but an entity must lie in one"):
         merge(parts)
 
@@ -201,37 +202,43 @@ def test_an_entity_in_two_parts_is_refused(series):
 )
 def test_parts_with_other_settings_are_refused(series, other, expected):
     with pytest.raises(ConfigError, match=expected):
-        merge([unfitted().summarise(series[:3]), other.summarise(series[3:])])
+        merge([summarise(unfitted(), series[:3]), summarise(other, series[3:])])
 
 
 @pytest.mark.parametrize(("came", "shown"), [(lambda own: [own, 3], "3"), (lambda own: own, "Summary"), (None, "None")])
 def test_what_is_no_summary_is_refused(series, came, shown):
     with pytest.raises(DataError, match=f"`summaries` must be a list of what `summarise` returns, but got .*{shown}"):
-        merge(came and came(unfitted().summarise(series[:1])))
+        merge(came and came(summarise(unfitted(), series[:1])))
 
 
 def test_parts_with_other_variables_or_clocks_are_refused(series):
-    first = unfitted().summarise(series[:3])
+    first = summarise(unfitted(), series[:3])
     renamed = Series(series[4].values, ("a", "b", "d"), series[4].clock, "other")
     with pytest.raises(DataError, match="the variables differ: c, d"):
-        merge([first, unfitted().summarise(renamed)])
+        merge([first, summarise(unfitted(), renamed)])
     slower = Series(series[4].values, NAMES, Clock(0, 2 * MINUTE, dated=True), "other")
     with pytest.raises(DataError, match="the same sampling interval"):
-        merge([first, unfitted().summarise(slower)])
+        merge([first, summarise(unfitted(), slower)])
 
 
 def test_other_detectors_and_other_settings_are_refused(series):
     with pytest.raises(ConfigError, match="robust-z cannot be fitted in parts"):
-        RobustZ(length=LENGTH).summarise(series)
+        summarise(RobustZ(length=LENGTH), series)
     with pytest.raises(ConfigError, match="robust-z cannot be fitted in parts"):
         RobustZ(length=LENGTH).fit(series, mergeable=True)
     with pytest.raises(ConfigError, match="ensemble with validation data of its own cannot"):
         unfitted().fit(series[:4], validation=series[4:], mergeable=True)
     with pytest.raises(ConfigError, match="made with other settings"):
-        Ensemble(length=LENGTH, seed=1).fit_summary(unfitted().summarise(series))
+        fit_summary(Ensemble(length=LENGTH, seed=1), summarise(unfitted(), series))
+
+
+def test_what_is_no_summary_is_not_fitted_to(series):
+    fitted = unfitted().fit(series)
+    with pytest.raises(DataError, match=r"A Summary was expected, .* but got NoneType; a detector has one"):
+        fit_summary(unfitted(), fitted.summary_)
 
 
 def test_too_little_history_is_refused_as_by_fit(series):
     short = Series(series[0].values[:60], NAMES, series[0].clock, "short")
     with pytest.raises(DataError, match="Training needs at least 5 observations"):
-        unfitted().fit_summary(unfitted().summarise(short))
+        fit_summary(unfitted(), summarise(unfitted(), short))

@@ -25,6 +25,7 @@ from tsadc.cli.workflow import trained
 from tsadc.cluster.engine import Cluster, Outcome, connect
 from tsadc.cluster.models import ModelFiles, loaded_model, model_files, refuse_own
 from tsadc.cluster.partitions import FileGroup, check_options, group_files, named_files, read_group
+from tsadc.detectors import parts
 from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.planned import masked
 from tsadc.detectors.summary import MIN_QUOTA, Baselines, Summary, merge
@@ -84,9 +85,9 @@ def fit_on_cluster(
         groups = group_files(cluster, named, replace(reading, skip_bad=False))
         fit = _Fit(cluster, detector, calendar, reading.skip_bad, len(groups), progress)
         summary = fit.summary(groups)
-        detector.fit_summary(summary)
+        parts.fit_summary(detector, summary)
         if summary.rest:
-            detector.add_baselines(fit.baselines(groups, frozenset(summary.rest)))
+            parts.add_baselines(detector, fit.baselines(groups, frozenset(summary.rest)))
     fit.notice_all()
     if remembered:
         detector.provenance_["reading"] = dict(remembered)
@@ -192,7 +193,7 @@ def summarise_group(job: FitJob, group: FileGroup) -> Summarised:
     kept = job.variables or group.reading.columns or ()
     checked = check_history(series, [], job.detector, kept=kept)
     labels = job.labels if job.variables else tuple(sorted(set(series[0].names) - set(checked[0].names)))
-    summary = job.detector.summarise(list(checked), variables=job.variables, kept=False)
+    summary = parts.summarise(job.detector, list(checked), variables=job.variables, kept=False)
     if job.base is not None:
         own = set(summary.entities)
         whole = merge([_summary(job.base), summary])
@@ -204,7 +205,7 @@ def group_baselines(job: BaselineJob, group: FileGroup) -> Baselines:
     """Read the files of a group again and return what is usual for its entities of the rest; the task of a worker."""
     detector = loaded_model(job.digest, job.model)
     every = _history(group, job.labels, job.calendar, detector.settings.length)
-    return detector.baselines([series for series in every if series.entity in job.rest])
+    return parts.baselines(detector, [series for series in every if series.entity in job.rest])
 
 
 def _history(group: FileGroup, labels: tuple[str, ...], calendar: Calendar | None, length: int) -> tuple[Series, ...]:

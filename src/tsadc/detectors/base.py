@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, cast, final, overload
 
@@ -28,10 +27,19 @@ from tsadc.detectors.explanation import Explainer, most_unusual
 from tsadc.detectors.feedback import COLUMN, Lesson, Verdict, given, learn, learnt_from, requested, without
 from tsadc.detectors.parameters import Parameters
 from tsadc.detectors.planned import expected_events, masked, unplanned, with_planned
+from tsadc.detectors.preparation import (
+    check_intervals,
+    clock_of,
+    history_observations,
+    hold_out,
+    matched,
+    named,
+    validation_observations,
+)
 from tsadc.detectors.provenance import describe, provenance
 from tsadc.detectors.result import Evidence, Result, join
 from tsadc.detectors.settings import Common
-from tsadc.detectors.summary import MIN_QUOTA, Baselines, Rule, Summary, sample, summarised
+from tsadc.detectors.summary import Summary, summarised
 from tsadc.detectors.threshold import (
     Contamination,
     Normal,
@@ -43,24 +51,21 @@ from tsadc.detectors.threshold import (
     refuse_unused,
     unused_setting,
 )
-from tsadc.detectors.usual import MIN_HISTORY, Quantiles, Usual, longest_gap, normal_places
+from tsadc.detectors.usual import Quantiles, Usual, normal_places
 from tsadc.detectors.verdicts import Verdicts
 from tsadc.errors import ConfigError, DataError, NotFittedError, TooShortError, listed, notice
 from tsadc.io.calendar import Calendar
 from tsadc.io.memory import as_series
-from tsadc.io.reading import Reading, how_to_resample, spell
+from tsadc.io.reading import Reading
 from tsadc.nn.runtime.blas import each_within, single_threaded_blas
 from tsadc.scale import Scaler
 from tsadc.series import Booleans, Clock, Floats, Observations, Series
-from tsadc.variables import match
 from tsadc.windows import Cut, cut
 
 if TYPE_CHECKING:  # this module does without torch
     from tsadc.detectors.streaming import Stream
     from tsadc.nn.train import TrainingProgress
 
-MIN_OBSERVATIONS = 5
-MAX_NAMED = 3  # observations named in a notice
 ConfigT = TypeVar("ConfigT", bound=Common, covariant=True, default=Common)
 ProgressCallback: TypeAlias = "Callable[[TrainingProgress | ScoringProgress], None]"
 PartScores = Sequence[Floats]  # two: scores of the training and of the validation observations
@@ -378,6 +383,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         >>> int(detector.labels_.sum())
         5
         """
+        from tsadc.detectors import parts  # builds upon this module
+
         settings = self._requested_settings()
         if calendar is not None:
             series = as_series(X, settings.length, Reading(coverage=settings.coverage))
@@ -388,95 +395,44 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
             X, cleaned["cleaned"] = without_suspects(self, X, progress)
         series = self._matched(X)
-        check(settings.threshold, settings.contamination != "auto", _clock_of(series), settings.length)
+        check(settings.threshold, settings.contamination != "auto", clock_of(series), settings.length)
         if message := unused_setting(settings.threshold, settings.contamination != "auto"):
             notice(message)
         options = FitOptions(progress, Path(checkpoint) if checkpoint is not None else None, resume)
-        rule = self._rule(series[0].names) if validation is None else None
+        rule = parts.rule_of(self, series[0].names) if validation is None else None
         if mergeable and rule is None:
-            if self.mergeable:
-                raise self._not_mergeable(" with validation data of its own")
-            raise ConfigError(
-                f"The detector {self.name} cannot be fitted in parts, so its model is not mergeable; leave out "
-                "--mergeable (in Python: `mergeable`), or use the detector ensemble."
-            )
+            raise self._not_mergeable()
         large = rule is not None and sum(map(rule.cells, series)) > rule.most
         summary = None
         if rule is not None and (large or mergeable):
             summary = summarised(series, rule, kept=True, copied=False)
         if summary is not None and large:
-            self._score_the_rest(series, self._learn_sample(summary, options), progress)
+            parts.score_the_rest(self, series, parts.learn_sample(self, summary, options), progress)
         else:
             self._learn_whole(series, validation, options)
         self.provenance_ |= cleaned
         self.summary_ = summary.loaded() if summary is not None and mergeable else None
         return self
 
-    @final
-    def fit_summary(self, summary: Summary, *, progress: ProgressCallback | None = None) -> Self:
-        """Learn from the summary of a history, which may have been merged from summaries of its parts.
-
-        The model is that of `fit` on the whole history, with its entities in the order of their names. Only
-        `decision_scores_` differs if the history is larger than its sample: it has the scores of the sample.
-
-        Parameters
-        ----------
-        summary : Summary
-            What `summarise` and `tsadc.detectors.summary.merge` return. Entities that have no sample in it
-            (`Summary.rest`, if it is not `kept`) get their baselines from `baselines` and `add_baselines`.
-        progress : callable, optional
-            As for `fit`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        DataError
-            If the history cannot be used.
-        ConfigError
-            If the detector cannot be fitted to a summary, or the summary was made with other settings.
-        """
-        settings, rule = self._requested_settings(), self._rule(summary.rule.names)
-        if rule is None:
-            raise self._not_mergeable()
-        if rule != summary.rule:
-            raise ConfigError(
-                "The summary was made with other settings than those of this detector; use one detector for both."
+    def _not_mergeable(self) -> ConfigError:
+        if self.mergeable:
+            return ConfigError(
+                f"{self.name} with validation data of its own cannot be fitted in parts that are merged; leave out one "
+                "of `validation` and `mergeable`."
             )
-        check(settings.threshold, settings.contamination != "auto", summary.clock, settings.length)
-        if summary.whole:
-            self._learn_whole(summary.series(summary.entities), None, FitOptions(progress))
-        else:
-            self._learn_sample(summary, FitOptions(progress))
-        self.summary_ = summary if summary.kept else None
-        return self
+        return ConfigError(
+            f"The detector {self.name} cannot be fitted in parts, so its model is not mergeable; leave out "
+            "--mergeable (in Python: `mergeable`), or use the detector ensemble."
+        )
 
     def _learn_whole(self, series: tuple[Series, ...], validation: Any, options: FitOptions) -> None:
         """Learn from all of the history."""
-        settings, clock = self._requested_settings(), _clock_of(series)
+        settings, clock = self._requested_settings(), clock_of(series)
         history, scaler = self._prepared(series)
         held = None
         if validation is not None:
-            held = self._validation(validation, settings, replace(series[0], clock=clock), scaler)
+            held = validation_observations(validation, settings, series[0].names, clock, scaler)
         self._learn(history, held, clock, scaler, describe(history), options)
-
-    def _learn_sample(self, summary: Summary, options: FitOptions) -> Observations:
-        """Learn from the sample of the entities that the views are fitted to, which is returned, and adapt to the
-        others."""
-        settings, rest = self._requested_settings(), summary.rest
-        scaler = summary.scaler(settings.scaler)
-        scaler.check_constant(summary.rule.names)
-        series = summary.series(summary.shared)
-        history = self._observations(series)
-        others = sum(summary.entities[name].observations >= MIN_HISTORY for name in rest)
-        gaps = {name: own.gap for name, own in summary.entities.items()}
-        options = replace(options, judged=summary.judged, others=others, gaps=gaps)
-        self._learn(history, None, summary.clock, scaler, summary.describe(), options)
-        for name in rest:
-            self._adapt_to(summary.entities[name].pieces, gaps)
-        return history
 
     def _learn(
         self,
@@ -528,20 +484,6 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         self.episodes_ = None  # nothing to compare with yet
         self.episodes_ = self._find_episodes(history)
 
-    def _score_the_rest(
-        self, series: tuple[Series, ...], sample: Observations, progress: ProgressCallback | None
-    ) -> None:
-        """Replace the scores of the sample by those of all observations: those outside of it are scored as new ones,
-        and do not count for the threshold."""
-        history = self._observations(series)
-        places = {_when(sample, i): i for i in range(len(sample))}
-        known = np.array([places.get(_when(history, i), -1) for i in range(len(history))])
-        scores, views = self.decision_scores_, self.history_views_
-        self.decision_scores_ = scores[known]
-        self.decision_scores_[known < 0] = self._scores(history.take(np.flatnonzero(known < 0)), progress)
-        if views is not None:
-            self.history_views_ = np.where(known[:, None] < 0, np.float32(np.nan), views[known])
-
     def _adapt_to(self, pieces: tuple[Series, ...], gaps: Mapping[str, int] | None = None) -> None:
         """Learn what is usual for entities from pieces of their histories; the statistics of the scaler are known."""
         settings = self.settings
@@ -569,48 +511,24 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         For authors of detectors and for estimates of the cost of a fit."""
         series = self._matched(X)
         observations, scaler = self._prepared(series)
-        return observations, _clock_of(series), scaler
+        return observations, clock_of(series), scaler
 
     def _matched(self, X: Any, names: tuple[str, ...] | None = None) -> tuple[Series, ...]:
         """Return the series of a history, with the variables `names` or those of the first one."""
-        settings = self._requested_settings()
-        series = as_series(X, settings.length, Reading(coverage=settings.coverage))
-        series = match(series, series[0].names if names is None else names)
+        series = matched(X, self._requested_settings(), names)
         if len(series[0].names) < self.min_variables:
             raise DataError(
                 f"The detector {self.name} compares variables and needs at least {self.min_variables}, but the data "
                 f"has only {series[0].names[0]!r}; choose another detector, such as ensemble."
             )
-        _check_intervals(series, _clock_of(series))
+        check_intervals(series, clock_of(series))
         return series
 
     def _prepared(self, series: tuple[Series, ...]) -> tuple[Observations, Scaler]:
-        scaler = Scaler.fit(series, self._requested_settings().scaler)
-        scaler.check_constant(series[0].names)
-        return self._observations(series), scaler
-
-    def _observations(self, series: tuple[Series, ...]) -> Observations:
         settings = self._requested_settings()
-        observations = cut(series, settings.length, settings.coverage).observations
-        if len(observations) < MIN_OBSERVATIONS:
-            rows = sum(map(len, series))
-            raise DataError(
-                f"Training needs at least {MIN_OBSERVATIONS} observations of {settings.length} rows with enough "
-                f"values, but the history of {rows} rows in {len(series)} series gives {len(observations)}; use a "
-                "smaller length or more data."
-            )
-        return observations
-
-    def _validation(self, data: Any, settings: Common, first: Series, scaler: Scaler) -> Observations:
-        """Return validation data given by the user as observations."""
-        series = match(as_series(data, settings.length, Reading(coverage=settings.coverage)), first.names)
-        _check_intervals(series, first.clock)
-        if settings.scaler.scope == "entity":
-            scaler.adapt(entity for entity in series if entity.entity not in scaler.entities)
-        observations = cut(series, settings.length, settings.coverage).observations
-        if not len(observations):
-            raise DataError(f"The validation data has no observation of {settings.length} rows; give more of it.")
-        return observations
+        scaler = Scaler.fit(series, settings.scaler)
+        scaler.check_constant(series[0].names)
+        return history_observations(series, settings), scaler
 
     @final
     def set_threshold(self, *, contamination: float | Literal["auto"] | None = None, **threshold: Any) -> Self:
@@ -1179,9 +1097,9 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         ['pump 2', 'series']
         """
         self._require_fitted()
-        length, coverage = self.settings.length, self.settings.coverage
-        series = match(as_series(X, length, Reading(coverage=coverage)), self.variables_)
-        _check_intervals(series, self.clock_)
+        length = self.settings.length
+        series = matched(X, self.settings, self.variables_)
+        check_intervals(series, self.clock_)
         for history in series:
             measured = sum(int(np.isfinite(values).any(axis=1).sum()) for values in history.chunks())
             if measured < length:
@@ -1199,135 +1117,6 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         self._adapt_to(series)
         self.summary_ = None  # it knows nothing of this history
         return self
-
-    @final
-    def summarise(self, X: Any, *, variables: Sequence[str] | None = None, kept: bool = True) -> Summary:
-        """Return what `fit_summary` needs of a part of a history: statistics and a sample of its entities.
-
-        Parameters
-        ----------
-        X : like the history of `fit`, or an iterator of Series
-            Whole entities: the rows of an entity must not lie in two parts. Of an iterator, one series at a time is in
-            memory, and the sample.
-        variables : sequence of str, optional
-            Names of the variables, which must be the same for all parts. None: those of the first series.
-        kept : bool, default True
-            Whether entities that the views are not fitted to have a sample, too. Otherwise the size is bounded by the
-            sample of the others, and `baselines` must see the data again.
-
-        Returns
-        -------
-        Summary
-            To be merged with those of other parts by `tsadc.detectors.summary.merge`, in any order.
-
-        Raises
-        ------
-        DataError
-            If the data cannot be used.
-        ConfigError
-            If the detector cannot be fitted to a summary.
-        """
-        names = None if variables is None else tuple(variables)
-        parts = ([item] for item in X) if isinstance(X, Iterator) else [X]
-        series = (item for part in parts for item in self._matched(part, names))
-        first = next(series, None)
-        if first is None:
-            raise DataError("There is no series to summarise; give at least one.")
-        names = first.names
-        rule = self._rule(names)
-        if rule is None:
-            raise self._not_mergeable()
-
-        def checked() -> Iterator[Series]:
-            for item in chain([first], series):
-                _check_intervals([item], first.clock)
-                yield item if item.names == names else match([item], names)[0]
-
-        return summarised(checked(), rule, kept=kept, copied=True)
-
-    @final
-    def baselines(self, X: Any) -> Baselines:
-        """Return what is usual for entities of `Summary.rest`, from their histories: the second pass of a fit to a
-        summary that has no sample of them. The detector stays as it is.
-
-        Parameters
-        ----------
-        X : like the history of `fit`
-            Whole entities, as they were for `summarise`.
-
-        Returns
-        -------
-        Baselines
-            For `add_baselines`.
-
-        Raises
-        ------
-        DataError
-            If the model does not have the statistics of an entity.
-        """
-        self._require_fitted()
-        rule = self._rule(self.variables_)
-        if rule is None:
-            raise self._not_mergeable()
-        series = self._matched(X, self.variables_)
-        _check_intervals(series, self.clock_)
-        unknown = [item.entity for item in series if item.entity not in self.scaler_.entities]
-        if unknown and self.settings.scaler.scope == "entity":
-            raise DataError(f"{listed(unknown)} was not among the entities of the summary; summarise it, too.")
-        before = {name: dict(own) for name, own in self._all_baselines().items()}
-        try:
-            for item in series:
-                small = rule.cells(item) <= MIN_QUOTA
-                self._adapt_to((item,) if small else sample([item], MIN_QUOTA, rule), {item.entity: longest_gap(item)})
-            names = {item.entity for item in series}
-            learnt = {
-                name: {entity: value for entity, value in own.items() if entity in names}
-                for name, own in self._all_baselines().items()
-            }
-        finally:
-            for name, own in self._all_baselines().items():
-                own.clear()
-                own.update(before[name])
-        return Baselines(learnt)
-
-    @final
-    def add_baselines(self, every: Iterable[Baselines]) -> Self:
-        """Add what `baselines` has found, in any order but all at once.
-
-        Parameters
-        ----------
-        every : iterable of Baselines
-            Of disjoint entities.
-
-        Returns
-        -------
-        self
-        """
-        self._require_fitted()
-        found = list(every)
-        for name, own in self._all_baselines().items():
-            new = {entity: value for part in found for entity, value in part.learnt[name].items()}
-            own.update({entity: new[entity] for entity in sorted(new)})
-        return self
-
-    def _all_baselines(self) -> dict[str, dict[str, Any]]:
-        quantiles = {} if self.usual_ is None else {"quantiles": self.usual_.entities}
-        return {**self._baselines(), **quantiles}
-
-    def _rule(self, names: tuple[str, ...]) -> Rule | None:
-        """Return what the sample of a history depends on; None if the detector learns from no sample."""
-        if not self.mergeable:
-            return None
-        settings = self._requested_settings()
-        # A share of the sample is held out, but learnt from as well.
-        most = int(self._most_observations(len(names)) / (1 - settings.validation))
-        return Rule(names, settings.length, settings.coverage, settings.seed, most)
-
-    def _not_mergeable(self, how: str = "") -> ConfigError:
-        return ConfigError(
-            f"{self.name}{how} cannot be fitted in parts that are merged; use the detector ensemble, and fit others to "
-            "all of the history at once."
-        )
 
     @final
     def save(self, path: str | Path) -> None:
@@ -1357,8 +1146,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
     def _cut(self, data: Any, calendar: Calendar | None = None) -> Cut:
         self._require_fitted()
         length, coverage = self.settings.length, self.settings.coverage
-        series = match(as_series(data, length, Reading(coverage=coverage)), self.variables_)
-        _check_intervals(series, self.clock_)
+        series = matched(data, self.settings, self.variables_)
+        check_intervals(series, self.clock_)
         expected = expected_events(calendar, self.verdicts_)
         if expected is not None:
             series = masked(series, expected, length)
@@ -1380,52 +1169,6 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         if count := len(left_out):
             notice(
                 f"{count} observation{'s' if count > 1 else ''} with values in less than {share} of the rows "
-                f"{'were' if count > 1 else 'was'} left out: {_named(left_out)}."
+                f"{'were' if count > 1 else 'was'} left out: {named(left_out)}."
             )
         return pieces
-
-
-def _clock_of(series: Sequence[Series]) -> Clock:
-    """Return the clock of the first series whose sampling interval is known."""
-    return next((entity.clock for entity in series if entity.clock.every), series[0].clock)
-
-
-def _when(observations: Observations, index: int) -> tuple[str, int]:
-    """Return the entity of an observation and the time at which it begins."""
-    place = observations.places[index]
-    series = observations.series[place.series]
-    return series.entity, series.clock.tick(place.start)
-
-
-def _check_intervals(series: Sequence[Series], expected: Clock) -> None:
-    for entity in series:
-        if entity.clock.every and expected.every and entity.clock.every != expected.every:
-            raise DataError(
-                f"{entity.entity!r} is sampled every {spell(entity.clock.every)}, but {spell(expected.every)} was "
-                f"expected; {_how_to_match(entity.clock.every, expected.every)}."
-            )
-
-
-def _how_to_match(interval: int, expected: int) -> str:
-    """Return advice for a message; only recordings can be resampled to a finer time step."""
-    if interval < expected:
-        return how_to_resample(expected, recording=True)
-    rate = f", or resample a recording with --rate {10**9 / expected:.6g}" if expected < 10**9 else ""
-    return f"fit a model to data of this step{rate}"
-
-
-def _named(observations: Observations) -> str:
-    """Name the first few observations by entity and start."""
-    names = []
-    for place in observations.places[:MAX_NAMED]:
-        series = observations.series[place.series]
-        start = series.clock.at([max(place.start, 0)])[0]
-        names.append(f"{series.entity!r} from {start if series.clock.dated else f'row {start}'}")
-    more = len(observations) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
-
-
-def hold_out(count: int, share: float, seed: int) -> NDArray[np.int64]:
-    """Return the indices of the validation observations, drawn at random, so that drift affects both parts alike."""
-    chosen = np.random.default_rng(seed).permutation(count)[: max(1, round(share * count))]
-    return np.sort(chosen)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tsadc.config import to_mapping
 from tsadc.detectors.base import Detector, ProgressCallback
+from tsadc.detectors.parts import fit_summary, rule_of, summarise
 from tsadc.detectors.planned import masked
 from tsadc.detectors.store import load, read_summary
 from tsadc.detectors.summary import Entity, Summary, continued, merge
@@ -132,7 +133,7 @@ def continue_model(
     old = _usable(model, load(model, detector=detector), "continue")
     known = _summary(model, old)
     new = series if calendar is None else masked(series, calendar, old.settings.length)
-    later = type(old)(config=old.settings).summarise(list(new), variables=old.variables_)
+    later = summarise(type(old)(config=old.settings), list(new), variables=old.variables_)
     every, came = known.clock.every, later.clock.every
     if every and came and every != came:
         fix = f"resample it with --every {spell(every)}" if came < every else "fit a new model to all of the history"
@@ -146,7 +147,7 @@ def continue_model(
 def _fitted(
     like: Detector, summary: Summary, parts: Sequence[Mapping[str, Any]], progress: ProgressCallback | None
 ) -> Detector:
-    made = type(like)(config=like.settings).fit_summary(summary, progress=progress)
+    made = fit_summary(type(like)(config=like.settings), summary, progress=progress)
     readings = [part["reading"] for part in parts if "reading" in part]
     shared = {
         name: value for name, value in (readings or [{}])[0].items() if all(value == own.get(name) for own in readings)
@@ -159,7 +160,7 @@ def _fitted(
 
 def _summary(folder: Path, detector: Detector) -> Summary:
     summary = read_summary(folder)
-    if summary.rule != detector._rule(detector.variables_):
+    if summary.rule != rule_of(detector, detector.variables_):
         raise ConfigError(f"The summary in {folder} was made by another version of tsadc; fit the model again.")
     return summary
 

@@ -16,10 +16,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from tsadc.detectors.base import Detector, ProgressCallback, hold_out
+from tsadc.detectors.base import Detector, ProgressCallback
 from tsadc.detectors.ensemble.fusion import ranks_of
 from tsadc.detectors.feedback import Verdict, carried_over
 from tsadc.detectors.planned import expected_events, masked
+from tsadc.detectors.preparation import hold_out
 from tsadc.detectors.result import Result, SeriesResult
 from tsadc.errors import DataError, RefitError, TsadcNotice, listed, notice
 from tsadc.io.calendar import Calendar

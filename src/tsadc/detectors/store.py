@@ -23,8 +23,9 @@ from safetensors.numpy import save as save_arrays
 from tsadc.atomic import new_folder
 from tsadc.config import build, parse_json, to_mapping
 from tsadc.detectors import episodes, feedback, find, usual
-from tsadc.detectors.base import Detector, hold_out
+from tsadc.detectors.base import Detector
 from tsadc.detectors.episodes import Episodes
+from tsadc.detectors.preparation import hold_out
 from tsadc.detectors.stored_limits import RESTORE, building_within, check_arrays, check_counts
 from tsadc.detectors.summary import Summary
 from tsadc.detectors.threshold import Contamination, Normal

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tsadc.config import is_whole, require
-from tsadc.detectors.base import MIN_OBSERVATIONS, Detector
+from tsadc.detectors.base import Detector
+from tsadc.detectors.preparation import MIN_OBSERVATIONS
 from tsadc.detectors.provenance import describe
 from tsadc.errors import DataError
 from tsadc.series import Clock, Observations, Series, without_rows
