@@ -123,6 +123,12 @@ def test_words_and_other_code_do_not(change: Change, module: str, before: str, a
     assert change(module, before, after) == change()
 
 
+def test_a_definition_that_moves_to_another_module_does_not(change: Change, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = change()
+    monkeypatch.setitem(FILES, "late", FILES["late"] + "\n\nTWO = 2\n")
+    assert change("maths", "from madeup.constants import", "from madeup.late import") == before
+
+
 @pytest.mark.parametrize(("before", "after", "same"), [("unused(x)", "unused(-x)", True), ("self.fit", "fit", False)])
 def test_methods_of_detectors_that_no_job_calls_do_not(change: Change, before: str, after: str, same: bool) -> None:
     hashes = []

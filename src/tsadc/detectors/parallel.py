@@ -19,8 +19,20 @@ if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
 
 AHEAD = 2  # series for each process that are judged or wait, so that memory is bounded
+# Processes are forked from a server that has only imported modules, which takes milliseconds. Not from this one: forked
+# after torch has started threads, a process may hang. Windows has no such server.
+START = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
 _detector: Detector  # of a child process
+
+
+def prepare() -> None:
+    """Let a server import what processes need while this one does something else. It ends with this process."""
+    if START == "forkserver":
+        from multiprocessing.forkserver import ensure_running, set_forkserver_preload
+
+        set_forkserver_preload(["tsadc.detectors.ensemble.detector", "tsadc.detectors.parallel"])
+        ensure_running()
 
 
 def judge(
@@ -29,8 +41,7 @@ def judge(
     """Yield the results of all series, each as a whole, or in parts of about `rows` rows.
 
     `done` is called with the number of observations of each series that has been judged."""
-    spawn = multiprocessing.get_context("spawn")  # forked after torch has started threads, a process may hang
-    pool = ProcessPoolExecutor(processes, spawn, _begin, (detector,))
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context(START), _begin, (detector,))
     waiting: deque[tuple[int, Future[list[Result]]]] = deque()
     try:
         for number, indices in enumerate(observations.by_series()):

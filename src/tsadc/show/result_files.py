@@ -86,7 +86,14 @@ def period_text(period: pd.Timedelta | float) -> str | float:
 def guarded(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with all its texts inert. Times are made here, and there are many."""
     texts = table.select_dtypes(["object", "string", "category"]).columns.difference(list(TIMES))
-    return table.assign(**{name: table[name].astype(object).map(inert) for name in texts})
+    return table.assign(**{name: _inert(table[name]) for name in texts})
+
+
+def _inert(texts: pd.Series) -> pd.Series:
+    if texts.dtype == object:  # 1 and True are different values there, but equal
+        return texts.map(inert)
+    codes, different = pd.factorize(texts, use_na_sentinel=False)
+    return pd.Series(pd.Index(different).astype(object).map(inert).take(codes), index=texts.index)
 
 
 def with_iso_times(table: pd.DataFrame, unit: Unit) -> pd.DataFrame:

@@ -119,6 +119,10 @@ def detect(
         raise ConfigError("--partition is for --engine ray; add it.")
     title = ", ".join(stem(file) for file in data[:3]) or "query"
     existing: Existing = "update" if update else "replace" if force else "refuse"
+    if processes > 1:
+        from tsadc.detectors import parallel
+
+        parallel.prepare()
     planned = planned_work(calendar)
     with progress_bar(quiet=json) as progress:
         budget = alarm_settings(alarms, set_ or [])
