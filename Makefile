@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 export TSADC_DATA ?= $(wildcard $(abspath ../shared/data))
 
 .PHONY: demo test check format fuzz audit notebook clean bench-general bench-choices bench-network bench-studies bench-speed \
-	bench-cluster bench-detectors bench-export bench-feedback bench-scale bench-serve bench-serve-faults bench-stream results s3-server
+	bench-cluster bench-detectors bench-export bench-feedback bench-scale bench-serve bench-serve-faults bench-stream results s3-server onnx-node
 
 demo: $(READY)
 	$(VENV)/bin/tsadc demo --out demo
@@ -47,6 +47,11 @@ s3-server: .venv-s3/bin/moto_server
 .venv-s3/bin/moto_server:
 	$(PYTHON) -m venv .venv-s3
 	.venv-s3/bin/pip install --quiet 'moto[s3]>=5,<6' flask flask-cors
+
+# onnxruntime for Node, for the JavaScript of docs/guides/export.md in tests/export.
+onnx-node: .node/node_modules/onnxruntime-web
+.node/node_modules/onnxruntime-web:
+	npm install --prefix .node --ignore-scripts --no-audit --no-fund --silent onnxruntime-web@1
 
 bench-speed: $(READY)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/speed.py

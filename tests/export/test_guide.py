@@ -13,7 +13,9 @@ from export_models import fitted
 
 from tsadc.export.bundle import write_python
 
-GUIDE = (Path(__file__).parents[2] / "docs/guides/export.md").read_text()
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs/guides/export.md").read_text()
+INSTALLED = ROOT / ".node/node_modules"  # by `make onnx-node`
 RUNTIMES = ("onnxruntime-node", "onnxruntime-web")
 
 
@@ -29,35 +31,23 @@ def test_the_python_of_the_guide_runs(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", script], env=environment, cwd=tmp_path, check=True)
 
 
-def resolved(node: str, folder: Path) -> str | None:
-    """Return which runtime Node finds from the folder."""
+def runtime(node: str) -> str:
+    """Return the name of the runtime that Node finds."""
     for name in RUNTIMES:
-        found = subprocess.run([node, "-e", f"require('{name}')"], cwd=folder, capture_output=True, check=False)
-        if found.returncode == 0:
+        if subprocess.run([node, "-e", f"require('{name}')"], capture_output=True, check=False).returncode == 0:
             return name
-    return None
+    pytest.skip("no onnxruntime for Node is installed: make onnx-node")
 
 
-def runtime(node: str, folder: Path) -> str:
-    """Return the runtime to use: one that is installed, or one that npm has in its cache; nothing is downloaded."""
-    name, npm = resolved(node, folder), shutil.which("npm")
-    if name is None and npm is not None:
-        words = ["install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund", RUNTIMES[1]]
-        subprocess.run([npm, *words], cwd=folder, capture_output=True, check=False)
-        name = resolved(node, folder)
-    if name is None:
-        pytest.skip("no onnxruntime for Node here: npm install onnxruntime-web, and set NODE_PATH to its node_modules")
-    return name
-
-
-def test_the_javascript_of_the_guide_runs(tmp_path: Path) -> None:
+def test_the_javascript_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
     from tsadc.export.onnx_file import write_onnx
 
     node = shutil.which("node")
     if node is None:
-        pytest.skip("no Node here")
-    name = runtime(node, tmp_path)
+        pytest.skip("Node is not installed")
+    monkeypatch.setenv("NODE_PATH", os.pathsep.join(filter(None, [str(INSTALLED), os.environ.get("NODE_PATH")])))
+    name = runtime(node)
     write_onnx(fitted("plain"), tmp_path / "pump_onnx")
     (tmp_path / "score.cjs").write_text(block("js").replace("onnxruntime-node", name))
     done = subprocess.run([node, "score.cjs", "pump_onnx"], cwd=tmp_path, capture_output=True, text=True, check=False)
