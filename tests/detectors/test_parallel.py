@@ -21,12 +21,15 @@ def test_the_result_is_that_of_one_process(tmp_path: Path):
     together = detector.detect(series, processes=2, progress=seen.append)
     for name in ("intervals", "timeline", "variables", "observations", "similar"):
         assert_frame_equal(getattr(together, name), getattr(alone, name))
+    for part, own in zip(together.parts, alone.parts, strict=True):
+        np.testing.assert_array_equal(part.series.values, own.series.values)
     assert len(alone.intervals)
     assert seen[-1].done == seen[-1].total == len(alone.observations)
     parts = detector.detect_parts(series, rows=3 * LENGTH, processes=3)
     expected = detector.detect_parts(series, rows=3 * LENGTH)
     for part, own in zip(parts, expected, strict=True):
         assert_frame_equal(part.timeline, own.timeline)
+        np.testing.assert_array_equal(part.parts[0].series.values, own.parts[0].series.values)
     detector.save(tmp_path / "model")
     for item in series[:3]:
         np.save(tmp_path / f"{item.entity}.npy", item.values)

@@ -8,12 +8,13 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tsadc.detectors.result import Result
 from tsadc.errors import TsadcError, TsadcNotice
 from tsadc.nn.runtime.processes import end_with_parent
-from tsadc.series import Observations, Place
+from tsadc.series import Floats, Observations, Place, Series
 
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
@@ -42,12 +43,12 @@ def judge(
 
     `done` is called with the number of observations of each series that has been judged."""
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context(START), _begin, (detector,))
-    waiting: deque[tuple[int, Future[list[Result]]]] = deque()
+    waiting: deque[tuple[Series, int, Future[list[Result]]]] = deque()
     try:
-        for number, indices in enumerate(observations.by_series()):
+        for series, indices in zip(observations.series, observations.by_series(), strict=True):
             places = tuple(Place(0, observations.places[i].start) for i in indices)
-            alone = Observations((observations.series[number],), places, observations.length)
-            waiting.append((len(indices), pool.submit(_judge, alone, rows)))
+            alone = Observations((series,), places, observations.length)
+            waiting.append((series, len(indices), pool.submit(_judge, alone, rows)))
             if len(waiting) >= AHEAD * processes:
                 yield from _finished(*waiting.popleft(), done)
         while waiting:
@@ -60,10 +61,22 @@ def judge(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _finished(count: int, future: Future[list[Result]], done: Callable[[int], None]) -> list[Result]:
-    results = future.result()
+def _finished(
+    series: Series, count: int, future: Future[list[Result]], done: Callable[[int], None]
+) -> Iterator[Result]:
+    """Yield the results of a series, with its values."""
+    results, first = future.result(), 0
     done(count)
-    return results
+    for result in results:
+        stop = first + sum(len(part.scores) for part in result.parts)
+        yield _with_values(result, series.values[first:stop])
+        first = stop
+
+
+def _with_values(result: Result, values: Floats) -> Result:
+    """Return a result of one series with these values of its rows, none or all; half of its size are values."""
+    [part] = result.parts
+    return replace(result, parts=(replace(part, series=replace(part.series, values=values)),))
 
 
 def _begin(detector: Detector) -> None:
@@ -77,4 +90,5 @@ def _begin(detector: Detector) -> None:
 
 def _judge(observations: Observations, rows: int | None) -> list[Result]:
     verdicts = _detector._verdicts(observations, None)
-    return list(verdicts.whole_series() if rows is None else verdicts.parts(rows))
+    results = verdicts.whole_series() if rows is None else verdicts.parts(rows)
+    return [_with_values(result, observations.series[0].values[:0]) for result in results]
