@@ -283,6 +283,7 @@ class _Replay:
         self.times: NDArray[np.int64] = series.clock.start + (warm + measured) * series.clock.interval
         self.piece = PIECE * detector.settings.length
         self.silence = round(SECOND * silence(rules.expire_minutes, series.clock.interval))
+        self.quiet = replace(rules.quiet, zones={"": series.clock.timezone})
         self.known: dict[str, Episode] = {}
         self.opened: list[
             tuple[Episode, int, int, bool]
@@ -325,10 +326,11 @@ class _Replay:
 
     def _apply(self, intervals: Sequence[LiveInterval], tick: int) -> None:
         def emit(episode: Episode, transition: Transition) -> None:
-            if transition == "opened":
+            if transition == "opened":  # one that was muted at first becomes an alarm when it is not any more
+                self.opened = [alarm for alarm in self.opened if alarm[0] is not episode or not alarm[3]]
                 self.opened.append((episode, tick, episode["start"], episode["muted"]))
 
-        advance(self.known, intervals, self.name, "", self.rules.quiet, tick / SECOND, emit)
+        advance(self.known, intervals, self.name, "", self.quiet, tick / SECOND, emit)
 
     def _expire(self, last: int) -> None:
         for episode in self.known.values():

@@ -55,12 +55,13 @@ class Episodes:
         table = schema.episodes.c
         query = sa.select(schema.episodes).where((table.entity == entity) & table.interval.in_(names))
         known = {row["interval"]: dict(row) for row in connection.execute(query).mappings()}
+        taken = set(connection.scalars(sa.select(table.id).where(table.id.in_(names))))
         events: list[Episode] = []
 
         def emit(episode: Episode, transition: Transition) -> None:
             events.extend(self._events(episode, name, transition, now))
 
-        changed = advance(known, intervals, name, model, self.quiet, now, emit)
+        changed = advance(known, intervals, name, model, self.quiet, now, emit, taken)
         self._write(
             connection, [{**episode, "entity": entity, "changed": change} for episode in changed.values()], events
         )
@@ -126,7 +127,8 @@ class Episodes:
         for row in connection.execute(query).mappings().all():
             episode = dict(row)
             name, seen = episode.pop("name"), episode.pop("last_seen")
-            muted = self.quiet.covers(name, episode["start"], episode["end"], list(episode["variables"]), now)
+            start, stop, variables = episode["start"], episode["end"], list(episode["variables"])
+            muted = self.quiet.covers(name, episode["model"], start, stop, variables, now)
             if max(seen or 0.0, awake) < now - silence(episode["model"]):
                 expire(episode, now)
                 events += self._events(episode, name, "resolved", now)

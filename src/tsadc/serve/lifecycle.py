@@ -12,13 +12,16 @@ them over history, by the same rules."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from tsadc.io.calendar import Calendar
+from tsadc.detectors.interval_id import interval_id
+from tsadc.io.calendar import ANY, Calendar, Planned
 from tsadc.series import Clock
 from tsadc.serve.patterns import matches
 from tsadc.serve.writers import Transition
@@ -49,24 +52,57 @@ class Mute:
         return self.variable in ("", "*") or (bool(blamed) and all(matches(name, self.variable) for name in blamed))
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """The entries of a calendar in order of time, in nanoseconds since 1970 in UTC. Their times are converted once, as
+    that takes 10 µs each, and an event that is repeated daily without end has thousands."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    entries: Sequence[Planned]
+
+    @classmethod
+    def of(cls, calendar: Calendar, zone: str | None) -> _Plan:
+        """Return the entries with dates; those without a time zone are in `zone`."""
+        clock = Clock(0, 1, dated=True, timezone=zone)
+        dated = [(rows, entry) for entry in calendar.entries if (rows := entry.rows(clock)) is not None]
+        dated.sort(key=lambda timed: timed[0])
+        spans = np.array([rows for rows, _ in dated], dtype=np.int64).reshape(-1, 2)
+        return cls(spans[:, 0], spans[:, 1], [entry for _, entry in dated])
+
+    def overlap(self, entity: str, variables: Sequence[str], start: int, end: int) -> int:
+        """Return for how many nanoseconds of a time there is work on an entity, and on all of these variables."""
+        total, reached = 0, start
+        for i in np.flatnonzero((self.starts < end) & (self.ends > start)).tolist():
+            entry = self.entries[i]
+            about = not entry.variables or (bool(variables) and set(variables) <= set(entry.variables))
+            if about and entry.entity in (*ANY, entity):
+                stop = min(int(self.ends[i]), end)
+                total += max(stop - max(int(self.starts[i]), reached), 0)
+                reached = max(reached, stop)
+        return total
+
+
 @dataclass
 class Quiet:
-    """When alerts are not sent: mutes, and planned work."""
+    """When alerts are not sent: mutes, and planned work. `zones` has the time zone of each model's data, in which the
+    calendar is if it names none; UTC for models that it lacks."""
 
     mutes: Sequence[Mute] = ()
     calendar: Calendar = field(default_factory=Calendar)
+    zones: Mapping[str, str | None] = field(default_factory=dict)
+    _plans: dict[str | None, _Plan] = field(default_factory=dict, init=False, repr=False)
 
-    def covers(self, entity: str, start: int, end: int, variables: Sequence[str], now: float) -> bool:
-        """Return whether an episode is muted; by planned work, if that overlaps it."""
+    def covers(self, entity: str, model: str, start: int, end: int, variables: Sequence[str], now: float) -> bool:
+        """Return whether an episode is muted: by a mute, or by planned work during at least half of it. So one that
+        begins in the work and goes on is announced."""
         if any(mute.covers(entity, variables, now) for mute in self.mutes):
             return True
-        clock = Clock(0, 1, dated=True)
-        for entry in self.calendar.entries:
-            rows = entry.rows(clock) if entry.entity in ("", "*", entity) else None
-            about = not entry.variables or (bool(variables) and set(variables) <= set(entry.variables))
-            if rows is not None and about and rows[0] < end and rows[1] > start:
-                return True
-        return False
+        zone = self.zones.get(model)
+        if zone not in self._plans:
+            self._plans[zone] = _Plan.of(self.calendar, zone)
+        planned = self._plans[zone].overlap(entity, variables, start, end)
+        return planned > 0 and 2 * planned >= end - start
 
 
 def silence(expire_minutes: float, interval: int) -> float:
@@ -83,6 +119,7 @@ def advance(
     quiet: Quiet,
     now: float,
     emit: Emit,
+    taken: Container[str] = (),
 ) -> dict[str, Episode]:
     """Bring the episodes of an entity up to date with intervals, in the order in which the stream gave them.
 
@@ -98,6 +135,8 @@ def advance(
         In seconds since 1970.
     emit : callable
         Called with an episode and what has happened to it.
+    taken : container of str
+        Names that a new episode cannot have, because others have them.
 
     Returns
     -------
@@ -113,11 +152,14 @@ def advance(
             end(surplus, now, withdrawn=True)
             emit(surplus, "resolved")
             changed[surplus["id"]] = surplus
-        episode = before[0] if before else _new(model, interval, now)
-        state = episode["state"] if before else None
+        episode = before[0] if before else _new(name, model, interval, now, taken)
+        state, was_muted = (episode["state"], episode["muted"]) if before else (None, False)
         _update(episode, interval, now)
-        opened = state is None or (state == "expired" and episode["state"] == "open")
-        episode["muted"] = quiet.covers(name, episode["start"], episode["end"], list(episode["variables"]), now)
+        start, end_, variables = episode["start"], episode["end"], list(episode["variables"])
+        episode["muted"] = quiet.covers(name, model, start, end_, variables, now)
+        again = state not in (None, "open") and episode["state"] == "open"
+        unmuted = state == "open" and was_muted and not episode["muted"] and not interval.withdrawn
+        opened = state is None or again or unmuted
         if opened:
             episode["announced"] = episode["severity"]
             emit(episode, "opened")
@@ -135,9 +177,11 @@ def expire(episode: Episode, now: float) -> None:
     episode |= {"state": "expired", "resolved": now}
 
 
-def _new(model: str, interval: LiveInterval, now: float) -> Episode:
+def _new(name: str, model: str, interval: LiveInterval, now: float, taken: Container[str]) -> Episode:
+    # Names of intervals are short, so that two entities may have the same.
+    own = f"{interval.id}-{interval_id(name, interval.start)}" if interval.id in taken else interval.id
     return {
-        "id": interval.id,
+        "id": own,
         "model": model,
         "start": interval.start,
         "state": "open",

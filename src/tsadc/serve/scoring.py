@@ -194,7 +194,8 @@ class Scoring:
         self.store = Store(settings.url, migrate=False)
         self.models = load_models(settings)
         calendar = Calendar.read(*settings.calendars)
-        self.episodes = Episodes(self.store, settings.writers, Quiet((), calendar))
+        zones = {name: model.clock.timezone for name, model in self.models.items()}
+        self.episodes = Episodes(self.store, settings.writers, Quiet((), calendar, zones))
         self._entities: dict[int, _Entity] = {}
         self._unshown: dict[int, _Entity] = {}  # those that have changed since the list of entities shows them
         self.misfits: list[Misfit] = []

@@ -45,7 +45,7 @@ class EpisodeEvent:
     model : str
         Name of the model.
     muted : bool
-        Whether a mute or a calendar covers the episode; writers of alerts skip it.
+        Whether a mute or a calendar covers the episode; writers of alerts skip it, unless it has ended.
     """
 
     id: str

@@ -55,7 +55,7 @@ class Settings(Endpoint):
 
 
 class Alertmanager:
-    """Sends events as alerts; muted episodes are left out."""
+    """Sends events as alerts. Of muted episodes, only the end is sent, as they may have been announced before."""
 
     def __init__(self, name: str, settings: Settings) -> None:
         self.name, self.settings = name, settings
