@@ -355,8 +355,12 @@ def test_states_that_do_not_fit_are_refused(counting, detectors, tmp_path):
 
 
 def test_mistakes_are_one_sentence(counting, detectors):
-    with pytest.raises(ConfigError, match="0 to 32 rows"):
+    with pytest.raises(ConfigError, match="a whole number of rows from 0 to 32"):
         counting.stream(every=33)
+    with pytest.raises(ConfigError, match="but got 1.5"):
+        counting.stream(every=1.5)
+    with pytest.raises(DataError, match="from 1780000000 to 1780000300, look like seconds or milliseconds"):
+        detectors["robust-z", DATED].stream().push_many("x", range(1_780_000_000, 1_780_000_301, 60), np.zeros((6, 4)))
     with pytest.raises(ConfigError, match="`reorder` must be 0 rows or more"):
         counting.stream(reorder=-1)
     with pytest.raises(ConfigError, match="but the model was fitted to one every"):

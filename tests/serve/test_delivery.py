@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -68,9 +68,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "FIRST_WAIT", 0.05)
 
 
-def deliver(outbox: Outbox, *writers: Writer, turns: dict[str, threading.Lock] | None = None) -> threading.Event:
+def deliver(
+    outbox: Outbox,
+    *writers: Writer,
+    turns: dict[str, threading.Lock] | None = None,
+    complain: Callable[[str, str], None] = lambda writer, sentence: None,
+) -> threading.Event:
     stop = threading.Event()
-    delivery = Delivery(outbox, writers, {} if turns is None else turns)
+    delivery = Delivery(outbox, writers, {} if turns is None else turns, complain)
     threading.Thread(target=delivery.run, args=(stop,), daemon=True).start()
     return stop
 
@@ -122,11 +127,13 @@ def test_a_hanging_writer_delays_no_other() -> None:
 def test_after_failures_the_same_events_come_in_order_and_later_each_time() -> None:
     outbox = Outbox([event(number=i) for i in range(3)], ["w"])
     writer = Writer("w", *[DeliveryError("away")] * 3, DeliveryError("busy", retry_after=0.3), ValueError("fault"))
-    stop = deliver(outbox, writer)
+    complaints: list[tuple[str, str]] = []
+    stop = deliver(outbox, writer, complain=lambda *complaint: complaints.append(complaint))
     wait_until(lambda: not outbox.waiting["w"])
     stop.set()
     assert writer.got == ["f0", "f1", "f2"]
     assert outbox.errors == ["away", "away", "away", "busy", "ValueError: fault"]
+    assert complaints == [("w", f"The writer 'w' failed: {error}") for error in outbox.errors]
     pauses = [later - earlier for earlier, later in zip(writer.tries, writer.tries[1:], strict=False)]
     for pause, least in zip(pauses, (0.05, 0.1, 0.2, 0.3, 0.4), strict=False):
         assert pause >= least

@@ -235,7 +235,7 @@ def test_many_senders_at_once_lose_nothing(store: Store, ingest: Ingest) -> None
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        (one("a", 0, colour=1.0), "None of the variables colour is known"),
+        (one("a", 0, colour=1.0), "None of the variables colour of 'a' is known"),
         (at(START, 2**62), "in the future; correct the clock"),
         (at(START, 0), "The row of 'a' at 1970-01-01T00:00:00Z lies before 1971; correct the clock of the sender"),
         (at(-1), "before 1971"),
@@ -267,7 +267,7 @@ def test_rows_with_a_wrong_clock_are_left_out_if_nobody_can_repeat_the_others(
 def test_what_prometheus_sends_besides_is_left_out(store: Store, ingest: Ingest) -> None:
     receipt = ingest.offer([one("a", 0, partial=True, up=1.0), batch("b", 0, 1)]).result()
     assert receipt.stored == 1
-    assert "None of the variables up is known" in receipt.notes[0]
+    assert "None of the variables up of 'a' is known" in receipt.notes[0]
     assert list(stored(store)) == [("b", 0)]
 
 
@@ -278,7 +278,7 @@ def test_a_flood_of_entities_is_refused(store: Store, config: Config) -> None:
         with pytest.raises(DataError, match="None of the variables colour"):  # its new name does not count
             ingest.offer([batch(f"new {entity}", 0, 1), one("a", 0, colour=1.0)])
         ingest.submit(batch(entity, 0, 1))
-    with pytest.raises(DataError, match="2 of at most 2 entities are known already, so 'c' is refused"):
+    with pytest.raises(DataError, match="at most 2 entities, and 2 are known already; 'c' would be too many"):
         ingest.submit(batch("c", 0, 1))
     assert ingest.submit(batch("a", 1, 1)).stored == 1
     ingest.close()

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tsadc.atomic import locked_folder, replaced_folder
 from tsadc.detectors.base import Detector, ProgressCallback, ScoringProgress
-from tsadc.errors import ConfigError, DataError, OutputError, listed
+from tsadc.errors import ConfigError, DataError, OutputError, listed, notice
 from tsadc.io.calendar import Calendar
 from tsadc.series import Series
 from tsadc.serve.backtest import Rules, replay, rules_of
@@ -47,6 +47,8 @@ def backtest_to(
     An earlier backtest is replaced."""
     _refuse_to_replace(out)  # before time is spent
     zone = series[0].clock.timezone or "UTC"
+    if sentence := detector.unknown_entities([item.entity for item in series if rules.judges(item.entity)]):
+        notice(sentence)
 
     def report(done: int, total: int) -> None:
         if progress is not None:

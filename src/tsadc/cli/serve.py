@@ -33,6 +33,7 @@ from tsadc.wording import count
 
 NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?![~=])(.+)", re.DOTALL)  # NAME=QUERY, and not a comparison in PromQL
 GRACE = 3  # seconds for requests under way when the service stops
+UNNAMED = "input"  # the entity of lines that name none
 
 
 def requested_config(config: Path | None, model: Path | None) -> Any:
@@ -149,7 +150,7 @@ def serve(config: Path | None, model: Path | None, echo: Any) -> None:
             runner.run(sockets=[listening])
 
 
-def watch(model: Path, source: str, every: float, seconds: float, as_json: bool, echo: Any) -> None:
+def watch(model: Path, source: str, every: float, seconds: float, as_json: bool, entity: str | None, echo: Any) -> None:
     """Judge the rows of a folder or of the standard input, and print what changes."""
     try:
         from tsadc.serve.config import LONGEST_WAIT, for_model
@@ -167,6 +168,9 @@ def watch(model: Path, source: str, every: float, seconds: float, as_json: bool,
         print(json.dumps(change) if as_json else said + taken_back, flush=True)
 
     judge, is_piped = Watch(settings, show), source == "-"
+    if entity is not None and not is_piped:
+        raise ConfigError("`--entity` is for lines without the column `entity`; a table is named by its file.")
+    learnt = list(judge.model.detector.scaler_.entities)
     complaints: list[str] = []
 
     def complain(sentence: str) -> None:
@@ -177,7 +181,7 @@ def watch(model: Path, source: str, every: float, seconds: float, as_json: bool,
         if is_piped:
             if isinstance(sys.stdin, io.TextIOWrapper):
                 sys.stdin.reconfigure(errors="replace")  # a damaged line is not the end
-            watch_lines(judge, sys.stdin, complain)
+            watch_lines(judge, sys.stdin, entity or (learnt[0] if len(learnt) == 1 else UNNAMED), complain)
         else:
             echo(f"Watching {source}; stop with Ctrl-C.")
             with contextlib.suppress(KeyboardInterrupt, Terminated):

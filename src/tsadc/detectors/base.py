@@ -1139,6 +1139,18 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         self._require_fitted()
         save(self, Path(path))
 
+    @final
+    def unknown_entities(self, names: Sequence[str]) -> str:
+        """Return a sentence about those of the entities that the model has not learnt; empty if it knows all, or has
+        learnt a single one, whose statistics are then those of all."""
+        new = [name for name in names if name not in self.scaler_.entities]
+        if not new or self.settings.scaler.scope != "entity" or len(self.scaler_.entities) <= 1:
+            return ""
+        return (
+            f"Entities that the model does not know are normalised by the pooled statistics: {listed(new)}; `adapt` "
+            "learns their own from their history."
+        )
+
     def _require_fitted(self) -> None:
         if not hasattr(self, "threshold_"):
             raise NotFittedError(f"This {type(self).__name__} is not fitted yet; call fit(history) first.")
@@ -1151,12 +1163,8 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
         expected = expected_events(calendar, self.verdicts_)
         if expected is not None:
             series = masked(series, expected, length)
-        new = [entity.entity for entity in series if entity.entity not in self.scaler_.entities]
-        if new and self.settings.scaler.scope == "entity" and len(self.scaler_.entities) > 1:
-            notice(
-                f"Entities that the model does not know are normalised by the pooled statistics: {', '.join(new)}; "
-                "`adapt` learns their own from their history."
-            )
+        if sentence := self.unknown_entities([entity.entity for entity in series]):
+            notice(sentence)
         pieces = cut(series, length, coverage)
         share = "half" if coverage == 0.5 else f"{coverage:.0%}"
         if not len(pieces.observations):

@@ -188,7 +188,14 @@ def decode_arrow(body: bytes) -> list[RowBatch | RowTable]:
             raise DataError("The Arrow table must have the columns entity, time and one per variable, each once.")
         names = tuple(name for name in table.column_names if name not in ("entity", "time"))
         time = table.column("time")
-        time = time if pa.types.is_integer(time.type) else time.cast(pa.timestamp("ns")).cast(pa.int64())
+        if not pa.types.is_integer(time.type):
+            try:
+                time = time.cast(pa.timestamp("ns")).cast(pa.int64())
+            except pa.ArrowException:
+                raise DataError(
+                    "The column time of the Arrow table must hold timestamps, or integers of nanoseconds since 1970, "
+                    f"but has the type {time.type}."
+                ) from None
         entities = table.column("entity").cast(pa.string())
         if time.null_count or entities.null_count:
             raise DataError("Every row of the Arrow table needs an entity and a time.")

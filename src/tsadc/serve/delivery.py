@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tsadc.errors import TsadcError
@@ -47,10 +47,18 @@ class Delivery:
     turns : dict of str to Lock
         A lock for each writer that has had a thread. It is shared by all deliveries of an outbox, so that a writer
         which is still busy when the next delivery begins gets no event a second time.
+    complain : callable
+        Called with the name of a writer and a sentence about its failure.
     """
 
-    def __init__(self, outbox: Outbox, writers: Sequence[Writer], turns: dict[str, threading.Lock]) -> None:
-        self.outbox, self.writers, self.turns = outbox, writers, turns
+    def __init__(
+        self,
+        outbox: Outbox,
+        writers: Sequence[Writer],
+        turns: dict[str, threading.Lock],
+        complain: Callable[[str, str], None],
+    ) -> None:
+        self.outbox, self.writers, self.turns, self.complain = outbox, writers, turns, complain
 
     def run(self, stop: threading.Event) -> None:
         """Deliver until `stop` is set, and the writers that are busy then are done."""
@@ -93,8 +101,9 @@ class Delivery:
                         writer.send(current)
                     reminded, wait = time.monotonic(), FIRST_WAIT
             except Exception as error:  # a fault in one writer must not end its delivery
-                level = logging.WARNING if isinstance(error, TsadcError) else logging.ERROR
-                log.log(level, "Writer %s: %s", writer.name, error, exc_info=level == logging.ERROR)
+                if not isinstance(error, TsadcError):
+                    log.exception("Writer %s failed", writer.name)
+                self.complain(writer.name, f"The writer {writer.name!r} failed: {error}")
                 pause, wait = wait, min(2 * wait, MOST_WAIT)
             if pause:
                 stop.wait(pause)
@@ -111,8 +120,8 @@ class Delivery:
             alone = isinstance(failure, Refused) and len(events) == 1
             # The others are due at once, and the thread waits: so they stay in order, also over a restart.
             self.outbox.postpone(numbers, time.time() + SET_ASIDE if alone else 0.0, str(failure))
-            if alone:
-                log.error("Writer %s sets aside an event of %s: %s", writer.name, events[0][1].entity, failure)
+            aside = f"sets aside an event of {events[0][1].entity!r} for an hour" if alone else "failed"
+            self.complain(writer.name, f"The writer {writer.name!r} {aside}: {failure}")
             return failure
         self.outbox.delivered(numbers)
         return None

@@ -193,13 +193,13 @@ class Ingest:
             places, given, unknown = self._columns_of(model, rows.names)
             if not len(places):
                 has = f"the model {model!r}, which has {listed(self.variables[model])}"
-                sentence = f"None of the variables {listed(rows.names)} is known to {has}."
+                sentence = f"None of the variables {listed(rows.names)} of {rows.entities[0]!r} is known to {has}."
                 if not rows.names:
                     sentence = f"Rows of {rows.entities[0]!r} have no values; send some of those of {has}."
                 self._leave_out(rows, receipt, "variables", sentence)
                 continue
             if unknown:
-                self.problems.add("variables", unknown)
+                self.problems.add("variables", f"Rows of {rows.entities[0]!r}: {unknown}", about=unknown)
                 _note(receipt, unknown)
             values = np.full((len(rows), len(self.variables[model])), np.nan)
             values[:, places] = rows.values[:, given]
@@ -215,8 +215,9 @@ class Ingest:
         """Refuse new entities if there are too many, as when a sender makes up names; otherwise count them."""
         most, new = self.config.server.entities, entities - self._names
         if new and len(self._names) + len(new) > most:
-            known = f"{len(self._names):,} of at most {most:,} entities are known already"
-            raise self.problems.refusal("entities", f"{known}, so {min(new)!r} is refused; see `server.entities`.")
+            named = f"{min(new)!r}" + (f" and {len(new) - 1:,} more" if len(new) > 1 else "")
+            known = f"There may be at most {most:,} entities, and {len(self._names):,} are known already"
+            raise self.problems.refusal("entities", f"{known}; {named} would be too many (`server.entities`).")
         self._names |= new
 
     def _columns_of(self, model: str, names: tuple[str, ...]) -> tuple[Any, Any, str]:

@@ -25,17 +25,19 @@ RECENT = 600.0  # seconds that a problem is shown after it last occurred
 MOST_PROBLEMS = 50
 MOST_ENTITIES = 1_000  # with figures of their own in `/metrics`
 EVERY = 60.0  # seconds between two log lines about the same problem
+MOST_LOGGED = 5  # problems of the same reason in that time
 log = logging.getLogger("tsadc.serve")
 
 
 @dataclass
 class Problem:
-    """A problem that occurred `count` times, last at `when` (seconds since 1970)."""
+    """A problem that occurred `count` times, last at `when` (seconds since 1970). `about` names who has it."""
 
     reason: str
     sentence: str
     count: int
     when: float
+    about: str = ""
 
 
 class Problems:
@@ -47,40 +49,43 @@ class Problems:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self._recent: dict[tuple[str, str], Problem] = {}
-        self._lasting: dict[str, Problem] = {}
-        self._logged: dict[str, float] = {}
+        self._lasting: dict[tuple[str, str], Problem] = {}
+        self._logged: dict[str, dict[str, float]] = {}  # reason -> about or sentence -> when
         self._lock = threading.Lock()
 
     def add(self, reason: str, sentence: str, count: int = 1, about: str = "") -> None:
-        """Count a problem that occurred `count` times, and write it to the log unless the same reason was logged a
-        moment ago."""
+        """Count a problem that occurred `count` times, and write it to the log unless it, or several of the same
+        reason, were logged a moment ago."""
         now = time.time()
         with self._lock:
             self.counts[reason] = self.counts.get(reason, 0) + count
             key = reason, about or sentence
             before = self._recent.pop(key, None)
             total = count if before is None else before.count + count
-            self._recent[key] = Problem(reason, sentence, total, now)  # the latest comes last
+            self._recent[key] = Problem(reason, sentence, total, now, about)  # the latest comes last
             if len(self._recent) > MOST_PROBLEMS:
                 del self._recent[next(iter(self._recent))]
-            silent = now - self._logged.get(reason, 0.0) < EVERY
-            if not silent:
-                self._logged[reason] = now
+            logged = {name: when for name, when in self._logged.get(reason, {}).items() if now - when < EVERY}
+            silent = key[1] in logged or len(logged) >= MOST_LOGGED
+            self._logged[reason] = logged if silent else {**logged, key[1]: now}
         if not silent:
             log.warning("%s", sentence)
 
-    def hold(self, reason: str, sentence: str) -> None:
-        """Count a problem, write it to the log, and show it until it is released or another one is held for this
-        reason."""
+    def hold(self, reason: str, sentence: str, about: str = "") -> None:
+        """Count a problem, write it to the log, and show it until it is released or replaced by another one of this
+        reason and `about` the same part of the service."""
         with self._lock:
+            before = self._lasting.get((reason, about))
             self.counts[reason] = self.counts.get(reason, 0) + 1
-            self._lasting[reason] = Problem(reason, sentence, 1, time.time())
-        log.warning("%s", sentence)
+            total = before.count + 1 if before is not None and before.sentence == sentence else 1
+            self._lasting[reason, about] = Problem(reason, sentence, total, time.time(), about)
+        if total == 1:
+            log.warning("%s", sentence)
 
-    def release(self, reason: str) -> None:
-        """Show the problem that is held for this reason no longer, since it is over."""
+    def release(self, reason: str, about: str = "") -> None:
+        """Stop showing the problem that is held for this reason, since it is over."""
         with self._lock:
-            self._lasting.pop(reason, None)
+            self._lasting.pop((reason, about), None)
 
     def lasting(self) -> list[Problem]:
         """Return the problems that last."""
@@ -129,10 +134,15 @@ class _Metrics(Collector):
         yield CounterMetricFamily("tsadc_scoring_restarts", "Restarts of scoring.", max(service.scoring.restarts, 0))
         try:
             total, states, judged = self._read()
+            waiting = service.store.undelivered()
         except StoreError:
             yield GaugeMetricFamily("tsadc_store_up", "Whether the store can be used.", 0)
             return
         yield GaugeMetricFamily("tsadc_store_up", "Whether the store can be used.", 1)
+        events = GaugeMetricFamily("tsadc_waiting_events", "Events that a writer has not accepted.", labels=["writer"])
+        for writer in service.config.writers:
+            events.add_metric([writer], waiting[writer][0] if writer in waiting else 0)
+        yield events
         yield GaugeMetricFamily("tsadc_entities", "Known entities.", total)
         episodes = GaugeMetricFamily("tsadc_episodes", "Episodes by state.", labels=["state"])
         for state, count in states:

@@ -50,6 +50,15 @@ def refused(
             yield Misfit(reason, sentences[reason], rows)
 
 
+def not_learnt(entity: str, model: str, folder: str) -> Misfit:
+    """Return what is to be said about an entity that its model has not learnt."""
+    return Misfit(
+        "new_entity",
+        f"The model {model!r} has not learnt {entity!r}, so its rows are judged by the statistics of all entities, "
+        f"which may give false alarms; add its history: tsadc adapt HISTORY --model {folder} --out NEW.",
+    )
+
+
 def not_judged(counts: Mapping[str, int], unknown: Sequence[str], pace: int) -> str:
     """Return a sentence about what a stream did not use of all rows, from its counts; empty if it used all."""
     why = {

@@ -38,7 +38,7 @@ from tsadc.serve import schema
 from tsadc.serve.config import SHARDS, Config, live_clock
 from tsadc.serve.episodes import Episodes, read_mutes
 from tsadc.serve.lifecycle import Quiet, silence
-from tsadc.serve.misfits import Misfit, Pace, other_rate, other_units, refused
+from tsadc.serve.misfits import Misfit, Pace, not_learnt, other_rate, other_units, refused
 from tsadc.serve.store import AWAKE, FORGOTTEN, LOOKED, Store, StoreError
 from tsadc.serve.stored_rows import LEAST, part_of, rows_between
 
@@ -296,6 +296,9 @@ class Scoring:
                 entity = _Entity(row.id, row.name, row.model, Pace(self.models[row.model].clock.interval))
                 self._continue(connection, entity, row.first_time, row.sequence, row.time, row.judge, row.data)
                 self._entities[row.id] = entity
+                model = self.models[entity.model]
+                if model.detector.unknown_entities([entity.name]):
+                    self.misfits.append(not_learnt(entity.name, entity.model, model.folder))
 
     def _continue(
         self,

@@ -14,7 +14,7 @@ from tsadc.errors import ConfigError, DataError, TsadcError, listed
 from tsadc.serve import schema
 from tsadc.serve.config import PUSHED, Config, read_config
 from tsadc.serve.ingest import Ingest
-from tsadc.serve.metrics import Problems, log
+from tsadc.serve.metrics import Problem, Problems, log
 from tsadc.serve.readers import Reader
 from tsadc.serve.refresh import Refresh
 from tsadc.serve.rows import Overloaded, RowBatch
@@ -82,6 +82,8 @@ class Service:
     def _begin(self) -> None:
         """Start readers, delivery and refits."""
         self._ending = ending = threading.Event()  # of these threads, also of one that outlives a reload
+        for problem in self.problems.lasting():  # of readers and writers that the configuration may lack now
+            self.problems.release(problem.reason, problem.about)
         self._threads: list[threading.Thread] = []
         for name, part in self.config.readers.items():
             if part.kind not in PUSHED:
@@ -90,24 +92,34 @@ class Service:
             from tsadc.serve.delivery import Delivery
 
             writers = [part.create(name, "writers") for name, part in self.config.writers.items()]
-            delivery = Delivery(self.store, writers, self._turns)
+            delivery = Delivery(self.store, writers, self._turns, self._undelivered)
             self._start("delivery", lambda: delivery.run(ending), ending)
         self._start("refresh", lambda: self.refresh.run(ending), ending)
 
+    def _undelivered(self, writer: str, sentence: str) -> None:
+        self.problems.add("writer", sentence, about=writer)
+
     def _start(self, name: str, run: Callable[[], None], ending: threading.Event) -> None:
-        """Run something in a thread until the end; if it fails, again after a while."""
+        """Run something in a thread until the end; if it fails, again after a while. Its failure is shown until it has
+        run for a minute."""
+        kind = name.partition(" ")[0]
 
         def supervise() -> None:
             wait = FIRST_WAIT
             while not ending.is_set():
                 began = time.monotonic()
+                recovered = threading.Timer(MOST_WAIT, self.problems.release, (kind, name))
+                recovered.daemon = True
+                recovered.start()
                 try:
                     run()
                 except TsadcError as error:
-                    self.problems.add(name.partition(" ")[0], f"{name}: {error}")
+                    self.problems.hold(kind, f"{name}: {error}", name)
                 except Exception as error:
                     log.exception("%s failed", name)
-                    self.problems.add(name.partition(" ")[0], f"{name} failed: {type(error).__name__}: {error}")
+                    self.problems.hold(kind, f"{name} failed: {type(error).__name__}: {error}", name)
+                finally:
+                    recovered.cancel()
                 wait = FIRST_WAIT if time.monotonic() - began > MOST_WAIT else wait
                 ending.wait(wait)
                 wait = min(2 * wait, MOST_WAIT)
@@ -172,9 +184,9 @@ class Service:
     def _reload(self, file: Path) -> None:
         try:
             config = read_config(file)
-            fixed = ("host", "port", "store", "tokens")
-            if any(getattr(config.server, name) != getattr(self.config.server, name) for name in fixed):
-                raise ConfigError(f"A new `server.{'`, `server.'.join(fixed)}` needs a restart of the service.")
+            for name in ("host", "port", "store", "tokens"):
+                if getattr(config.server, name) != getattr(self.config.server, name):
+                    raise ConfigError(f"A new `server.{name}` needs a restart of the service.")
             models = load_models(Settings.of(config))
             variables = {name: model.variables for name, model in models.items()}
             old, self.config, self.variables = (self.config, self.variables), config, variables
@@ -247,23 +259,23 @@ class Service:
 
     def health(self) -> dict[str, Any]:
         """Return whether all is well, and sentences about what is not."""
-        said = [
-            {"reason": problem.reason, "problem": problem.sentence, "count": problem.count, "last": problem.when}
-            for problem in self.problems.recent()
-        ]
         status = "degraded" if self.problems.lasting() else "ok"
         if not self.scoring.is_running:
             status = "starting" if not self.scoring.restarts and time.time() - self.started < 60 else "degraded"
         try:
-            waiting = self.store.undelivered()
+            waiting, problems = self.store.undelivered(), list[Problem]()
         except StoreError as error:
             status, waiting = "failing", {}
-            said.insert(0, {"reason": "store", "problem": str(error), "count": 1, "last": time.time()})
+            problems = [Problem("store", str(error), 1, time.time())]
         for writer, (number, failure) in waiting.items():
             if failure is not None and writer in self.config.writers:
                 sentence = f"{count(number, 'event waits', 'events wait')} for the writer {writer!r}: {failure}"
-                said.insert(0, {"reason": "writer", "problem": sentence, "count": number, "last": time.time()})
+                problems.append(Problem("writer", sentence, 1, time.time(), writer))
                 status = "degraded" if status == "ok" else status
+        waits = {problem.about for problem in problems if problem.reason == "writer"}
+        problems += [
+            problem for problem in self.problems.recent() if problem.reason != "writer" or problem.about not in waits
+        ]
         return {
             "status": status,
             "backlog": self.ingest.backlog,
@@ -273,5 +285,8 @@ class Service:
                 "pids": self.scoring.pids,
             },
             "since": self.started,
-            "problems": said,
+            "problems": [
+                {"reason": problem.reason, "problem": problem.sentence, "count": problem.count, "last": problem.when}
+                for problem in problems
+            ],
         }

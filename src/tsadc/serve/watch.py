@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from tsadc.config import shown
-from tsadc.errors import DataError, listed
+from tsadc.errors import DataError, listed, notice
 from tsadc.io.calendar import Calendar
 from tsadc.series import Floats
 from tsadc.serve.config import Model as ModelSettings
 from tsadc.serve.config import Server
 from tsadc.serve.decode import decode_line, decode_row
 from tsadc.serve.lifecycle import Quiet, advance
-from tsadc.serve.misfits import Pace, not_judged, other_rate
+from tsadc.serve.misfits import Pace, not_judged, not_learnt, other_rate
 from tsadc.serve.queries import iso
 from tsadc.serve.readers.folder import Folder, Settings
 from tsadc.serve.rows import RowBatch, RowTable
 from tsadc.serve.scoring import Model
 from tsadc.wording import count
 
-ENTITY = "input"  # of lines that name none
+MOST_COMPLAINTS = 20  # sentences about lines
 MOST_UNKNOWN = 100  # variables that are remembered
 SECOND = 10**9
 
@@ -68,6 +68,8 @@ class Watch:
             chosen = timely & np.array([name == entity for name in table.entities])
             if not chosen.any():
                 continue
+            if entity not in self._paces and self.model.detector.unknown_entities([entity]):
+                notice(not_learnt(entity, Path(self.model.folder).name, self.model.folder).sentence)
             update = self.model.stream.push_many(entity, table.times[chosen], values[chosen])
             pace = self._paces.setdefault(entity, Pace(self.model.clock.interval))
             if seen := pace.add(table.times[chosen]):
@@ -139,28 +141,37 @@ def watch_folder(
             complain(str(error).replace(f"[reader.{reader.name}]", elsewhere))
 
 
-def watch_lines(watch: Watch, lines: Iterable[str], complain: Callable[[str], None]) -> None:
-    """Read lines: JSON with entity, time and values, or CSV with a header that has `time` and may have `entity`.
-    `complain` is called with a sentence about every line that cannot be used; the others are judged all the same."""
+def watch_lines(watch: Watch, lines: Iterable[str], entity: str, complain: Callable[[str], None]) -> None:
+    """Read lines: JSON with entity, time and values, or CSV with a header that has `time` and may have `entity`, for
+    which the argument `entity` stands in. `complain` is called with a sentence about lines that cannot be used, the
+    first few and their number; the others are judged all the same."""
+    wrong = 0
     numbered = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
     first = next(numbered, (1, ""))
     is_json = first[1].lstrip().startswith("{")
-    decode = decode_line if is_json else _csv_decoder(first[1], watch)
+    decode = decode_line if is_json else _csv_decoder(first[1], watch, entity)
     for number, line in itertools.chain([first] * is_json, numbered):
         try:
             for rows in decode(line):
                 watch.push(rows)
         except DataError as error:
-            complain(f"Line {number} is left out: {error}")
+            wrong += 1
+            if wrong <= MOST_COMPLAINTS:
+                complain(f"Line {number} is left out: {error}")
+    if wrong > MOST_COMPLAINTS:
+        complain(f"{count(wrong - MOST_COMPLAINTS, 'more line is', 'more lines are')} left out.")
     watch.end()
 
 
-def _csv_decoder(first: str, watch: Watch) -> Callable[[str], list[RowTable]]:
+def _csv_decoder(first: str, watch: Watch, default: str) -> Callable[[str], list[RowTable]]:
     """Return what decodes the lines after the first one of a CSV, its header. Each line is read by itself, so that a
     stray quote or line break damages no other."""
     header = [name.strip() for name in _cells(first)]
     if "time" not in header:
-        raise DataError("The first line must be JSON, or a header with `time`, such as time,entity,flow,pressure.")
+        raise DataError(
+            "The first line must be JSON, or a header with `time` and commas, such as time,entity,flow,pressure, but "
+            f"got {shown(first.strip())}."
+        )
     variables = [name for name in header if name not in ("time", "entity")]
     if not any(name in watch.model.variables for name in variables):
         raise watch.no_variable(variables)
@@ -170,9 +181,10 @@ def _csv_decoder(first: str, watch: Watch) -> Callable[[str], list[RowTable]]:
         if len(cells) != len(header):
             raise DataError(f"It has {count(len(cells), 'cell', 'cells')}, but the header has {len(header)}.")
         row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
-        moment, entity = row.pop("time"), row.pop("entity", ENTITY)
+        moment, entity = row.pop("time"), row.pop("entity", default)
         values = {name: _number(name, cell) for name, cell in row.items()}
-        return decode_row({"entity": entity, "time": moment, "values": values})
+        time_ = int(moment) if moment.isascii() and moment.isdigit() else moment
+        return decode_row({"entity": entity, "time": time_, "values": values})
 
     return decode
 

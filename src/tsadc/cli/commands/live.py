@@ -91,9 +91,12 @@ def watch(
         float, typer.Option(help="Seconds from row to row, if the model was fitted on rows without times.")
     ] = 0.0,
     json: Annotated[bool, typer.Option("--json", help="Print a line of JSON per change.")] = False,
+    entity: Annotated[
+        str | None, typer.Option(help="Name of the entity of lines of CSV that have no column `entity`.")
+    ] = None,
 ) -> None:
     """Judge rows as they come, without a service, and print when an anomaly opens or ends. (extra `serve`)"""
     from tsadc.cli.console import echo
     from tsadc.cli.serve import watch
 
-    watch(model, source, every, seconds, json, echo)
+    watch(model, source, every, seconds, json, entity, echo)

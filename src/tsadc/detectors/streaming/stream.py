@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 8  # observations' worth of rows that are stored before they are scored
 PER_OBSERVATION = 4  # ticks, by default
+YEAR = 365 * 86_400 * 10**9  # nanoseconds
 COUNTS = ("rows", "late", "repeated", "off_clock", "unknown_values", "infinite_values")
 
 
@@ -55,8 +56,11 @@ class Stream:
             raise ConfigError(
                 'A stream cannot be judged with mode="audit", which needs the whole record; fit with mode="causal".'
             )
-        if every is not None and not 0 <= every <= length:
-            raise ConfigError(f"`every` must be 0 to {length} rows, the length of an observation, but got {every}.")
+        if every is not None and not (every == int(every) and 0 <= every <= length):
+            raise ConfigError(
+                f"`every` must be a whole number of rows from 0 to {length}, the length of an observation, but got "
+                f"{every}."
+            )
         if reorder < 0:
             raise ConfigError(f"`reorder` must be 0 rows or more, but got {reorder}.")
         self.detector, self.length, self.names = detector, length, detector.variables_
@@ -154,6 +158,7 @@ class Stream:
                 return NOTHING
             self._advance(track, decided)
         elif len(ticks):
+            self._check_unit(entity, ticks)
             track = track or self._begin(entity, int(ticks[0]))
             numbers, stray = self._numbers(track, ticks)
             if stray.any():
@@ -302,6 +307,16 @@ class Stream:
             self.counts["infinite_values"] += int(infinite.sum())
             values = np.where(infinite, np.nan, values)
         return values
+
+    def _check_unit(self, entity: str, ticks: NDArray[np.int64]) -> None:
+        """Raise if the times are of the first year, and closer together than those of the model by far."""
+        first, last = int(ticks.min()), int(ticks.max())
+        apart = (last - first) / max(len(ticks) - 1, 1)
+        if self.clock.dated and 0 < last < YEAR and 0 < apart < self.clock.interval / 1000:
+            raise DataError(
+                f"The times of {entity!r}, from {first} to {last}, look like seconds or milliseconds; send datetimes, "
+                "or integers of nanoseconds since 1970 in UTC."
+            )
 
     def _begin(self, entity: str, tick: int) -> Track:
         interval = self.clock.interval

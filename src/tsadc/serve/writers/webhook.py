@@ -18,8 +18,8 @@ class Settings(Endpoint):
 class Webhook:
     """Sends events; an answer with a status of 200 to 299 means that they were accepted.
 
-    The same event may come twice after a failure; `fingerprint` and `transition` show it. Of muted episodes, only the end
-    is sent, as they may have been announced before.
+    The same event may come twice after a failure; `fingerprint` and `transition` show it. Of muted episodes,
+    only the end is sent, as they may have been announced before.
     """
 
     def __init__(self, name: str, settings: Settings) -> None:
