@@ -47,7 +47,7 @@ info    WHAT... --length=None --detector=ensemble --preset=default --json=False 
 serve   CONFIG --model=None --check=False --rollback=None
 collect URL --query... --out --step=30s --hours=24.0 --entity=instance --ignore=None...
 backtest MODEL DATA... --out --from=None --to=None --config=None --detector=None READING
-watch   MODEL SOURCE --every=5.0 --seconds=0.0 --json=False
+watch   MODEL SOURCE --every=5.0 --seconds=0.0 --json=False --entity=None
 data list
 data prepare NAME --raw --out --set=None... --skip-bad=False
 bench run PLAN --out=None --processes=1 --only=None... --seeds=None --dry-run=False --again=False --retry=False
