@@ -357,7 +357,7 @@ def test_states_that_do_not_fit_are_refused(counting, detectors, tmp_path):
 def test_mistakes_are_one_sentence(counting, detectors):
     with pytest.raises(ConfigError, match="a whole number of rows from 0 to 32"):
         counting.stream(every=33)
-    with pytest.raises(ConfigError, match="but got 1.5"):
+    with pytest.raises(ConfigError, match=r"but got 1\.5"):
         counting.stream(every=1.5)
     with pytest.raises(DataError, match="from 1780000000 to 1780000300, look like seconds or milliseconds"):
         detectors["robust-z", DATED].stream().push_many("x", range(1_780_000_000, 1_780_000_301, 60), np.zeros((6, 4)))

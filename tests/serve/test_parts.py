@@ -213,7 +213,7 @@ def test_what_is_hardly_meant_is_remarked(file: Path, live_model: Path) -> None:
     file.write_text(ODD)
     answer = command("serve", "--check", file)
     assert answer.code == 0
-    assert f"calendars: {file.parent / 'work.csv'}; episodes within them are muted." in answer.out
+    assert f"calendars: {file.parent / 'work.csv'}; episodes are muted if half of them is planned work." in answer.out
     said = [line for line in answer.out.splitlines() if line.startswith("remark: ")]
     for line, sentence in zip(
         said,
@@ -226,6 +226,26 @@ def test_what_is_hardly_meant_is_remarked(file: Path, live_model: Path) -> None:
         strict=True,
     ):
         assert sentence in line
+
+
+def test_what_cannot_work_is_remarked(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("time,flow\n")
+    (tmp_path / "tokens.toml").write_text('admin = "aaaaaaaaaaaaaaaaaaaa"\n')
+    (tmp_path / "tokens.toml").chmod(0o644)
+    file.write_text(
+        f'[server]\nstore = "{tmp_path}/none/s.sqlite"\ntokens = "{tmp_path}/tokens.toml"\n'
+        '[model.a]\nfolder = "plant"\n'
+        f'[reader.f]\ntype = "folder"\npath = "{tmp_path}/rows.csv"\n'
+        '[reader.m]\ntype = "mqtt"\nhost = "localhost"\ntopic = "{entity}"\nusername = "u"\npassword_variable = "NONE_SUCH"\n'
+        '[writer.w]\ntype = "alertmanager"\nurl = "http://localhost:9093/api/v2/alerts"\n'
+    )
+    assert remarks(read_config(file)) == [
+        f"The folder of the store {tmp_path}/none/s.sqlite does not exist yet; create it.",
+        f"Other users of this machine can read the tokens in {tmp_path}/tokens.toml: chmod 600 {tmp_path}/tokens.toml",
+        f"The folder {tmp_path}/rows.csv of the reader 'f' is a file; give the folder that it is in.",
+        "The reader 'm' needs the environment variable NONE_SUCH, which is not set; set it.",
+        "The `url` of the writer 'w' should end before /api/, as the rest is added to it.",
+    ]
 
 
 def test_patterns_that_differ_are_both_of_use(file: Path) -> None:

@@ -68,7 +68,7 @@ class Server:
     expire_minutes : float, default 60
         An open episode expires when its entity has sent nothing for this long while the service was running.
     calendars : tuple of str
-        Files of planned work, `.ics` or `.csv`; episodes within it are muted.
+        Files of planned work, `.ics` or `.csv`; an episode is muted while it covers at least half of it.
     processes : int, default 1
         Processes that score rows, at most 16. Each scores a part of the entities, and has all models in memory.
     entities : int, default 10000
@@ -385,7 +385,7 @@ def explained(config: Config) -> list[str]:
         f"{server.forget_days:g}.",
     ]
     if server.calendars:
-        lines.append(f"calendars: {', '.join(server.calendars)}; episodes within them are muted.")
+        lines.append(f"calendars: {', '.join(server.calendars)}; episodes are muted if half of them is planned work.")
     for name, model in config.models.items():
         lines.append(f"model {name}: {model.folder} judges entities named {', '.join(model.entities)}.")
     lines += [f"reader {name}: {part.kind}, {_shown(part.settings)}." for name, part in config.readers.items()]
@@ -404,13 +404,25 @@ def explained(config: Config) -> list[str]:
 
 def remarks(config: Config) -> list[str]:
     """Return warnings about what can be used but is probably a mistake, one sentence per line."""
-    lines = []
+    lines, server = [], config.server
+    if "://" not in server.store and not Path(server.store).absolute().parent.is_dir():
+        lines.append(f"The folder of the store {server.store} does not exist yet; create it.")
+    if server.tokens and Path(server.tokens).is_file() and Path(server.tokens).stat().st_mode & 0o077:
+        lines.append(f"Other users of this machine can read the tokens in {server.tokens}: chmod 600 {server.tokens}")
     for kind in PUSHED:
         first, *others = [name for name, part in config.readers.items() if part.kind == kind] or [""]
         lines += [f"The reader {name!r} is not used, as {first!r} takes all {kind}; remove one." for name in others]
     for name, part in config.readers.items():
         if part.kind == "folder" and not Path(part.settings.path).is_dir():
-            lines.append(f"The folder {part.settings.path} of the reader {name!r} does not exist yet; create it.")
+            path = Path(part.settings.path)
+            said = "is a file; give the folder that it is in" if path.exists() else "does not exist yet; create it"
+            lines.append(f"The folder {path} of the reader {name!r} {said}.")
+        variable = getattr(part.settings, "password_variable", "")
+        if variable and variable not in os.environ:
+            lines.append(f"The reader {name!r} needs the environment variable {variable}, which is not set; set it.")
+    for name, part in config.writers.items():
+        if part.kind == "alertmanager" and "/api/" in part.settings.url:
+            lines.append(f"The `url` of the writer {name!r} should end before /api/, as the rest is added to it.")
     patterns: list[str] = []
     for name, model in config.models.items():
         if all(any(covers(wide, pattern) for wide in patterns) for pattern in model.entities):
