@@ -236,7 +236,8 @@ def test_what_cannot_work_is_remarked(file: Path, tmp_path: Path) -> None:
         f'[server]\nstore = "{tmp_path}/none/s.sqlite"\ntokens = "{tmp_path}/tokens.toml"\n'
         '[model.a]\nfolder = "plant"\n'
         f'[reader.f]\ntype = "folder"\npath = "{tmp_path}/rows.csv"\n'
-        '[reader.m]\ntype = "mqtt"\nhost = "localhost"\ntopic = "{entity}"\nusername = "u"\npassword_variable = "NONE_SUCH"\n'
+        '[reader.m]\ntype = "mqtt"\nhost = "localhost"\ntopic = "{entity}"\nusername = "u"\n'
+        'password_variable = "NONE_SUCH"\n'
         '[writer.w]\ntype = "alertmanager"\nurl = "http://localhost:9093/api/v2/alerts"\n'
     )
     assert remarks(read_config(file)) == [
@@ -246,6 +247,11 @@ def test_what_cannot_work_is_remarked(file: Path, tmp_path: Path) -> None:
         "The reader 'm' needs the environment variable NONE_SUCH, which is not set; set it.",
         "The `url` of the writer 'w' should end before /api/, as the rest is added to it.",
     ]
+
+
+def test_a_rollback_needs_a_name() -> None:
+    answer = command("serve", "--rollback", "--model", "plant")
+    assert "--rollback needs the name of a model, as in --rollback plant, but got --model." in answer.refusal
 
 
 def test_patterns_that_differ_are_both_of_use(file: Path) -> None:

@@ -27,6 +27,8 @@ def serve(
 
     if rollback is not None and check:
         raise ConfigError("--check changes nothing, and --rollback brings a model back; give one of them.")
+    if rollback is not None and rollback.startswith("-"):
+        raise ConfigError(f"--rollback needs the name of a model, as in --rollback plant, but got {rollback}.")
     if rollback is not None:
         echo(roll_back(config, model, rollback))
     elif check:
