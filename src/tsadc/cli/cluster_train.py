@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,15 @@ def train_on_cluster(
         raise ConfigError(f"--workers trains a network, but {detector.name} has none; leave it out.")
     if workers < 1:
         raise ConfigError(f"--workers must be at least 1, but got {workers}.")
+    if reading.skip_bad:
+        raise ConfigError(
+            "--skip-bad does not go together with training a network on a cluster, where all processes need the same "
+            "data; leave it out, and name only files that can be used."
+        )
     check_request(detector, reading, out)
     named = named_files(data)
     with connect(address) as cluster:
-        groups = group_files(cluster, named, replace(reading, skip_bad=False))
+        groups = group_files(cluster, named, reading)
         job = cluster.share(TrainJob(detector, groups, calendar, remembered))
         outcome = cluster.together(train_member, job, workers, progress)
     for text in outcome.notices:
