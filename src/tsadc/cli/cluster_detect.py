@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,17 @@ from tsadc.cli.examination import MAX_NOTICES, check_new
 from tsadc.cli.workflow import MAX_WORST, Unusual, describe_interval, refuse_inside, summarise
 from tsadc.cluster import storage
 from tsadc.cluster.engine import Outcome, connect
-from tsadc.cluster.manifest import Entity, Manifest, check_folder, check_name, finish, fits_path, folder_name, start
+from tsadc.cluster.manifest import (
+    PART,
+    Entity,
+    Manifest,
+    check_folder,
+    check_name,
+    finish,
+    fits_path,
+    folder_name,
+    start,
+)
 from tsadc.cluster.models import ModelFiles, loaded_model, model_files
 from tsadc.cluster.partitions import FileGroup, check_options, group_files, named_files, read_group
 from tsadc.cluster.storage import address_of
@@ -169,9 +179,10 @@ def _judge_entity(job: DetectJob, detector: Detector, series: Series, rows: int,
     except TooShortError as error:
         known = replace(known, too_short=str(error))
     else:
-        written = [
-            _write(job, series.entity, table, own) for table, own in zip(TABLES, zip(*parts, strict=True), strict=True)
-        ]
+        written = {
+            table: _write(job, series.entity, table, own)
+            for table, own in zip(TABLES, zip(*parts, strict=True), strict=True)
+        }
         found = pd.concat([table for table in intervals if len(table)] or intervals[:1], ignore_index=True)
         severe = tuple(
             (_finite(interval["severity"]), _finite(interval["score"]), describe_interval(interval))
@@ -179,9 +190,11 @@ def _judge_entity(job: DetectJob, detector: Detector, series: Series, rows: int,
         )
         known = replace(
             known,
-            rows_out=written[TABLES.index("timeline")],
-            observations=written[TABLES.index("observations")],
-            intervals=written[TABLES.index("intervals")],
+            rows_out=written["timeline"].rows,
+            observations=written["observations"].rows,
+            intervals=written["intervals"].rows,
+            parts=sum(table.parts for table in written.values()),
+            size=sum(table.size for table in written.values()),
             scored=count_scored(found),
             expected=expected,
             worst=severe,
@@ -199,8 +212,16 @@ def _finite(number: float) -> float:
     return float(number) if np.isfinite(number) else 0.0
 
 
-def _write(job: DetectJob, entity: str, table: str, parts: Sequence[pd.DataFrame]) -> int:
-    """Write a table of an entity, one file for each date, and return how many rows were written."""
+class Written(NamedTuple):
+    """A table of an entity: its rows, its files, and their bytes together."""
+
+    rows: int
+    parts: int
+    size: int
+
+
+def _write(job: DetectJob, entity: str, table: str, parts: Sequence[pd.DataFrame]) -> Written:
+    """Write a table of an entity, one file for each date."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -211,14 +232,15 @@ def _write(job: DetectJob, entity: str, table: str, parts: Sequence[pd.DataFrame
     rows = pa.Table.from_pandas(frame.drop(columns="entity"), preserve_index=False)
     # A column without any value has no type of its own; the files of other entities have texts there.
     rows = rows.cast(pa.schema([_typed(field) for field in rows.schema]))
-    written = 0
+    rows_of, sizes = list[int](), list[int]()
     for date, places in frame.groupby(dates, sort=True).indices.items():
         part, buffer = rows.take(pa.array(np.sort(places))), io.BytesIO()
         pq.write_table(part, buffer)
         folders = f"date={date}", f"entity={folder_name(entity)}"
-        storage.write(storage.join(job.out, table, *folders, "part.parquet"), buffer.getvalue())
-        written += part.num_rows
-    return written
+        storage.write(storage.join(job.out, table, *folders, PART), buffer.getvalue())
+        rows_of.append(part.num_rows)
+        sizes.append(buffer.tell())
+    return Written(sum(rows_of), len(sizes), sum(sizes))
 
 
 def _typed(field: Any) -> Any:

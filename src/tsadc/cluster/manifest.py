@@ -4,24 +4,26 @@
     OUT/entities/NAME.json                               written when the entity is done: its tables are there
     OUT/intervals/date=2024-01-01/entity=NAME/part.parquet, and so `timeline` and `observations`
 
-A job that was interrupted continues with the entities that have no file yet. Each task writes the same files again if
-it is repeated, so nothing is there twice."""
+A job that was interrupted continues with the entities that have no file yet, or whose tables are no longer whole. Each
+task writes the same files again if it is repeated, so nothing is there twice."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from tsadc.cluster import storage
-from tsadc.config import parse_json
-from tsadc.errors import OutputError, listed
+from tsadc.config import parse_json, update
+from tsadc.errors import ConfigError, OutputError, listed
 from tsadc.show.result_files import MANIFEST, TABLES
 
 ENTITIES = "entities"
+PART = "part.parquet"
 MAX_NAME = 200  # characters, of the 255 that file systems allow
 
 
@@ -33,7 +35,7 @@ class Entity:
     gaps, and `rows_out` those of its written timeline. `intervals` and `observations` count rows of these tables,
     `scored` the intervals that come from scores; `expected` is how many false alarms to expect. `worst` are the most
     severe intervals: severity, score and description. `drift` says how the entity drifted. `too_short` is why it could
-    not be judged, if it has too few rows."""
+    not be judged, if it has too few rows. Its tables are `parts` files of `size` bytes together."""
 
     entity: str
     files: tuple[str, ...]
@@ -49,6 +51,8 @@ class Entity:
     drift: str | None = None
     notices: tuple[str, ...] = ()
     too_short: str | None = None
+    parts: int = 0
+    size: int = 0
 
 
 @dataclass
@@ -143,16 +147,36 @@ def check_name(entity: str) -> None:
 
 
 def _finished(out: str, job: str) -> dict[str, Entity]:
-    found = {}
+    """Return the entities of a job that are done and whose tables are still there."""
+    found, written = dict[str, Entity](), _written(out)
     for name in storage.names_in(storage.join(out, ENTITIES)):
         stored = _parsed(storage.read(storage.join(out, ENTITIES, name)))
         if stored is not None and stored.pop("job", None) == job:
-            content: dict[str, Any] = {
-                key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()
-            }
-            entity = Entity(**content)
-            found[entity.entity] = entity
+            entity = _entity(stored)
+            if entity is not None and written[folder_name(entity.entity)] == (entity.parts, entity.size):
+                found[entity.entity] = entity
     return found
+
+
+def _written(out: str) -> Mapping[str, tuple[int, int]]:
+    """Return how many files the tables of each entity have, and how many bytes, by the name of its folders."""
+    sizes = defaultdict[str, tuple[int, int]](lambda: (0, 0))
+    for table in TABLES:
+        for place, size in storage.sizes_in(storage.join(out, table)).items():
+            if place.name == PART:
+                folder = place.parent.name.removeprefix("entity=")
+                sizes[folder] = sizes[folder][0] + 1, sizes[folder][1] + size
+    return sizes
+
+
+def _entity(stored: Mapping[str, Any]) -> Entity | None:
+    """Return what a file of `entities` says; None if it is not of this form."""
+    if set(stored) != {own.name for own in fields(Entity)}:
+        return None
+    try:
+        return update(Entity("", (), "", 0, 0), stored)
+    except ConfigError:
+        return None
 
 
 def _parsed(content: bytes | None) -> dict[str, Any] | None:

@@ -145,6 +145,15 @@ def names_in(address: str) -> list[str]:
         return sorted(PurePosixPath(info.path).name for info in inside)
 
 
+def sizes_in(address: str) -> dict[PurePosixPath, int]:
+    """Return the bytes of all files in a folder and its subfolders, by their path; none if there is no such folder."""
+    with _storage(address, OutputError, "read") as (storage, path):
+        from pyarrow.fs import FileSelector, FileType
+
+        inside = storage.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
+        return {PurePosixPath(info.path): info.size or 0 for info in inside if info.type == FileType.File}
+
+
 def remove_folder(address: str) -> None:
     """Remove a folder with all that is in it."""
     with _storage(address, OutputError, "removed") as (storage, path):
