@@ -20,9 +20,10 @@ import pytest
 
 import tsadc as package
 from machines import assert_same, limit, machines
-from terminal import frame, tsadc
+from terminal import QUICK, frame, tsadc
 from tsadc.cli import cluster_audit, cluster_detect, cluster_fit
 from tsadc.cli.cluster_detect import DetectJob, judge
+from tsadc.cli.cluster_notices import joined
 from tsadc.cli.signals import Terminated, stopping_on_sigterm
 from tsadc.cluster import engine, storage
 from tsadc.cluster.engine import NEEDS_RAY, Cluster, _run, connect
@@ -34,6 +35,7 @@ from tsadc.detectors.store import load
 from tsadc.errors import ConfigError, DataError, OutputError, TsadcNotice, collected_notices
 from tsadc.io.read import read
 from tsadc.io.reading import Reading
+from tsadc.show.result_files import TABLES
 from tsadc.show.stored_results import read_results
 
 
@@ -357,6 +359,47 @@ def test_a_job_continues_only_if_it_is_the_same(tmp_path: Path) -> None:
         job("two", force=True)
 
 
+@pytest.fixture
+def finished(plant: Path, tmp_path: Path) -> Callable[[], set[str]]:
+    """Judge an entity and leave the job unfinished; return what finds the entities that are done."""
+    job = DetectJob("job", model_files(load(plant / "model")), "model", str(tmp_path), None, False, "day", False)
+    manifest = Manifest("1", "model", "job", ())
+    start(str(tmp_path), manifest, force=False)
+    judge(job, groups(plant / "data")[0])
+    return lambda: set(start(str(tmp_path), manifest, force=False))
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_an_entity_whose_tables_are_missing_or_cut_is_not_done(
+    table: str, finished: Callable[[], set[str]], tmp_path: Path
+) -> None:
+    assert finished() == {"history"}
+    [file] = (tmp_path / table).glob("date=*/entity=history/part.parquet")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+    assert finished() == set()
+    file.write_bytes(whole)
+    assert finished() == {"history"}
+    shutil.rmtree(file.parents[1])
+    assert finished() == set()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rows_in": "x"}, {"rows_in": None}, {"worst": [[1]]}, {"rows": 3}, {"notices": "text"}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_an_entity_whose_file_is_of_another_form_is_not_done(
+    changes: dict, finished: Callable[[], set[str]], tmp_path: Path
+) -> None:
+    file = tmp_path / "entities" / "history.json"
+    stored = json.loads(file.read_text())
+    file.write_text(json.dumps({**stored, **changes}))
+    assert finished() == set()
+    file.write_text(json.dumps({name: value for name, value in stored.items() if name != "rows_in"}))
+    assert finished() == set()
+
+
 def test_names_of_entities_cannot_leave_the_folder() -> None:
     assert [folder_name(name) for name in ("pump 1", "a/b", "..", ".hidden")] == [
         "pump 1",
@@ -471,6 +514,7 @@ def test_an_address_at_which_something_else_listens_is_refused_at_once(monkeypat
             "No Ray cluster runs on this machine; start one with `ray start",
         ),
         ("local", ValueError(""), "on this machine: ValueError; run"),
+        ("auto", OSError("Failed"), "used at auto: Failed; give .*, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"),
     ],
 )
 def test_why_ray_cannot_be_used_is_one_sentence(
@@ -537,6 +581,18 @@ def test_results_are_written_beside_data_and_model(plant: Path, tmp_path: Path) 
     assert not storage.is_inside("s3://b/plant-2", "s3://b/plant")
 
 
+def test_notices_that_differ_only_in_the_entity_are_one() -> None:
+    unknown = "The model does not know {}; adapt it."
+    noted = [((name,), [unknown.format(name), f"{name!r} has {rows} gaps."]) for name, rows in (("a-1", 3), ("a-2", 4))]
+    noted += [(("b", "c"), [unknown.format("c"), "It is old."]), (("d",), ["It is old."])]
+    assert joined(noted) == [
+        "The model does not know a-1; adapt it. The same holds for 2 other entities: a-2, c.",
+        "'a-1' has 3 gaps.",
+        "'a-2' has 4 gaps.",
+        "It is old.",
+    ]
+
+
 def test_a_full_object_store_is_one_sentence() -> None:
     exceptions = pytest.importorskip("ray.exceptions", reason="ray is not installed: pip install 'tsadc[ray]'")
     ray = mock.Mock(exceptions=exceptions)
@@ -554,6 +610,8 @@ def test_options_that_do_not_go_with_ray_are_refused(plant: Path, tmp_path: Path
         "--workers is for --engine ray"
         in tsadc("fit", plant / "data", "--out", tmp_path / "m", "--workers", "2").refusal
     )
+    network = ("fit", plant / "data", "--out", tmp_path / "m", *QUICK, "--engine", "ray", "--skip-bad")
+    assert "--skip-bad does not go together with training a network on a cluster" in tsadc(*network).refusal
     assert "--update does not go together" in tsadc(*words, "--engine", "ray", "--update").refusal
     assert "`--partition` must be day or month" in tsadc(*words, "--engine", "ray", "--partition", "year").refusal
     assert "--stream cannot be combined" in tsadc(*words, "--engine", "ray", "--stream").refusal

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 
 import tsadc
-from tsadc.cli.examination import MAX_NOTICES, check_new
+from tsadc.cli.cluster_notices import notice_first
+from tsadc.cli.examination import check_new
 from tsadc.cli.workflow import MAX_WORST, Unusual, describe_interval, refuse_inside, summarise
 from tsadc.cluster import storage
 from tsadc.cluster.engine import Outcome, connect
@@ -276,16 +277,14 @@ def report_entities(progress: ProgressCallback | None, done: int, total: int) ->
 
 
 def _notice_all(manifest: Manifest) -> None:
-    """Issue what the tasks noticed, each sentence once, and name entities that are too short."""
+    """Issue what the tasks noticed, and name entities that are too short."""
     short = sorted(name for name, entity in manifest.entities.items() if entity.too_short)
     if short:
         have = "entity has" if len(short) == 1 else "entities have"
         notice(f"{len(short)} {have} too few rows for an observation and no results: {listed(short)}.")
-    found = list(dict.fromkeys(text for entity in manifest.entities.values() for text in entity.notices))
-    for text in found[:MAX_NOTICES]:
-        notice(text)
-    if len(found) > MAX_NOTICES:
-        notice(f"{len(found) - MAX_NOTICES} more: `notices` in {MANIFEST}.")
+    notice_first(
+        (([entity.entity], entity.notices) for entity in manifest.entities.values()), f"`notices` in {MANIFEST}"
+    )
 
 
 def _summary(detector: Detector, manifest: Manifest, place: str) -> tuple[str, bool]:

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from tsadc.atomic import refuse_existing
 from tsadc.cli.cluster_detect import report_entities
-from tsadc.cli.examination import MAX_NOTICES, check_history
+from tsadc.cli.cluster_notices import Noted, notice_first
+from tsadc.cli.examination import check_history
 from tsadc.cli.workflow import trained
 from tsadc.cluster.engine import Cluster, Outcome, connect
 from tsadc.cluster.models import ModelFiles, loaded_model, model_files, refuse_own
@@ -121,7 +122,8 @@ class _Fit:
     ) -> None:
         self._cluster, self._detector, self._calendar, self._skip_bad = cluster, detector, calendar, skip_bad
         self._done, self._total, self._progress = 0, total, progress
-        self.left_out, self.notices, self.labels = dict[str, str](), dict[str, None](), tuple[str, ...]()
+        self.left_out, self.labels = dict[str, str](), tuple[str, ...]()
+        self.notices = list[Noted]()
 
     def summary(self, groups: Sequence[FileGroup]) -> Summary:
         """Return the summary of all groups: the first pass."""
@@ -160,7 +162,7 @@ class _Fit:
         for group, outcome in self._cluster.map(function, self._cluster.share(job), groups):
             self._done += 1
             report_entities(self._progress, self._done, self._total)
-            self.notices |= dict.fromkeys(outcome.notices)
+            self.notices.append((group.entities, outcome.notices))
             if outcome.value is not None:
                 yield outcome.value
             else:
@@ -180,11 +182,7 @@ class _Fit:
             name, why = next(iter(self.left_out.items()))
             number = count(len(self.left_out), "entity", "entities")
             notice(f"{number} left out: {listed(sorted(self.left_out))}; {name!r}: {why}")
-        found = list(self.notices)
-        for text in found[:MAX_NOTICES]:
-            notice(text)
-        if len(found) > MAX_NOTICES:
-            notice(f"{len(found) - MAX_NOTICES} more notices about the data; tsadc info shows those of a file.")
+        notice_first(self.notices, "tsadc info shows those of a file")
 
 
 def summarise_group(job: FitJob, group: FileGroup) -> Summarised:
