@@ -1,5 +1,12 @@
 """Several processes judge the series of many entities as one does."""
 
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +14,10 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from machines import LENGTH, machines, unfitted
-from terminal import tsadc
+from terminal import ALONE, tsadc
+from tsadc.detectors import parallel
 from tsadc.errors import ConfigError
+from tsadc.windows import cut
 
 pytestmark = pytest.mark.filterwarnings("ignore::tsadc.errors.TsadcNotice")
 
@@ -47,3 +56,42 @@ def test_no_process_is_refused():
     detector = unfitted().fit(machines())
     with pytest.raises(ConfigError, match="`processes` must be at least 1, but got 0"):
         detector.detect(machines(), processes=0)
+
+
+SIGNALLED = """
+import os, signal
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import forkserver, get_context
+from tsadc.detectors import parallel
+signal.signal(signal.SIGINT, lambda number, frame: None)
+parallel.prepare()
+server = forkserver._forkserver._forkserver_pid
+os.killpg(os.getpgid(0), signal.SIGINT)
+with ProcessPoolExecutor(1, get_context("forkserver")) as pool:
+    print(pool.submit(os.getppid).result() == server)
+"""
+
+
+@pytest.mark.skipif(parallel.START != "forkserver", reason="no server of processes here")
+def test_an_interruption_leaves_the_server_of_processes_alone_while_it_starts():
+    words = (sys.executable, "-c", SIGNALLED)
+    answer = subprocess.run(words, capture_output=True, text=True, env=ALONE, start_new_session=True)
+    assert (answer.stdout, answer.stderr) == ("True\n", "")
+
+
+class Slow:
+    """A detector that takes a minute for each series."""
+
+    def _verdicts(self, observations: object, progress: None) -> None:
+        time.sleep(60)
+
+
+def test_an_interruption_ends_what_is_being_judged():
+    observations = cut(machines(), LENGTH, 0.5).observations
+    threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        list(parallel.judge(Slow(), observations, None, 2, lambda count: None))
+    end = time.monotonic() + 20
+    while multiprocessing.active_children():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -3,9 +3,7 @@ process is killed, the job that it was running gets a record that says so."""
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
-import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +15,7 @@ from tsadc.bench.execute import beginning, run
 from tsadc.bench.job import Job, Record
 from tsadc.bench.records import Store, key_of, load
 from tsadc.errors import TsadcError
-from tsadc.nn.runtime.processes import end_with_parent
+from tsadc.nn.runtime.processes import end_with_parent, interruptions_held
 
 BATCH = 8  # most jobs without a network that a process runs: it takes longer to start than many of them
 KILLED = {
@@ -62,7 +60,7 @@ def _in_a_process(jobs: list[Job], raw: Path, store: Store, stopping: threading.
     before = _records(store)
     with ProcessPoolExecutor(1, spawn, _begin, (started,)) as pool:
         try:
-            with _interruptions_held():  # the process starts so, until it ignores interruptions itself
+            with interruptions_held():  # the process starts so, until it ignores interruptions itself
                 future = pool.submit(_together, jobs, raw, store)
             return future.result()
         except BrokenExecutor:
@@ -115,18 +113,6 @@ def batches(jobs: Sequence[Job]) -> list[list[Job]]:
         else:
             found.append(list(group))
     return found
-
-
-@contextlib.contextmanager
-def _interruptions_held() -> Iterator[None]:
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin(started: Event) -> None:

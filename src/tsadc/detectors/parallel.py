@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tsadc.detectors.result import Result
 from tsadc.errors import TsadcError, TsadcNotice
-from tsadc.nn.runtime.processes import end_with_parent
+from tsadc.nn.runtime.processes import end_with_parent, interruptions_held
 from tsadc.series import Floats, Observations, Place, Series
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def prepare() -> None:
         from multiprocessing.forkserver import ensure_running, set_forkserver_preload
 
         set_forkserver_preload(["tsadc.detectors.ensemble.detector", "tsadc.detectors.parallel"])
-        ensure_running()
+        with interruptions_held():
+            ensure_running()
 
 
 def judge(
@@ -48,7 +49,9 @@ def judge(
         for series, indices in zip(observations.series, observations.by_series(), strict=True):
             places = tuple(Place(0, observations.places[i].start) for i in indices)
             alone = Observations((series,), places, observations.length)
-            waiting.append((series, len(indices), pool.submit(_judge, alone, rows)))
+            with interruptions_held():  # this may start a process
+                future = pool.submit(_judge, alone, rows)
+            waiting.append((series, len(indices), future))
             if len(waiting) >= AHEAD * processes:
                 yield from _finished(*waiting.popleft(), done)
         while waiting:
@@ -57,6 +60,10 @@ def judge(
         raise TsadcError(
             "A process that was judging has ended, perhaps for lack of memory; use fewer with --processes."
         ) from None
+    except BaseException:
+        for process in list((pool._processes or {}).values()):  # what they judge now is of no use
+            process.terminate()
+        raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
