@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -548,7 +549,7 @@ def test_two_processes_cannot_fit_one_model(history: tuple[Path, Path], tmp_path
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_sigterm_ends_a_command_with_a_sentence_and_nothing_half_written(
+def test_a_signal_ends_a_command_with_a_sentence_and_nothing_half_written(
     model: Path, history: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def terminate(*_: object, **__: object) -> None:
@@ -559,6 +560,10 @@ def test_sigterm_ends_a_command_with_a_sentence_and_nothing_half_written(
     monkeypatch.setattr("tsadc.cli.workflow.write_tables", terminate)
     answer = tsadc("detect", history[0], "--model", model, "--out", tmp_path / "found")
     assert (answer.code, answer.err) == (143, "tsadc: terminated before it was done; run the same command again.\n")
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr("tsadc.cli.workflow.write_tables", mock.Mock(side_effect=KeyboardInterrupt))
+        answer = tsadc("detect", history[0], "--model", model, "--out", tmp_path / "found")
+    assert (answer.code, answer.err) == (130, "tsadc: interrupted before it was done; run the same command again.\n")
     monkeypatch.setattr("tsadc.cli.workflow.fit_model", terminate)
     answer = tsadc("fit", *history, "--out", tmp_path / "model", *QUICK)
     expected = "tsadc: terminated; nothing was saved, so start again with the same command.\n"

@@ -8,6 +8,7 @@ import warnings
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 from tsadc.cli.commands.anomalies import detect, explain, label, review
 from tsadc.cli.commands.bench import bench_app
@@ -16,11 +17,23 @@ from tsadc.cli.commands.first_look import demo, info
 from tsadc.cli.commands.history import audit, clean
 from tsadc.cli.commands.live import backtest, collect, serve, watch
 from tsadc.cli.commands.models import adapt, export, fit, merge, refit
-from tsadc.cli.signals import TERMINATED, Terminated, stopping_on_sigterm
+from tsadc.cli.signals import Interrupted, Terminated, stopped, stopping_on_sigterm
 from tsadc.errors import TsadcError, TsadcNotice
 from tsadc.optional import lacks_torch
 
+
+class Commands(TyperGroup):
+    """The commands. Typer itself would end on Ctrl-C without a sentence."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted from None
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Find anomalies in multivariate sensor data whose unlabelled history is itself contaminated.",
     no_args_is_help=True,
     invoke_without_command=True,
@@ -55,8 +68,9 @@ def main() -> None:
     try:
         with stopping_on_sigterm():
             app()
-    except Terminated:
-        _refuse("terminated before it was done; run the same command again.", TERMINATED)
+    except (KeyboardInterrupt, Interrupted, Terminated) as stop:
+        word, code = stopped(stop)
+        _refuse(f"{word} before it was done; run the same command again.", code)
     except TsadcError as error:
         _refuse(str(error))
     except ModuleNotFoundError as error:

@@ -14,6 +14,10 @@ class Terminated(BaseException):
     """The process was asked to end (SIGTERM)."""
 
 
+class Interrupted(BaseException):
+    """The user has pressed Ctrl-C."""
+
+
 @contextlib.contextmanager
 def stopping_on_sigterm() -> Iterator[None]:
     """Raise `Terminated` in the block when the signal arrives, so that it cleans up as after an error."""

@@ -24,6 +24,7 @@ from tsadc.cli.commands.options import (
     reads,
     uses_ray,
 )
+from tsadc.cli.signals import Terminated, stopped
 from tsadc.errors import ConfigError, OutputError, TooShortError
 
 ResultsOption = Annotated[
@@ -99,18 +100,25 @@ def detect(
         refuse_inside(out, [model], "a model")
         with progress_bar() as progress:
             fitted = rethreshold(load(model, detector=detector), set_ or [], alarm_settings(alarms, set_ or []))
-            said, unusual = detect_on_cluster(
-                fitted,
-                data,
-                requested_reading(vars(options), fitted.provenance_.get("reading")),
-                out,
-                model=identity(model),
-                address=address,
-                partition=partition,
-                force=force,
-                calendar=planned_work(calendar),
-                progress=progress,
-            )
+            try:
+                said, unusual = detect_on_cluster(
+                    fitted,
+                    data,
+                    requested_reading(vars(options), fitted.provenance_.get("reading")),
+                    out,
+                    model=identity(model),
+                    address=address,
+                    partition=partition,
+                    force=force,
+                    calendar=planned_work(calendar),
+                    progress=progress,
+                )
+            except (KeyboardInterrupt, Terminated) as stop:
+                from tsadc.cli.console import print_error
+
+                word, code = stopped(stop)
+                print_error(f"{word}; run the same command again{' without --force' if force else ''} to continue.")
+                raise typer.Exit(code) from None
         echo(said)
         if exit_code and unusual:
             raise typer.Exit(3)
