@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -23,7 +24,9 @@ Item = TypeVar("Item")
 Value = TypeVar("Value")
 Report = Callable[[Any], None]
 RETRIES = 3  # of a task whose process or node was lost
-LOOK = 1.0  # seconds between two looks at what a process reports
+LOOK = 1.0  # seconds between two looks at the head of a cluster, or at what a process reports
+MISSED = 10  # looks in a row at which the head does not answer, so that it is gone
+PATIENCE = 0.2  # seconds after which a signal interrupts waiting
 AHEAD = 4  # tasks per core that wait: enough to keep each core busy, and few enough for the driver
 ANSWER = 10.0  # seconds in which a cluster must answer
 SETTINGS = b"\0\0\0\4\0\0\0\0\0"  # the empty frame of settings with which both sides of HTTP/2 begin: the 4 is its type
@@ -52,14 +55,18 @@ class _OtherVersion:
 class Cluster:
     """A cluster that answers. `connect` makes one."""
 
-    def __init__(self, ray: Any) -> None:
-        self._ray = ray
+    def __init__(self, ray: Any, *, stays: bool = False) -> None:
+        self._ray, self._stays = ray, stays  # whether this process stays connected: else, all tasks end with it
+        self._head = str(getattr(ray.get_runtime_context(), "gcs_address", ""))
+        self._watched = _listens(self._head)  # not from outside of the network of the cluster
+        self._looked, self._missed = -LOOK, 0
 
     def share(self, value: Value) -> Any:
         """Store a value once in the cluster, for all tasks that get what is returned instead of it."""
         errors = self._ray.exceptions
         try:
-            return self._ray.put(value)
+            with _signals_held():
+                return self._ray.put(value)
         except (errors.ObjectStoreFullError, errors.OutOfDiskError) as error:
             raise ConfigError(_full(error)) from None
 
@@ -71,19 +78,23 @@ class Cluster:
         `shared` is what `share` returned. The function must be that of a module, which every node imports."""
         ray = self._ray
         task = ray.remote(num_cpus=1, max_retries=RETRIES, scheduling_strategy="SPREAD")(_run)
-        waiting, running = list(reversed(items)), dict[Any, Item]()
+        waiting, running, most = list(reversed(items)), dict[Any, Item](), AHEAD
         try:
             while waiting or running:
-                most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-                while waiting and len(running) < most:
-                    item = waiting.pop()
-                    running[task.remote(tsadc.__version__, function, shared, item)] = item
-                [done], _ = ray.wait(list(running), num_returns=1)
-                outcome = self._outcome(done)
-                yield running.pop(done), outcome
+                with _signals_held():
+                    if self._head_answers():
+                        most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+                    while waiting and len(running) < most:
+                        item = waiting.pop()
+                        running[task.remote(tsadc.__version__, function, shared, item)] = item
+                    finished, _ = ray.wait(list(running), num_returns=1, timeout=PATIENCE)
+                    outcomes = [(running.pop(done), self._outcome(done)) for done in finished]
+                yield from outcomes
         finally:
-            for unfinished in running:
-                ray.cancel(unfinished, force=True)
+            if self._stays:  # not otherwise: a task that has just finished and is cancelled makes Ray abort
+                with _signals_held():
+                    for unfinished in running:
+                        ray.cancel(unfinished, force=True)
 
     def together(
         self, function: Callable[[Any, int, Report], Value], shared: Any, size: int, report: Report
@@ -128,6 +139,19 @@ class Cluster:
                 ray.util.remove_placement_group(places)
         return Outcome(None, f"A process was lost {RETRIES + 1} times, most likely because memory ran out.")
 
+    def _head_answers(self) -> bool:
+        """Look at the head at most once in `LOOK` seconds and return whether it has just answered. Raise if it is gone:
+        Ray would end this process a minute later, without a sentence."""
+        if time.monotonic() < self._looked + LOOK:
+            return False
+        self._missed = 0 if not self._watched or _listens(self._head) else self._missed + 1
+        self._looked = time.monotonic()
+        if self._missed >= MISSED:
+            raise TsadcError(
+                f"The head of the cluster at {self._head} is gone; start the cluster and run the same command again."
+            )
+        return self._missed == 0
+
     def _outcome(self, done: Any) -> Outcome[Any]:
         errors = self._ray.exceptions
         try:
@@ -156,6 +180,16 @@ class Cluster:
                 "the same version on all nodes."
             )
         return found
+
+
+def _listens(address: str) -> bool:
+    """Return whether a program listens at an address."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=LOOK).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _run(version: str, function: Callable[[Any, Any], Any], shared: Any, item: Any) -> Outcome[Any] | _OtherVersion:
@@ -227,22 +261,22 @@ def connect(address: str | None) -> Iterator[Cluster]:
         raise ConfigError(NEEDS_RAY) from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to Ray's authors unless it is asked for
     if ray.is_initialized():  # by the program that called this: a process has one cluster
-        yield Cluster(ray)
+        yield Cluster(ray, stays=True)
         return
     if address not in (None, "auto", "local"):
         _check_answer(str(address))
     quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
     own = {"include_dashboard": False} if address in (None, "local") else {}
     try:
-        with _silent(), _own_sigterm():
-            ray.init(address=address or "local", **quiet, **own)
-    except Exception as error:  # Ray raises plain exceptions, too
-        ray.shutdown()
-        raise ConfigError(_no_cluster(address, error)) from None
-    try:
+        try:
+            with _silent(), _signals_held():
+                ray.init(address=address or "local", **quiet, **own)
+        except Exception as error:  # Ray raises plain exceptions, too
+            raise ConfigError(_no_cluster(address, error)) from None
         yield Cluster(ray)
     finally:
-        ray.shutdown()
+        with _signals_held():
+            ray.shutdown()
 
 
 @contextlib.contextmanager
@@ -258,21 +292,28 @@ def _silent() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _own_sigterm() -> Iterator[None]:
-    """Keep this program's answer to SIGTERM: Ray sets one of its own, which ends the process without a word."""
-    own = signal.getsignal(signal.SIGTERM)
-    if own is None or threading.current_thread() is not threading.main_thread():
+def _signals_held() -> Iterator[None]:
+    """Keep SIGINT and SIGTERM until the block ends: a handler that raises in Ray's own code may crash it. Ray itself
+    sets a handler of SIGTERM that ends the process without a word."""
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    came = list[int]()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: own for number, own in handlers.items() if own is not None}
+    for number in handlers:
+        signal.signal(number, lambda number, frame: came.append(number))
     try:
         yield
     except SystemExit as stop:
         if stop.code != signal.SIGTERM:
             raise
-        signal.signal(signal.SIGTERM, own)
-        signal.raise_signal(signal.SIGTERM)
+        came.append(signal.SIGTERM)
     finally:
-        signal.signal(signal.SIGTERM, own)
+        for number, own in handlers.items():
+            signal.signal(number, own)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def _no_cluster(address: str | None, error: Exception) -> str:
@@ -285,7 +326,10 @@ def _no_cluster(address: str | None, error: Exception) -> str:
     why = (" ".join(str(error).split()) or type(error).__name__)[:MAX_REASON].rstrip(".")
     if address in (None, "local"):
         return f"Ray cannot be started on this machine: {why}; run the command again, or leave out --engine ray."
-    return f"Ray cannot be used at {address}: {why}; give the address that `ray start --head` prints."
+    return (
+        f"Ray cannot be used at {address}: {why}; give the address that `ray start --head` prints, and if the "
+        "cluster requires a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN."
+    )
 
 
 def _check_answer(address: str) -> None:
