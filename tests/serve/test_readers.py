@@ -4,7 +4,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,10 @@ class Sink:
 
     def submit(self, batch: RowBatch) -> None:
         self.batches.append(batch)
+
+    def keep_only(self, keys: Container[str]) -> None:
+        for key in [key for key in self.positions if key not in keys]:
+            del self.positions[key]
 
     @property
     def rows(self) -> list[tuple[str, int, dict[str, float]]]:
@@ -83,7 +87,36 @@ def test_lines_that_are_appended_are_read_once(tmp_path: Path) -> None:
     again = folder.create("f", folder.Settings(path=str(tmp_path), every=0.02))  # the service is started again
     sink.run(again, lambda: len(sink.rows) == 30)
     assert sink.rows == [("pump", i, {"flow": i + 0.5, "pressure": i + 100.0}) for i in range(30)]
-    assert sink.positions == {"pump.csv": json.dumps({"bytes": len(text)})}
+    assert json.loads(sink.positions["pump.csv"])["bytes"] == len(text)
+
+
+@pytest.mark.parametrize("columns", [1, 60])  # the header of 60 is longer than the first bytes that are compared
+def test_a_file_that_replaces_a_shorter_one_is_read_from_its_beginning(tmp_path: Path, columns: int) -> None:
+    """As a daily export under one name."""
+    path, names = tmp_path / "export.csv", [f"{k:0100d}" for k in range(columns)]
+
+    def export(first: int, rows: int) -> None:
+        table(first, rows, **dict.fromkeys(names, 0.5)).to_csv(path, index=False)
+
+    export(0, 100)
+    sink = Sink()
+    reader = folder.create("f", folder.Settings(path=str(tmp_path), every=0.02))
+    sink.run(reader, lambda: len(sink.rows) == 100)
+    export(1000, 101)
+    sink.run(reader, lambda: len(sink.rows) == 201)
+    export(2000, 101)  # as large as before
+    sink.run(reader, lambda: len(sink.rows) == 302)
+    times = [*range(100), *range(1000, 1101), *range(2000, 2101)]
+    assert sink.rows == [("export", time, dict.fromkeys(names, time + 0.5)) for time in times]
+
+
+def test_positions_that_earlier_versions_stored_are_used(tmp_path: Path) -> None:
+    text = table(0, 30, flow=0.5).to_csv(index=False)
+    (tmp_path / "pump.csv").write_text(text)
+    sink = Sink()
+    sink.set("pump.csv", json.dumps({"bytes": len("".join(text.splitlines(keepends=True)[:21]))}))
+    sink.run(folder.create("f", folder.Settings(path=str(tmp_path), every=0.02)), lambda: len(sink.rows) == 10)
+    assert sink.rows == [("pump", i, {"flow": i + 0.5}) for i in range(20, 30)]
 
 
 def test_rows_that_the_service_refuses_are_skipped_unless_it_stops(tmp_path: Path) -> None:
@@ -135,6 +168,30 @@ def test_a_large_text_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.
     sink = Sink()
     sink.run(folder.create("f", folder.Settings(path=str(tmp_path), every=0.02)), lambda: len(sink.rows) == 400)
     assert sink.rows == [("a", i, {"flow": float(i), "x": i + 1.0}) for i in range(400)]
+
+
+def test_files_that_are_gone_are_forgotten_unless_the_folder_is_empty(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        table(0, 2, flow=0.0).to_csv(tmp_path / f"{name}.csv", index=False)
+    sink = Sink()
+    reader = folder.Folder("f", folder.Settings(path=str(tmp_path), every=0.02))
+    sink.run(reader, lambda: len(sink.positions) == 3)
+
+    (tmp_path / "a.csv").unlink()
+    sink.run(reader, lambda: "a.csv" not in sink.positions)
+
+    def leave() -> bool:
+        if (tmp_path / "b.csv").exists():
+            (tmp_path / "b.csv").rename(tmp_path / ".b")
+        return set(sink.positions) == {"c.csv"}
+
+    sink.run(reader, leave)
+    assert list(reader._seen) == [tmp_path / "c.csv"]
+    (tmp_path / "c.csv").rename(tmp_path / ".c")
+    end = time.monotonic() + 0.3  # several looks
+    sink.run(reader, lambda: time.monotonic() > end)
+    assert set(sink.positions) == {"c.csv"}
+    assert len(sink.rows) == 6
 
 
 def test_new_parquet_files_entities_and_a_damaged_file(tmp_path: Path) -> None:
