@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pandas as pd
@@ -324,8 +325,6 @@ def test_promql_is_asked_in_steps_from_where_it_stopped() -> None:
     asked = []
 
     def answer(method: str, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        from urllib.parse import parse_qs, urlsplit
-
         given = {name: value[0] for name, value in parse_qs(urlsplit(path).query).items()}
         asked.append(given)
         first, last = float(given["start"]), float(given["end"])
@@ -372,6 +371,26 @@ def test_rows_of_prometheus_are_in_order_of_time_though_values_are_missing() -> 
     assert np.array_equal(batch.values, [[0, 0], [1, np.nan], [2, 2], [3, np.nan]], equal_nan=True)
 
 
+def test_a_long_time_without_numbers_does_not_stop_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query is 0/0 until a minute ago, for more steps than one request asks for."""
+    monkeypatch.setattr(prometheus, "MOST_STEPS", 10)
+    until = time.time() - 60
+
+    def answer(_: str, path: str, *__: Any) -> tuple[int, dict[str, str], bytes]:
+        given = {name: value[0] for name, value in parse_qs(urlsplit(path).query).items()}
+        ticks = np.arange(float(given["start"]), float(given["end"]) + 0.5)
+        values = [[tick, "NaN" if tick < until else "1"] for tick in ticks]
+        data = {"resultType": "matrix", "result": [{"metric": {"instance": "a"}, "values": values}]}
+        return 200, {}, json.dumps({"status": "success", "data": data}).encode()
+
+    with Receiver(answer) as receiver:
+        settings = prometheus.Settings(url=receiver.url, queries=(("x", "x"),), step=1.0, delay=0.0, history=120.0)
+        sink = Sink()
+        sink.run(prometheus.create("p", settings), lambda: len(sink.rows) >= 60)
+    assert {row["x"] for _, _, row in sink.rows} == {1.0}
+    assert sink.rows[0][1] + START // SECOND == np.ceil(until)
+
+
 def test_errors_of_prometheus() -> None:
     bad = b'{"status":"error","error":"parse error"}'
     for status, content, sentence in ((400, bad, "answered 400.*parse error"), (200, b"{}", "does not answer like")):
@@ -379,6 +398,12 @@ def test_errors_of_prometheus() -> None:
             reader = prometheus.create("p", prometheus.Settings(url=receiver.url, queries=(("a", "up("),)))
             with pytest.raises(DataError, match=sentence):
                 Sink().run(reader, lambda: False)
+    result = [{"metric": {}, "values": [[0, "1"]]}]
+    content = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode()
+    with Receiver(lambda *_: (200, {}, content)) as receiver:
+        reader = prometheus.create("p", prometheus.Settings(url=receiver.url, queries=(("a", "sum(up)"),)))
+        with pytest.raises(DataError, match="gave only series without the label 'instance', which names the entity"):
+            Sink().run(reader, lambda: False)
     with pytest.raises(ConfigError, match="needs `url`, the address of Prometheus, and `queries`"):
         prometheus.create("p", prometheus.Settings())
     with pytest.raises(ConfigError, match=r"`reader\.p\.queries` must be pairs"):
