@@ -350,6 +350,13 @@ def test_positions_of_readers_are_kept(store: Store) -> None:
     store.set_position("folder", "file", "10")
     store.set_position("folder", "file", "20")
     assert store.position("folder", "file") == "20"
+    for key in ("gone", "gone too"):
+        store.set_position("folder", key, "1")
+        store.set_position("other", key, "2")
+    store.keep_positions("folder", {"file", "new"})
+    keys = ("file", "gone", "gone too")
+    assert [store.position("folder", key) for key in keys] == ["20", None, None]
+    assert [store.position("other", key) for key in keys] == [None, "2", "2"]
 
 
 def test_a_store_of_a_later_version_is_refused(store: Store, config: Config) -> None:

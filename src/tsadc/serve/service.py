@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ class Positions:
 
     def set(self, key: str, value: str) -> None:
         self.store.set_position(self.reader, key, value)
+
+    def keep_only(self, keys: Container[str]) -> None:
+        self.store.keep_positions(self.reader, keys)
 
 
 class Service:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +205,17 @@ class Store:
             statement = self.upsert(schema.positions, ["reader", "key"], ["value"])
             connection.execute(statement, {"reader": reader, "key": key, "value": value})
 
+    def keep_positions(self, reader: str, keys: Container[str]) -> None:
+        """Forget the positions of a reader under all other keys."""
+        table = schema.positions.c
+        with self.reading() as connection:
+            known = connection.scalars(sa.select(table.key).where(table.reader == reader))
+            gone = [key for key in known if key not in keys]
+        for part in _parts(gone):
+            with self.writing() as connection:
+                where = (table.reader == reader) & table.key.in_(part)
+                connection.execute(sa.delete(schema.positions).where(where))
+
     # Events for writers
 
     def due(self, writer: str, now: float, limit: int) -> list[tuple[int, EpisodeEvent]]:
@@ -265,9 +276,9 @@ def _scored(shard: int) -> str:
     return f"{SCORED} {shard}"
 
 
-def _parts(numbers: Sequence[int], size: int = 500) -> Iterator[Sequence[int]]:
-    for first in range(0, len(numbers), size):
-        yield numbers[first : first + size]
+def _parts(items: Sequence[Any], size: int = 500) -> Iterator[Sequence[Any]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
 
 
 def _engine(url: str) -> Engine:
