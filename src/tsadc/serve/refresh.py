@@ -333,7 +333,7 @@ class Refresh:
         return int(latest["id"])
 
     def roll_back(self, name: str) -> dict[str, Any]:
-        """Use the former model again; the same again undoes it."""
+        """Use the former model again; a second call undoes it."""
         with self._alone():
             folder = self._folder(name)
             table = schema.models.c
