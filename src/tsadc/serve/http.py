@@ -223,13 +223,21 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
         max_points: Annotated[int, Query(ge=2, le=5000)] = 600,
         variable: Annotated[list[str] | None, Query(max_length=200)] = None,
     ) -> dict[str, Any]:
-        """Return values with the usual band, with at most `max_points` points."""
+        """Return values with the usual band, with at most `max_points` points. Of very long periods only a part of the
+        rows is read, evenly spread; `coverage` is their share."""
         return queries.rows(entity, start, end, max_points, variable or [])
 
     @app.get("/v1/entities/{entity:path}")
-    def entity(entity: Name, start: First = None, end: Last = None, limit: Limit = 500) -> dict[str, Any]:
-        """Return one entity with its latest scores, or those of a period."""
-        return queries.entity(entity, start, end, limit)
+    def entity(
+        entity: Name,
+        start: First = None,
+        end: Last = None,
+        limit: Limit = 500,
+        max_points: Annotated[int | None, Query(ge=2, le=5000)] = None,
+    ) -> dict[str, Any]:
+        """Return one entity with its latest scores, or those of a period; `verdicts` is how many there are. With
+        `max_points`, `limit` does not count: all are returned, or the highest ones if there are more."""
+        return queries.entity(entity, start, end, limit, max_points)
 
     @app.get("/v1/episodes")
     def episodes(state: Text = "", entity: Text = "", limit: Limit = 100, offset: Offset = 0) -> dict[str, Any]:
@@ -300,7 +308,7 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
 
     @app.post("/v1/models/{name}/rollback")
     def roll_back(name: Name) -> dict[str, Any]:
-        """Use the former model again; the same again undoes it."""
+        """Use the former model again; a second call undoes it."""
         return service.refresh.roll_back(name)
 
     @app.get("/v1/proposals")
