@@ -327,14 +327,6 @@ def test_tokens_permit_their_scope_only(guarded: TestClient) -> None:
     assert guarded.get("/v1/health").json() == {"status": "ok"}
 
 
-def test_the_page_keeps_its_token_in_a_cookie(guarded: TestClient) -> None:
-    assert guarded.post("/v1/session", json={"token": "wrong"}).status_code == 401
-    answer = guarded.post("/v1/session", json={"token": TOKENS["read"]})
-    assert answer.status_code == 204
-    assert "HttpOnly" in answer.headers["set-cookie"]
-    assert guarded.get("/v1/entities").status_code == 200
-
-
 def test_no_token_is_in_any_message(guarded: TestClient, running: Service, caplog: pytest.LogCaptureFixture) -> None:
     guarded.get("/v1/entities", headers={"authorization": f"Bearer {TOKENS['write']}"})
     guarded.get("/v1/entities", headers={"authorization": "Bearer mistyped-token-123"})

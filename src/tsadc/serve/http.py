@@ -27,7 +27,7 @@ from tsadc.config import shown
 from tsadc.errors import DataError, TsadcError
 from tsadc.serve.config import Scope
 from tsadc.serve.decode import ARROW, decode_arrow, decode_json
-from tsadc.serve.guard import Guard, client_of, scope_of
+from tsadc.serve.guard import Guard, client_of
 from tsadc.serve.metrics import exposition
 from tsadc.serve.page import page_file
 from tsadc.serve.queries import NotFound, Page, Queries, tick_of
@@ -90,12 +90,6 @@ class NewMute(Given):
     until: str | None = Field(None, max_length=40)
     note: str = Field("", max_length=10_000)
     by: str = Field("", max_length=200)
-
-
-class Login(Given):
-    """A token, to be kept in a cookie."""
-
-    token: str = Field(max_length=500)
 
 
 class Route(APIRoute):
@@ -340,18 +334,6 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
     def metrics() -> PlainTextResponse:
         """Return what Prometheus scrapes."""
         return PlainTextResponse(exposition(service), media_type="text/plain; version=0.0.4")
-
-    @app.post("/v1/session", status_code=204)
-    def login(given: Login, request: Request) -> Response:
-        """Keep a token in a cookie that scripts cannot read, for the page."""
-        if scope_of(given.token, tokens) is None:
-            sentence = "The token is unknown."
-            service.problems.add("token", f"A login from {client_of(request.scope)} is refused: {sentence}")
-            raise HTTPException(401, sentence)
-        response = Response(status_code=204)
-        secure = request.url.scheme == "https"
-        response.set_cookie("tsadc_token", given.token, httponly=True, samesite="strict", secure=secure)
-        return response
 
     @app.get("/", include_in_schema=False)
     def page() -> Response:
