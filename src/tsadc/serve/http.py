@@ -310,10 +310,10 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
         """List entities with a new level that may be the new normal, latest first."""
         return {"proposals": service.refresh.proposals()}
 
-    @app.post("/v1/proposals/{number}/accept")
+    @app.post("/v1/proposals/{number}/accept", status_code=202)
     def accept_proposal(number: Number, by: Acknowledgement) -> dict[str, Any]:
-        """Adapt the model to the new level of an entity."""
-        return service.refresh.decide(number, True, by.by)
+        """Adapt the model to the new level of an entity, in the background."""
+        return service.refresh.begin_adapting(number, by.by)
 
     @app.post("/v1/proposals/{number}/refuse")
     def refuse_proposal(number: Number, by: Acknowledgement) -> dict[str, Any]:
