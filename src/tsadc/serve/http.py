@@ -229,8 +229,8 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
         limit: Limit = 500,
         max_points: Annotated[int | None, Query(ge=2, le=5000)] = None,
     ) -> dict[str, Any]:
-        """Return one entity with its latest scores, or those of a period; `verdicts` is how many there are. With
-        `max_points`, `limit` does not count: all are returned, or the highest ones if there are more."""
+        """Return one entity with its latest scores, or those of a period. With `max_points` instead of `limit`, all of
+        them: if there are more, each point is the highest of several. `verdicts` is of how many."""
         return queries.entity(entity, start, end, limit, max_points)
 
     @app.get("/v1/episodes")

@@ -127,13 +127,16 @@ class Queries:
                 chosen &= score.end > tick_of(first, "from")
             if last:
                 chosen &= score.start < tick_of(last, "to")
-            extremes = sa.select(sa.func.count(), sa.func.min(score.end), sa.func.max(score.end)).where(chosen)
-            total, least, most = connection.execute(extremes).one()
-            if most_points is None or total <= most_points:
-                query = sa.select(schema.scores).where(chosen).order_by(score.end.desc())
-                scores = connection.execute(query.limit(most_points or limit)).mappings().all()[::-1]
+            if most_points is None:
+                query = sa.select(schema.scores).where(chosen).order_by(score.end.desc()).limit(limit)
+                scores = connection.execute(query).mappings().all()[::-1]
+                total = len(scores)
             else:
-                query = _highest(chosen, least, (most - least) // most_points + 1)
+                extremes = sa.select(sa.func.count(), sa.func.min(score.end), sa.func.max(score.end)).where(chosen)
+                total, least, most = connection.execute(extremes).one()
+                query = sa.select(schema.scores).where(chosen).order_by(score.end)
+                if total > most_points:
+                    query = _highest(chosen, least, (most - least) // most_points + 1)
                 scores = connection.execute(query).mappings().all()
         chart = {
             "start": [verdict["start"] / MILLISECOND for verdict in scores],
