@@ -355,9 +355,14 @@ def test_what_is_refused_is_said_above_what_was_drawn(served: Served, visit: Cal
     page.get_by_label("Period").select_option("7 days")
     expect(page.locator("#detail .refused")).to_have_text("There is too much of it.")
     expect(page.locator(".charts")).to_be_visible()
+    expect(page.locator("#detail")).not_to_have_attribute("aria-busy", "true")
     page.unroute("**/rows?from=*")
     page.get_by_label("Period").select_option("1 hour")
     expect(page.locator("#detail .refused")).to_have_count(0)
+    page.route("**/rows?from=*", lambda route: None)  # it never answers
+    page.evaluate("const own = AbortSignal.timeout; AbortSignal.timeout = () => own.call(AbortSignal, 1000)")
+    page.get_by_label("Period").select_option("7 days")
+    expect(page.locator("#detail .refused")).to_contain_text("has not answered within 20 s, so this is not up to date")
 
 
 @browser_only

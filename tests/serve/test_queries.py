@@ -86,23 +86,25 @@ def test_the_scores_of_an_entity_are_those_that_meet_the_period(store: Store) ->
 
 def test_of_many_scores_the_highest_of_each_point_is_shown(store: Store) -> None:
     add(store)
-    early = {"entity": 1, "start": 3 * SECOND, "end": 4 * SECOND + 1, "score": 9.5, "threshold": 1.0, "final": False}
+    early = {"entity": 1, "score": 9.5, "threshold": 1.0, "final": False}
     early |= {"anomalous": True, "severity": 0.0, "coverage": 1.0}
     with store.writing() as connection:
-        connection.execute(schema.scores.insert().values(**early))
+        for start in (3 * SECOND, 9 * SECOND):  # the first one is superseded
+            times = {"start": start, "end": start + SECOND + 1}
+            connection.execute(schema.scores.insert().values(**early, **times))
         second = schema.scores.c.end == 2 * SECOND
         connection.execute(sa.update(schema.scores).where(second).values(score=5.0, threshold=0.5, anomalous=True))
     queries = Queries(store)
     shown = queries.entity("calm", None, None, most_points=3)
     assert shown["verdicts"] == 11
     assert shown["scores"] == {
-        "start": [0.0, 3000.0, 4000.0, 7000.0],
-        "end": [4000.0, 4000.000001, 7000.0, 10000.0],
-        "score": [5.0, 9.5, 6.0, 9.0],
+        "start": [0.0, 4000.0, 7000.0, 9000.0],
+        "end": [4000.0, 7000.0, 10000.0, 10000.000001],
+        "score": [5.0, 6.0, 9.0, 9.5],
         "threshold": [0.5, 1.0, 1.0, 1.0],
-        "anomalous": [True, True, False, False],
+        "anomalous": [True, False, False, True],
         "severity": [0.0] * 4,
-        "final": [True, False, True, True],
+        "final": [True, True, True, False],
     }
     part = queries.entity("calm", "4500", "6000", most_points=3)
     assert (part["verdicts"], part["scores"]["score"]) == (2, [4.0, 5.0])

@@ -132,6 +132,10 @@ class Queries:
                 scores = connection.execute(query).mappings().all()[::-1]
                 total = len(scores)
             else:
+                final = sa.select(score.end).where((score.entity == row["id"]) & score.final)
+                settled = connection.scalar(final.order_by(score.end.desc()).limit(1))
+                if settled is not None:  # provisional verdicts before that are superseded
+                    chosen &= score.final | (score.end > settled)
                 extremes = sa.select(sa.func.count(), sa.func.min(score.end), sa.func.max(score.end)).where(chosen)
                 total, least, most = connection.execute(extremes).one()
                 query = sa.select(schema.scores).where(chosen).order_by(score.end)

@@ -10,6 +10,7 @@ const CHUNK = 60; // entities of a request
 const PAUSE = 1000; // ms between refreshes
 const HOLD = 8000; // ms for which a pressed button or an open selection stops them
 const POINTS = 400; // of a line
+const LATER = 30000; // ms after which what was refused is asked for again
 const REST = 10; // times as long as the service took to read rows, it is not asked for them again
 const FEW = 3, MORE = 6; // variables shown at first, and with each press of the button
 const PERIODS = [[600, "10 minutes"], [3600, "1 hour"], [21600, "6 hours"], [86400, "1 day"], [604800, "7 days"], [2592000, "30 days"]];
@@ -405,10 +406,10 @@ const VIEWS = {
     },
     draw({ entity, episodes, open, from, to, shown, rows }) {
       const state = element("p", { class: "state", "data-state": stateOf(entity) }, element("i", { class: "dot", "aria-hidden": "true" }), element("span", {}, about(entity)));
-      const period = element("select", { "aria-label": "Period", "data-key": "period", onchange: (event) => { place.period = Number(event.target.value); show(); } },
+      const period = element("select", { "aria-label": "Period", "data-key": "period", onchange: (event) => { place.period = Number(event.target.value); busy(); show(); } },
         PERIODS.map(([seconds, text]) => element("option", { value: 1000 * seconds, selected: 1000 * seconds === place.period }, text)));
       const total = entity.names.length;
-      const more = total > shown.length ? button(`Show ${Math.min(MORE, total - shown.length)} more of ${total} variables`, { "data-key": "more" }, () => { place.shown = shown.length + MORE; show(); }) : null;
+      const more = total > shown.length ? button(`Show ${Math.min(MORE, total - shown.length)} more of ${total} variables`, { "data-key": "more" }, () => { place.shown = shown.length + MORE; busy(); show(); }) : null;
       const fewer = shown.length > FEW ? button("Show fewer", { "data-key": "fewer" }, () => { place.shown = FEW; show(); }) : null;
       const withdrawn = episodes.filter((episode) => episode.withdrawn), others = episodes.filter((episode) => episode !== open && !episode.withdrawn);
       const share = (name) => { const value = (open?.variables ?? {})[name]; return value ? words.percent(value) : ""; };
@@ -581,7 +582,7 @@ function route() {
   document.querySelectorAll("nav [data-view]").forEach((link) => { if (link.dataset.view === current) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current"); });
   drawList();
   by("detail").scrollTop = 0;
-  by("detail").setAttribute("aria-busy", "true");
+  busy();
   show();
   if (!place.kind && before.kind) backToList(before.kind === "entity" ? before.key : null);
 }
@@ -590,6 +591,8 @@ function backToList(name) {
   const index = name === null ? -1 : [...list.chunks].flatMap(([chunk, entities]) => entities.map((entity, i) => [entity.name, chunk * CHUNK + i])).find(([own]) => own === name)?.[1] ?? -1;
   focusRow(index >= 0 ? index : list.focus);
 }
+
+const busy = () => by("detail").setAttribute("aria-busy", "true");
 
 /** Fetch and draw the right side. Two calls may overlap; whichever is answered first draws the place for the first time. */
 async function show() {
@@ -605,9 +608,9 @@ async function show() {
     content = view.draw(data);
     drawn = text;
   } catch (error) {
-    if (here !== place || (here === reached && error instanceof Unreachable)) return; // the bar at the top says so
+    if (here !== place || (here === reached && error instanceof Unreachable && !error.late)) return; // the bar at the top says so
     drawn = "";
-    if (here === reached && error instanceof Refused && error.status !== 404) return refuse(error.message);
+    if (here === reached && expected(error) && error.status !== 404) return refuse(error.late ? `The service has not answered within ${TIMEOUT / 1000} s, so this is not up to date. The page asks again.` : error.message);
     const sentence = error instanceof Refused ? error.message : "The service does not answer. This page fills when it is connected again.";
     content = [heading(here.key ? named(here.key) : "Not available"), element("p", { class: "lead" }, sentence)];
     report(error);
@@ -620,12 +623,16 @@ async function show() {
   if (arrived && here.kind) detail.querySelector("h2")?.focus({ preventScroll: true });
 }
 
-/** Say above what is drawn why it is not drawn anew; the next drawing removes it. */
+/** Say above what is drawn why it is not drawn anew, and ask again later; the next drawing removes it. */
+let later = 0;
 function refuse(sentence) {
   const detail = by("detail");
   const said = detail.querySelector(".refused") ?? element("p", { class: "refused", role: "status" });
   if (said.textContent !== sentence) said.textContent = sentence;
   if (!said.isConnected) detail.prepend(said);
+  detail.removeAttribute("aria-busy");
+  clearTimeout(later);
+  later = setTimeout(soon, LATER);
 }
 
 function selecting(container) {

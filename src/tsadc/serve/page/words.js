@@ -109,7 +109,7 @@ const STEPS = [
 const offset = (time) => -new Date(time).getTimezoneOffset() * MINUTE;
 
 /** Times at which clocks show `wall`, the local time as if it were UTC: none or two when clocks are changed. */
-const timesOf = (wall) => [...new Set([offset(wall - DAY), offset(wall + DAY)])].map((shift) => wall - shift).filter((time) => time + offset(time) === wall).sort((a, b) => a - b);
+const timesOf = (wall) => [...new Set([offset(wall - DAY), offset(wall + DAY)])].map((shift) => wall - shift).filter((time) => time + offset(time) === wall);
 
 /** About `most` round times within [from, to], with labels. */
 export function timeTicks(from, to, most = 6) {
@@ -123,7 +123,7 @@ export function timeTicks(from, to, most = 6) {
       if (time >= from && time <= to) ticks.push({ time, label });
     }
   }
-  return ticks;
+  return ticks.sort((a, b) => a.time - b.time);
 }
 
 /** At most `most` multiples of 1, 2 or 5 times a power of ten within [low, high], with labels. */
