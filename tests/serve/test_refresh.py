@@ -1,5 +1,6 @@
 """A running service trains its models again without fear: checks, candidates, roll back, and new levels."""
 
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -298,6 +299,56 @@ def test_a_candidate_stays_one_if_the_adaptation_fails(service: Service, monkeyp
     with pytest.raises(RefitError, match="too long"):
         service.refresh.decide(proposal["id"], True, "ann")
     assert service.refresh.candidate("plant")["state"] == "candidate"
+    [proposal] = service.refresh.proposals()
+    assert (proposal["state"], proposal["by"]) == ("open", "")
+    assert proposal["note"] == "The model could not learn the new level: It took too long."
+
+
+def test_a_level_is_learnt_in_the_background(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"name": "pump 1", "model": "plant", "first_time": START}
+    execute(service, sa.insert(schema.entities).values(id=1, **values))
+    own = {"entity": 1, "state": "open", "lasting": True, "since": START, "above": 14, "observations": 14}
+    own |= {"variables": [], "created": 0.0, "by": ""}
+    for number in (1, 2):
+        execute(service, sa.insert(schema.proposals).values(id=number, **own))
+    begun, ended = threading.Event(), threading.Event()
+
+    def adapt(*_: Any) -> None:
+        begun.set()
+        assert ended.wait(30)
+
+    monkeypatch.setattr(Refresh, "_adapt", adapt)
+    queries = Queries(service.store)
+    client = TestClient(create_app(service, {}), base_url="http://127.0.0.1")
+
+    def state() -> str:
+        return next(own["state"] for own in client.get("/v1/proposals").json()["proposals"] if own["id"] == 1)
+
+    accepted = client.post("/v1/proposals/1/accept", json={"by": "ann"})
+    assert (accepted.status_code, accepted.json()["state"]) == (202, "adapting")
+    assert begun.wait(30)
+    before = queries.changes(None)
+    assert before is not None
+    assert state() == "adapting"
+    for path, sentence in (
+        ("1/accept", "The proposal 1 is adapting already."),
+        ("1/refuse", "The proposal 1 is adapting already."),
+        ("2/accept", "A model is being trained or replaced now; try again when that is done."),
+    ):
+        answer = client.post(f"/v1/proposals/{path}", json={})
+        assert (answer.status_code, answer.json()["error"]) == (400, sentence)
+    ended.set()
+    wait_for(lambda: state() == "accepted")
+    assert queries.changes(before["number"]) is not None  # so that pages look again
+
+
+def test_a_level_whose_learning_ended_with_the_service_is_open_again(service: Service) -> None:
+    execute(service, sa.insert(schema.entities).values(id=1, name="pump 1", model="plant", first_time=START))
+    own = {"entity": 1, "state": "adapting", "since": START, "above": 14, "observations": 14, "variables": []}
+    for number, lasting in ((1, True), (2, False)):
+        execute(service, sa.insert(schema.proposals).values(id=number, lasting=lasting, created=0.0, by="", **own))
+    states = {own["id"]: own["state"] for own in Refresh(service).proposals()}
+    assert states == {1: "open", 2: "ended"}
 
 
 def test_entities_that_are_never_proposed_keep_no_other_from_it(

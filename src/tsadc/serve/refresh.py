@@ -10,7 +10,7 @@ otherwise it stays a candidate until a person accepts or refuses it. Folders are
 begins again with the new model: rows wait in the store meanwhile, so none is lost, and open episodes go on.
 
     state of a refresh   running, used, replaced, candidate, refused, failed
-    state of a proposal  open, accepted, refused, ended
+    state of a proposal  open, adapting, accepted, refused, ended
 
 An entity that is above the threshold for good (`detectors/drift.py`) because the levels of variables moved is proposed
 as the new normal. If a person accepts, its level and spread are learnt again from the rows since then. A refused
@@ -24,7 +24,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -53,6 +53,8 @@ LOOK = 30.0  # seconds between looks at schedules and drift
 LOOKED_BACK = 3 * RECENT  # observations in which drift is looked for
 AT_ONCE = 5  # entities whose drift is examined in one look
 SECOND = 10**9
+# Of a proposal whose adaptation failed; its period may be over meanwhile.
+_OPEN_AGAIN = sa.case((schema.proposals.c.lasting, "open"), else_="ended")
 BUSY = "A model is being trained or replaced now; try again when that is done."
 
 
@@ -70,10 +72,13 @@ class Refresh:
         self._process: subprocess.Popen[str] | None = None
         self._loaded: dict[str, tuple[str, Detector]] = {}  # by name of the model, with its digest
         self._examined = 0  # the entity whose drift was examined last
+        self._failed: dict[int, str] = {}  # by proposal: why its latest adaptation failed
         with self.store.writing() as connection:  # of a service that was killed
-            table = schema.refreshes.c
+            table, proposal = schema.refreshes.c, schema.proposals.c
             ended = {"state": "failed", "finished": time.time(), "note": "The service ended before the refit did."}
             connection.execute(sa.update(schema.refreshes).where(table.state == "running").values(**ended))
+            adapting = sa.update(schema.proposals).where(proposal.state == "adapting")
+            connection.execute(adapting.values(state=_OPEN_AGAIN))
 
     def run(self, stop: threading.Event) -> None:
         """Carry out schedules and look for new levels until `stop` is set."""
@@ -146,6 +151,7 @@ class Refresh:
         with self._alone():
             values = {"model": name, "state": "running", "started": time.time(), "comparison": {}, "note": ""}
             with self.store.writing() as connection:
+                self.store.next_change(connection)  # so that pages look again
                 insert = sa.insert(schema.refreshes).values(**values).returning(schema.refreshes.c.id)
                 number = connection.execute(insert).scalar_one()
             try:
@@ -168,17 +174,21 @@ class Refresh:
     def begin(self, name: str) -> dict[str, Any]:
         """Train a model again in the background."""
         self._folder(name)
+        self._begin(lambda: self.refresh(name))
+        return {"model": name, "state": "running"}
+
+    def _begin(self, replace: Callable[[], object]) -> None:
+        """Replace a model in the background."""
         if self._busy.locked():
             raise RefitError(BUSY)
 
-        def refresh() -> None:
+        def run() -> None:
             try:
-                self.refresh(name)
+                replace()
             except TsadcError as error:
                 self.service.problems.add("refresh", str(error))
 
-        threading.Thread(target=refresh, name="refresh", daemon=True).start()
-        return {"model": name, "state": "running"}
+        threading.Thread(target=run, name="refresh", daemon=True).start()
 
     def _job(self, name: str, schedule: Schedule, **more: Any) -> Job:
         model, server = self.service.config.models[name], self.service.config.server
@@ -235,6 +245,7 @@ class Refresh:
         table = schema.refreshes.c
         values = {"state": state, "finished": time.time(), "comparison": dict(comparison), "note": note}
         with self.store.writing() as connection:
+            self.store.next_change(connection)  # so that pages look again
             connection.execute(sa.update(schema.refreshes).where(table.id == number).values(**values))
 
     def _supersede(self, name: str) -> None:
@@ -333,7 +344,7 @@ class Refresh:
         return int(latest["id"])
 
     def roll_back(self, name: str) -> dict[str, Any]:
-        """Use the former model again; the same again undoes it."""
+        """Use the former model again; a second call undoes it."""
         with self._alone():
             folder = self._folder(name)
             table = schema.models.c
@@ -429,35 +440,59 @@ class Refresh:
                 "since": iso(row["since"]),
                 **{key: moment(row[key]) for key in ("created", "decided")},
                 **{key: row[key] for key in kept},
+                "note": self._failed.get(row["id"], "") if row["state"] == "open" else "",
             }
             for row in rows
         ]
 
-    def decide(self, number: int, accepted: bool, by: str) -> dict[str, Any]:
-        """Accept a proposal, which adapts the model to the entity, or refuse it."""
+    def _open(self, number: int) -> dict[str, Any]:
+        """Return a proposal about which nobody has decided."""
         found = self.proposals(number)
         if not found:
             raise NotFound(f"There is no proposal {number}.")
         if found[0]["state"] != "open":
             raise RefitError(f"The proposal {number} is {found[0]['state']} already.")
-        table = schema.proposals.c
+        return found[0]
+
+    def begin_adapting(self, number: int, by: str) -> dict[str, Any]:
+        """Accept a proposal in the background."""
+        proposal = self._open(number)
+        self._begin(lambda: self.decide(number, True, by))
+        return {**proposal, "state": "adapting", "note": ""}
+
+    def decide(self, number: int, accepted: bool, by: str) -> dict[str, Any]:
+        """Accept a proposal, which adapts the model to the entity, or refuse it."""
+        proposal = self._open(number)
         if accepted:
             began = time.time()
             with self._alone():
-                name, entity = found[0]["model"], found[0]["entity"]
-                schedule = Schedule(model=name)
-                with self.store.reading() as connection:
-                    since = connection.scalar(sa.select(table.since).where(table.id == number))
-                job = self._job(name, schedule, entity=entity, since=since)
-                self._run(job, schedule)
-                self._supersede(name)
-                replace_model(self._folder(name), _candidate(self._folder(name)))
-                self._use(name, f"adapted to {entity}", began)
-                shutil.rmtree(_candidate(self._folder(name)), ignore_errors=True)
-        values = {"state": "accepted" if accepted else "refused", "decided": time.time(), "by": by}
-        with self.store.writing() as connection:
-            connection.execute(sa.update(schema.proposals).where(table.id == number).values(**values))
+                self._failed.pop(number, None)
+                self._set_proposal(number, state="adapting")
+                try:
+                    self._adapt(proposal, began)
+                except BaseException as error:
+                    self._failed[number] = f"The model could not learn the new level: {error}"
+                    self._set_proposal(number, state=_OPEN_AGAIN)
+                    raise
+        self._set_proposal(number, state="accepted" if accepted else "refused", decided=time.time(), by=by)
         return self.proposals(number)[0]
+
+    def _adapt(self, proposal: Mapping[str, Any], began: float) -> None:
+        """Let a model learn the new level of an entity."""
+        name, entity, table = proposal["model"], proposal["entity"], schema.proposals.c
+        schedule = Schedule(model=name)
+        with self.store.reading() as connection:
+            since = connection.scalar(sa.select(table.since).where(table.id == proposal["id"]))
+        self._run(self._job(name, schedule, entity=entity, since=since), schedule)
+        self._supersede(name)
+        replace_model(self._folder(name), _candidate(self._folder(name)))
+        self._use(name, f"adapted to {entity}", began)
+        shutil.rmtree(_candidate(self._folder(name)), ignore_errors=True)
+
+    def _set_proposal(self, number: int, **values: Any) -> None:
+        with self.store.writing() as connection:
+            self.store.next_change(connection)  # so that pages look again
+            connection.execute(sa.update(schema.proposals).where(schema.proposals.c.id == number).values(**values))
 
 
 def _candidate(folder: Path) -> Path:
