@@ -18,6 +18,7 @@ from tsadc.serve.config import SHARDS, Config
 from tsadc.serve.ingest import Ingest, _Group
 from tsadc.serve.metrics import Problems
 from tsadc.serve.rows import Overloaded, RowBatch
+from tsadc.serve.service import Service
 from tsadc.serve.store import Store, StoreError
 
 
@@ -312,6 +313,37 @@ def test_one_service_uses_a_store(store: Store, config: Config) -> None:
     store.close()
     other.own()
     other.close()
+
+
+def test_a_store_in_use_is_not_migrated(store: Store, config: Config) -> None:
+    store.own()
+    with store.writing() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = 'refresh'"))
+    with pytest.raises(StoreError, match="Another `tsadc serve` uses the store"):
+        Service(config)
+    with store.reading() as connection:
+        assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == "refresh"
+
+
+def test_a_new_store_is_owned_before_it_has_tables(config: Config) -> None:
+    store = Store(config.server.url, migrate=False)
+    store.own()
+    store.migrate()
+    store.set_position("folder", "file", "10")
+    assert store.position("folder", "file") == "10"
+    store.close()
+
+
+def test_reading_sees_one_state_of_the_store(store: Store) -> None:
+    with store.reading() as connection:
+        assert store.progress(connection, "counter") == 0
+        with store.writing() as other:
+            store.set_progress(other, "counter", 1)
+        assert store.progress(connection, "counter") == 0
+    with store.reading() as connection:
+        assert store.progress(connection, "counter") == 1
+    with store.writing() as connection:  # of a connection that was used for reading
+        assert store.increase(connection, "counter") == 2
 
 
 def test_migrations_make_the_tables_of_the_schema(store: Store) -> None:

@@ -284,7 +284,9 @@ def test_a_level_that_stays_is_proposed_and_adapted_to(service: Service, folder:
     feed(service, 14 * LENGTH, first=34 * LENGTH, jump=9.0)
     service.refresh.look()
     assert [own["lasting"] for own in service.refresh.proposals()] == [False]
-    assert all(own["entity"] == "pump 0" for own in Queries(service.store).episodes(state="open")["episodes"])
+    episodes = Queries(service.store).episodes()["episodes"]
+    assert {own["entity"] for own in episodes} == {"pump 1"}
+    assert [own for own in episodes if own["state"] == "open"] == []
     with pytest.raises(RefitError, match="is accepted already"):
         service.refresh.decide(proposal["id"], False, "ann")
 
