@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from live import INTERVAL, NAMES, START, batch
+from live import INTERVAL, NAMES, START, batch, wait_for
 
 from tsadc.errors import DataError
 from tsadc.serve import schema
@@ -303,6 +303,55 @@ def test_rows_are_refused_while_scoring_is_far_behind(ingest: Ingest) -> None:
     ingest.backlog = 10**9
     with pytest.raises(Overloaded, match="rows wait to be scored"):
         ingest.offer([batch("a", 0, 1)])
+
+
+def test_rows_are_refused_when_a_commit_fails_while_the_service_stops(
+    store: Store, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, going, writing = threading.Event(), threading.Event(), store.writing
+
+    @contextlib.contextmanager
+    def fail() -> Iterator[Any]:
+        entered.set()
+        assert going.wait(30)
+        monkeypatch.setattr(store, "writing", writing)
+        with writing() as connection:
+            yield connection
+            raise StoreError("The disk is away.")
+
+    def lost() -> None:
+        raise StoreError("The disk is away.")
+
+    monkeypatch.setattr(store, "renew", lost)
+    monkeypatch.setattr(store, "writing", fail)
+    first = ingest.offer([batch("a", 0, 1)])
+    assert entered.wait(30)
+    second = ingest.offer([batch("a", 1, 1)])
+    closing = threading.Thread(target=ingest.close)
+    closing.start()
+    wait_for(lambda: ingest._stopped)
+    going.set()
+    closing.join(30)
+    assert str(first.exception(10)) == "The disk is away."
+    assert str(second.exception(10)) == "The service is stopping; send the rows again in a moment."
+    assert stored(store) == {}
+    with pytest.raises(Overloaded, match="stopping"):
+        ingest.offer([batch("a", 2, 1)])
+
+
+def test_a_request_that_comes_while_the_service_stops_is_answered(
+    store: Store, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing = threading.Thread(target=ingest.close)
+
+    def stop(_: set[str]) -> None:
+        closing.start()
+        closing.join(0.5)
+
+    monkeypatch.setattr(ingest, "_check_room", stop)
+    assert ingest.offer([batch("a", 0, 3)]).result(10).stored == 3
+    closing.join(10)
+    assert list(stored(store)) == [("a", 0), ("a", 1), ("a", 2)]
 
 
 def test_one_service_uses_a_store(store: Store, config: Config) -> None:
