@@ -65,7 +65,7 @@ class Job:
     history : int
         Nanoseconds of rows to learn from.
     megabytes : int
-        Most memory.
+        Maximum memory.
     calendars : sequence of str
     entity : str
         Adapt to this entity instead of training again; empty: train.

@@ -56,7 +56,9 @@ class Store:
     def __init__(self, url: str, *, migrate: bool = True) -> None:
         self.engine = _engine(url)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
-        own = self.engine.url.set(drivername="postgresql").render_as_string()  # as it was written, without its password
+        own = self.engine.url.set(
+            drivername="postgresql", query={}
+        ).render_as_string()  # as it was written, without secrets
         self.place = str(self.engine.url.database) if self.is_sqlite else own
         self._lock: Any = None
         if migrate:
@@ -255,8 +257,8 @@ class Store:
         return [event for event in events if event.transition != "resolved"]
 
     def undelivered(self) -> dict[str, tuple[int, str | None]]:
-        """Return for each writer how many events wait, and the latest error: that of the oldest event that is due, which
-        is in every attempt, or, if all were set aside, that of the last one."""
+        """Return for each writer how many events wait, and the latest error: that of the oldest due event, which is
+        in every attempt, or, if all were set aside, that of the last one."""
         table = schema.outbox.c
         waiting = table.delivered.is_(None)
         order = (table.next_try > 0, table.next_try.desc(), table.id)
