@@ -206,7 +206,7 @@ def compare(
     if missed:
         objections.append(f"it misses what a person called a true anomaly: {listed(missed)}")
     if more := sorted(set(drifting[1]) - set(drifting[0])):
-        objections.append(f"{listed(more)} drift by the new model, and not by the present one")
+        objections.append(f"{listed(more)} drift according to the new model, but not according to the present one")
     if forgotten:
         objections.append(f"it forgets {listed(forgotten)}, of which no rows came")
     scores: dict[str, float] = {}
