@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ from tsadc.detectors.versions import previous, replace_model, roll_back
 from tsadc.errors import RefitError, TsadcError
 from tsadc.serve import schema
 from tsadc.serve.config import Schedule, live_clock
+from tsadc.serve.metrics import log
 from tsadc.serve.queries import NotFound, iso, moment
 from tsadc.serve.refresh_job import Job, as_line, rows_of
 from tsadc.serve.scoring import model_digest
@@ -73,20 +74,27 @@ class Refresh:
         self._loaded: dict[str, tuple[str, Detector]] = {}  # by name of the model, with its digest
         self._examined = 0  # the entity whose drift was examined last
         self._failed: dict[int, str] = {}  # by proposal: why its latest adaptation failed
+        self._fail_running("The service ended before the refit did.")
+        adapting = schema.proposals.c.state == "adapting"
         with self.store.writing() as connection:  # of a service that was killed
-            table, proposal = schema.refreshes.c, schema.proposals.c
-            ended = {"state": "failed", "finished": time.time(), "note": "The service ended before the refit did."}
-            connection.execute(sa.update(schema.refreshes).where(table.state == "running").values(**ended))
-            adapting = sa.update(schema.proposals).where(proposal.state == "adapting")
-            connection.execute(adapting.values(state=_OPEN_AGAIN))
+            connection.execute(sa.update(schema.proposals).where(adapting).values(state=_OPEN_AGAIN))
 
     def run(self, stop: threading.Event) -> None:
         """Carry out schedules and look for new levels until `stop` is set."""
         while not stop.wait(LOOK):
+            with suppress(RefitError), self._alone():
+                self._fail_running("Its end could not be stored.")
             for schedule in self.service.config.schedules.values():
                 if self._is_due(schedule, time.time()):
                     self.refresh(schedule.model, schedule)
             self.look()
+
+    def _fail_running(self, note: str) -> None:
+        """Store that what is stored as a running refit has failed."""
+        ended = {"state": "failed", "finished": time.time(), "note": note}
+        with self.store.writing() as connection:
+            running = schema.refreshes.c.state == "running"
+            connection.execute(sa.update(schema.refreshes).where(running).values(**ended))
 
     def stop(self) -> None:
         """End a refit that runs."""
@@ -155,38 +163,41 @@ class Refresh:
                 insert = sa.insert(schema.refreshes).values(**values).returning(schema.refreshes.c.id)
                 number = connection.execute(insert).scalar_one()
             try:
-                comparison = self._run(self._job(name, schedule), schedule)
-            except RefitError as error:
-                self._finish(number, "failed", {}, str(error))
-                self.service.problems.add("refresh", f"The refit of the model {name!r} failed: {error}")
-                return self.candidate(name)
-            objections = comparison["objections"]
-            if objections:
-                note = f"Not used: {'; '.join(objections)}."
-            else:
-                note = "" if schedule.swap else "It waits until a person accepts it."
-            self._supersede(name)
-            self._finish(number, "candidate", comparison, note)
-            if not note:
-                self._use_candidate(name, number, "refreshed")
+                self._refit(name, number, schedule)
+            except Exception as error:
+                note = _said(error)
+                self.service.problems.add("refresh", f"The refit of the model {name!r} failed: {note}")
+                self._fail_running(note)
         return self.candidate(name)
+
+    def _refit(self, name: str, number: int, schedule: Schedule) -> None:
+        comparison = self._run(self._job(name, schedule), schedule)
+        objections = comparison["objections"]
+        if objections:
+            note = f"Not used: {'; '.join(objections)}."
+        else:
+            note = "" if schedule.swap else "It waits until a person accepts it."
+        self._supersede(name)
+        self._finish(number, "candidate", comparison, note)
+        if not note:
+            self._use_candidate(name, number, "refreshed")
 
     def begin(self, name: str) -> dict[str, Any]:
         """Train a model again in the background."""
         self._folder(name)
-        self._begin(lambda: self.refresh(name))
+        self._begin(f"The refit of the model {name!r}", lambda: self.refresh(name))
         return {"model": name, "state": "running"}
 
-    def _begin(self, replace: Callable[[], object]) -> None:
-        """Replace a model in the background."""
+    def _begin(self, what: str, replace: Callable[[], object]) -> None:
+        """Replace a model in the background; `what` begins the sentence that says it if that fails."""
         if self._busy.locked():
             raise RefitError(BUSY)
 
         def run() -> None:
             try:
                 replace()
-            except TsadcError as error:
-                self.service.problems.add("refresh", str(error))
+            except Exception as error:
+                self.service.problems.add("refresh", f"{what} failed: {_said(error)}")
 
         threading.Thread(target=run, name="refresh", daemon=True).start()
 
@@ -210,25 +221,15 @@ class Refresh:
         """Do a job in a process of its own; raise if it fails or takes too long."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "tsadc.serve.refresh_job"]
-        self._process = process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        try:
-            out, errors = process.communicate(as_line(job), 60 * schedule.minutes)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            raise RefitError(
-                f"The refit took more than {schedule.minutes:g} minutes and was ended; raise `minutes`, or shorten "
-                "`history`."
-            ) from None
-        finally:
-            self._process = None
+        reading, writing = os.pipe()  # not one of `Popen`, which `communicate` closes: its end ends the process
+        with open(writing, "wb", buffering=0) as requests:
+            with open(reading) as source:
+                self._process = process = subprocess.Popen(
+                    command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+                )
+            with suppress(BrokenPipeError):  # it ended at once, and why is in its errors
+                requests.write(as_line(job).encode())
+            out, errors = self._answer(process, schedule)
         lines = out.splitlines()
         if process.returncode or not lines:
             said = last_said(errors) or f"exit code {process.returncode}"
@@ -240,6 +241,20 @@ class Refresh:
         if "error" in answer:
             raise RefitError(str(answer["error"]))
         return dict(answer["comparison"])
+
+    def _answer(self, process: subprocess.Popen[str], schedule: Schedule) -> tuple[str, str]:
+        """Wait for the end of a process and return what it wrote; end it and raise if it takes too long."""
+        try:
+            return process.communicate(timeout=60 * schedule.minutes)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise RefitError(
+                f"The refit took more than {schedule.minutes:g} minutes and was ended; raise `minutes`, or shorten "
+                "`history`."
+            ) from None
+        finally:
+            self._process = None
 
     def _finish(self, number: int, state: str, comparison: Mapping[str, Any], note: str) -> None:
         table = schema.refreshes.c
@@ -457,7 +472,7 @@ class Refresh:
     def begin_adapting(self, number: int, by: str) -> dict[str, Any]:
         """Accept a proposal in the background."""
         proposal = self._open(number)
-        self._begin(lambda: self.decide(number, True, by))
+        self._begin(f"Learning the new level of {proposal['entity']!r}", lambda: self.decide(number, True, by))
         return {**proposal, "state": "adapting", "note": ""}
 
     def decide(self, number: int, accepted: bool, by: str) -> dict[str, Any]:
@@ -493,6 +508,14 @@ class Refresh:
         with self.store.writing() as connection:
             self.store.next_change(connection)  # so that pages look again
             connection.execute(sa.update(schema.proposals).where(schema.proposals.c.id == number).values(**values))
+
+
+def _said(error: Exception) -> str:
+    """Return the sentence of an error; one that is not expected goes to the log with its traceback."""
+    if isinstance(error, TsadcError):
+        return str(error)
+    log.error("A refit failed", exc_info=error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _candidate(folder: Path) -> Path:

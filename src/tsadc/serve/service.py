@@ -70,9 +70,10 @@ class Service:
         models = load_models(Settings.of(config))
         self.variables = {name: model.variables for name, model in models.items()}
         self.clocks = {name: model.clock for name, model in models.items()}
-        self.store = Store(config.server.url)
+        self.store = Store(config.server.url, migrate=False)
         try:
-            self.store.own()
+            self.store.own()  # first: another service may use the store, whose tables stay as they are
+            self.store.migrate()
             self._register()
             self.scoring = ScoringProcesses(config, self.problems)
             self.ingest = Ingest(self.store, config, self.variables, self.problems, lambda: self.scoring.wake())
