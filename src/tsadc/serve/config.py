@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import sqlalchemy as sa
-
 from tsadc.config import build, nearest, read_toml, require
 from tsadc.detectors.refit import duration
 from tsadc.detectors.store import SETTINGS
@@ -123,7 +121,9 @@ class Server:
         """The store as a URL of SQLAlchemy."""
         if self.store.startswith("postgresql://"):
             return "postgresql+psycopg://" + self.store.removeprefix("postgresql://")
-        return sa.URL.create("sqlite", database=self.store).render_as_string()
+        from sqlalchemy import URL  # here: a backtest needs no package of the service
+
+        return URL.create("sqlite", database=self.store).render_as_string()
 
 
 @dataclass(frozen=True)
