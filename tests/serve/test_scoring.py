@@ -444,7 +444,7 @@ def test_an_entity_that_is_silent_for_long_is_forgotten(store: Store, ingest: In
     assert stored(2) == {**kept[2], "outbox": 0}
     assert list(score.models["plant"].stream.entities) == ["pump 1"]
     assert ingest.submit(batch("pump 0", 13 * LENGTH, LENGTH)).stored == LENGTH  # as if it were new
-    with pytest.raises(DataError, match="2 of at most 2 entities"):
+    with pytest.raises(DataError, match="at most 2 entities, and 2 are known already"):
         ingest.submit(batch("pump 2", 0, 1))
     ingest.submit(batch("pump 1", 12 * LENGTH, 1, seed=1))
     assert run(score) > 0
