@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from tsadc.serve.readers.line_protocol import LineProtocolDecoder
-from tsadc.serve.readers.remote_write import RemoteWriteDecoder, _label
+from tsadc.serve.readers.remote_write import RemoteWriteDecoder, _known_label
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from serve.wire import NOW, metric, request, series
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "serve"))
+from wire import NOW, metric, request, series
 
 VALUES = 10_000
 REPEATS = 20
@@ -47,7 +47,7 @@ def lines(fields: int) -> bytes:
 
 
 def first_write(body: bytes) -> None:
-    _label.cache_clear()
+    _known_label.cache_clear()
     RemoteWriteDecoder().decode(body)
 
 

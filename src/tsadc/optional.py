@@ -7,7 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
-NEEDS_TORCH = "has a network and needs the package torch: pip install 'tsadc[network]'."
+# Without the constraints, pip downloads gigabytes of CUDA libraries.
+INSTALL_TORCH = "pip install -c constraints.txt 'tsadc[network]', with constraints.txt of the repository"
+NEEDS_TORCH = f"has a network and needs the package torch: {INSTALL_TORCH}."
 
 
 def has_torch() -> bool:

@@ -49,7 +49,8 @@ def test_the_history_is_written_as_a_table(tmp_path: Path) -> None:
     ("options", "sentence"),
     [
         (["--step", "soon"], "`--step` must be a length of time such as 15s or 1min, but got 'soon'."),
-        (["--hours", "0"], "`--hours` must be above 0, but got 0."),
+        (["--hours", "0"], "`--hours` must be above 0 and below 1,000,000, but got 0."),
+        (["--hours", "2e6"], "`--hours` must be above 0 and below 1,000,000, but got 2e+06."),
         (["--entity", " "], "`entity` must be the name of a label"),
         ([], "Connection refused"),
     ],

@@ -280,6 +280,32 @@ def test_two_processes_train_one_network(connected: object, data: Path, tmp_path
     assert refused == "--workers trains a network, but ensemble has none; leave it out."
 
 
+def test_an_error_in_a_process_of_several_is_one_sentence(connected: object) -> None:
+    with connect(connected.address) as engine:
+        outcome = engine.together(operator.setitem, engine.share((1, 2)), 2, print)
+    assert outcome.value is None
+    assert outcome.error == "It failed unexpectedly: TypeError: 'tuple' object does not support item assignment."
+
+
+def test_processes_that_get_no_cores_are_not_waited_for(connected: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    class Other:
+        def ready(self) -> bool:
+            return True
+
+    monkeypatch.setattr("tsadc.cluster.engine.PLACING", 1.0)
+    other = ray.remote(num_cpus=1)(Other).remote()
+    assert ray.get(other.ready.remote())
+    try:
+        with connect(connected.address) as engine:
+            outcome = engine.together(operator.setitem, engine.share([1, 2]), 2, print)
+    finally:
+        ray.kill(other)
+    assert outcome.value is None
+    assert outcome.error == "There were not 2 free cores for 1 s; wait for other programs, or lower --workers."
+
+
 def test_a_benchmark_has_the_same_records(connected: object, tmp_path: Path) -> None:
     own_data(tmp_path)
     (tmp_path / "plan.toml").write_text(OWN_PLAN)

@@ -94,7 +94,7 @@ def test_rows_that_do_not_follow_are_refused(series, tmp_path: Path):
         continue_model(undated, [replace(series[0], clock=Clock())])
     with pytest.raises(DataError, match=r"'machine-0' has no dates in the model, .* fit a new model"):
         continue_model(undated, [series[0]])
-    for step, fix in ((2, "fit a new model to all of the history"), (0.5, "resample it with --every 1min")):
+    for step, fix in ((2, "leave out --every, or fit a new model"), (0.5, "resample it with --every 1min")):
         other = Series(series[0].values, NAMES, Clock(10**6 * MINUTE, int(step * MINUTE), dated=True), "machine-0")
         with pytest.raises(DataError, match=f"model has a row every 1min, but the new history every .*; {fix}"):
             continue_model(model, [other])
@@ -199,7 +199,9 @@ def test_the_commands(series, tmp_path: Path):
     assert command("fit", *files[::-1], "--out", tmp_path / "whole", "--mergeable", *options).code == 0
     merged, whole = (tmp_path / name / "model.safetensors" for name in ("merged", "whole"))
     assert merged.read_bytes() == whole.read_bytes()
-    assert "mergeable" in command("info", tmp_path / "merged").out
+    assert "yes: it keeps a summary" in command("info", tmp_path / "merged").out
+    (tmp_path / "merged" / "summary.safetensors").unlink()
+    assert "no: summary.safetensors is missing" in command("info", tmp_path / "merged").out
     answer = command("fit", files[0], "--continue", models[0], "--out", tmp_path / "more")
     assert answer.code == 0, answer.err
     assert answer.out.startswith(f"Added history of 0 known entities and 1 new one to {models[0]}.\n")

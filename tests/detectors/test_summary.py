@@ -1,12 +1,16 @@
 """A fit to the merged summaries of parts is the fit to the whole, to the bit, whatever the parts and their order."""
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
 
 import tsadc
 from machines import ENTITIES, LENGTH, MINUTE, NAMES, assert_same, learnt, limit, machine, machines, unfitted
@@ -14,7 +18,7 @@ from tsadc import Ensemble, Series
 from tsadc.detectors import summary
 from tsadc.detectors.classical.robust_z import RobustZ
 from tsadc.detectors.parts import add_baselines, baselines, fit_summary, summarise
-from tsadc.detectors.summary import Rule, Summary, merge
+from tsadc.detectors.summary import Entity, Rule, Summary, merge
 from tsadc.errors import ConfigError, DataError
 from tsadc.io.read import read
 from tsadc.io.reading import Reading
@@ -60,6 +64,51 @@ def test_the_summary_of_merged_parts_is_that_of_the_whole(parts, order, most, ke
         for own in summaries[1:]:
             tree = merge([own, Summary.from_bytes(tree.to_bytes())])
         assert tree.to_bytes() == whole
+
+
+@given(
+    runs=st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=12),
+    cuts=st.sets(st.integers(1, 100), max_size=4),
+    left_out=st.integers(0, 12),
+    most=st.sampled_from([1, 4000]),
+)
+@example(runs=[(9, True), (30, False), (9, True)], cuts={19, 20}, left_out=10, most=1)
+@settings(max_examples=60, deadline=None)
+def test_the_longest_gap_does_not_depend_on_the_parts(runs, cuts, left_out, most):
+    """Rows without any value may be at the borders of parts, or between them, or a whole part."""
+    measured = np.concatenate([np.full(count, is_measured) for count, is_measured in runs])
+    values = np.where(measured, np.arange(len(measured)), np.nan)[:, None]
+    rule = Rule(("a",), 4, 0.5, 0, most)
+    clock = Clock(0, MINUTE, dated=True)
+    stops = [*sorted(cut for cut in cuts if cut < len(values)), len(values)]
+    joined, first = None, 0
+    for stop in stops:
+        start = first
+        while first > 0 and start < min(first + left_out, stop - 1) and not measured[start]:
+            start += 1
+        part = Series(values[start:stop], ("a",), replace(clock, start=start * MINUTE), "pump")
+        own = Entity.of(part, rule)
+        joined, first = own if joined is None else joined.followed_by(own, rule), stop
+    whole = Entity.of(Series(values, ("a",), clock, "pump"), rule)
+    assert (joined.rows, joined.gap) == (whole.rows, whole.gap)
+    assert (joined.leading, joined.trailing) == (whole.leading, whole.trailing)
+    assert whole.gap == max((len(run) for run in "".join("_" if m else "x" for m in measured).split("_")), default=0)
+
+
+@pytest.mark.parametrize(("most", "trailing"), [(4000, 7), (20, 0)])
+def test_a_summary_of_an_earlier_version_can_be_read(series, monkeypatch, most, trailing):
+    """It does not have the ends of a history, which are known only if its sample is all of it."""
+    limit(monkeypatch, most)
+    values = series[0].values.copy()
+    values[-7:] = np.nan
+    own = summarise(unfitted(), [replace(series[0], values=values), *series[1:]])
+    arrays = load_arrays(own.to_bytes())
+    about = json.loads(arrays["about"].tobytes())
+    for entity in about["entities"]:
+        del entity["leading"], entity["trailing"]
+    arrays["about"] = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
+    restored = Summary.from_bytes(save_arrays(arrays)).entities[series[0].entity]
+    assert (restored.gap, restored.leading, restored.trailing) == (7, 0, trailing)
 
 
 @pytest.mark.parametrize("most", [4000, 30, 20])

@@ -182,7 +182,7 @@ def test_a_graph_that_scores_otherwise_is_not_written(tmp_path, monkeypatch) -> 
     original = onnx_views.BUILDERS[type(fitted("one variable").scorer_.groups[0])]
     wrong = {**onnx_views.BUILDERS, type(fitted("one variable").scorer_.groups[0]): lambda *own: original(*own) + 0.1}
     monkeypatch.setattr(onnx_views, "BUILDERS", wrong)
-    with pytest.raises(TsadcError, match="was not written: it scores a made-up observation"):
+    with pytest.raises(TsadcError, match="was not written: its score of a made-up observation"):
         write_onnx(fitted("one variable"), tmp_path / "scorer")
     assert list(tmp_path.iterdir()) == []
 

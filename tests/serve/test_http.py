@@ -174,6 +174,24 @@ def test_an_entity_has_scores_and_rows_with_the_usual_band(client: TestClient) -
     assert client.get("/v1/entities/pump 1/rows?from=soon").status_code == 400
 
 
+def test_all_addresses_refuse_what_is_no_time_and_take_any_other(client: TestClient) -> None:
+    for path in ("/v1/entities/pump 1", "/v1/entities/pump 1/rows"):
+        for name in ("from", "to"):
+            for text in ("NaT", "now", "nan"):
+                answer = client.get(path, params={name: text})
+                assert (answer.status_code, answer.json()["error"]) == (
+                    400,
+                    f"`{name}` must be a time such as 2026-03-01T12:30:00Z, but got {text!r}.",
+                )
+            for text in ("-9223372036854", "9223372036854", "1677-09-22", "2262-04-11"):
+                assert client.get(path, params={name: text}).status_code == 200
+    early = client.get("/v1/entities/pump 1/rows?to=-9223372036854").json()
+    assert (early["from"], early["rows"]) == ("1677-09-21T00:12:43.145224193Z", 0)
+    for text in ("NaT", "now"):
+        answer = client.post("/v1/mutes", json={"until": text})
+        assert (answer.status_code, "`until` must be a time" in answer.json()["error"]) == (400, True)
+
+
 def test_an_entity_may_have_any_name(client: TestClient) -> None:
     for name in ("x/rows", "x/rows/rows", "/x", "x/", "a?b#c"):
         row = {"entity": name, "time": "2026-03-01T12:30:00Z", "values": {"flow": 1.5}}
@@ -307,14 +325,6 @@ def test_tokens_permit_their_scope_only(guarded: TestClient) -> None:
     assert guarded.get("/v1/entities", headers={"authorization": "Bearer wrong"}).status_code == 401
     assert guarded.get("/v1/entities", auth=("any", TOKENS["read"])).status_code == 200
     assert guarded.get("/v1/health").json() == {"status": "ok"}
-
-
-def test_the_page_keeps_its_token_in_a_cookie(guarded: TestClient) -> None:
-    assert guarded.post("/v1/session", json={"token": "wrong"}).status_code == 401
-    answer = guarded.post("/v1/session", json={"token": TOKENS["read"]})
-    assert answer.status_code == 204
-    assert "HttpOnly" in answer.headers["set-cookie"]
-    assert guarded.get("/v1/entities").status_code == 200
 
 
 def test_no_token_is_in_any_message(guarded: TestClient, running: Service, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from live import INTERVAL, NAMES, START, batch
+from live import INTERVAL, NAMES, START, batch, wait_for
 
 from tsadc.errors import DataError
 from tsadc.serve import schema
@@ -18,6 +18,7 @@ from tsadc.serve.config import SHARDS, Config
 from tsadc.serve.ingest import Ingest, _Group
 from tsadc.serve.metrics import Problems
 from tsadc.serve.rows import Overloaded, RowBatch
+from tsadc.serve.service import Service
 from tsadc.serve.store import Store, StoreError
 
 
@@ -304,6 +305,55 @@ def test_rows_are_refused_while_scoring_is_far_behind(ingest: Ingest) -> None:
         ingest.offer([batch("a", 0, 1)])
 
 
+def test_rows_are_refused_when_a_commit_fails_while_the_service_stops(
+    store: Store, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, going, writing = threading.Event(), threading.Event(), store.writing
+
+    @contextlib.contextmanager
+    def fail() -> Iterator[Any]:
+        entered.set()
+        assert going.wait(30)
+        monkeypatch.setattr(store, "writing", writing)
+        with writing() as connection:
+            yield connection
+            raise StoreError("The disk is away.")
+
+    def lost() -> None:
+        raise StoreError("The disk is away.")
+
+    monkeypatch.setattr(store, "renew", lost)
+    monkeypatch.setattr(store, "writing", fail)
+    first = ingest.offer([batch("a", 0, 1)])
+    assert entered.wait(30)
+    second = ingest.offer([batch("a", 1, 1)])
+    closing = threading.Thread(target=ingest.close)
+    closing.start()
+    wait_for(lambda: ingest._stopped)
+    going.set()
+    closing.join(30)
+    assert str(first.exception(10)) == "The disk is away."
+    assert str(second.exception(10)) == "The service is stopping; send the rows again in a moment."
+    assert stored(store) == {}
+    with pytest.raises(Overloaded, match="stopping"):
+        ingest.offer([batch("a", 2, 1)])
+
+
+def test_a_request_that_comes_while_the_service_stops_is_answered(
+    store: Store, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing = threading.Thread(target=ingest.close)
+
+    def stop(_: set[str]) -> None:
+        closing.start()
+        closing.join(0.5)
+
+    monkeypatch.setattr(ingest, "_check_room", stop)
+    assert ingest.offer([batch("a", 0, 3)]).result(10).stored == 3
+    closing.join(10)
+    assert list(stored(store)) == [("a", 0), ("a", 1), ("a", 2)]
+
+
 def test_one_service_uses_a_store(store: Store, config: Config) -> None:
     store.own()
     other = Store(config.server.url)
@@ -312,6 +362,37 @@ def test_one_service_uses_a_store(store: Store, config: Config) -> None:
     store.close()
     other.own()
     other.close()
+
+
+def test_a_store_in_use_is_not_migrated(store: Store, config: Config) -> None:
+    store.own()
+    with store.writing() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = 'refresh'"))
+    with pytest.raises(StoreError, match="Another `tsadc serve` uses the store"):
+        Service(config)
+    with store.reading() as connection:
+        assert connection.scalar(sa.text("SELECT version_num FROM alembic_version")) == "refresh"
+
+
+def test_a_new_store_is_owned_before_it_has_tables(config: Config) -> None:
+    store = Store(config.server.url, migrate=False)
+    store.own()
+    store.migrate()
+    store.set_position("folder", "file", "10")
+    assert store.position("folder", "file") == "10"
+    store.close()
+
+
+def test_reading_sees_one_state_of_the_store(store: Store) -> None:
+    with store.reading() as connection:
+        assert store.progress(connection, "counter") == 0
+        with store.writing() as other:
+            store.set_progress(other, "counter", 1)
+        assert store.progress(connection, "counter") == 0
+    with store.reading() as connection:
+        assert store.progress(connection, "counter") == 1
+    with store.writing() as connection:  # of a connection that was used for reading
+        assert store.increase(connection, "counter") == 2
 
 
 def test_migrations_make_the_tables_of_the_schema(store: Store) -> None:
@@ -350,6 +431,13 @@ def test_positions_of_readers_are_kept(store: Store) -> None:
     store.set_position("folder", "file", "10")
     store.set_position("folder", "file", "20")
     assert store.position("folder", "file") == "20"
+    for key in ("gone", "gone too"):
+        store.set_position("folder", key, "1")
+        store.set_position("other", key, "2")
+    store.keep_positions("folder", {"file", "new"})
+    keys = ("file", "gone", "gone too")
+    assert [store.position("folder", key) for key in keys] == ["20", None, None]
+    assert [store.position("other", key) for key in keys] == [None, "2", "2"]
 
 
 def test_a_store_of_a_later_version_is_refused(store: Store, config: Config) -> None:

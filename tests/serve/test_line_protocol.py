@@ -1,5 +1,6 @@
 """Lines of the Influx line protocol become rows, or one sentence that names the line."""
 
+import contextlib
 import gzip
 import time
 
@@ -187,3 +188,32 @@ def test_speed() -> None:
         decoder.decode(body, NOW)
         spent.append(time.process_time() - start)
     assert min(spent) < 0.4
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"m,host=a text=" + b"x" * 100_000,
+        b"m,host=a f=" + b"1" * 100_000 + b"x",
+        b'm,host=a t="",f=' + b"1" * 100_000 + b"x",
+        b"m,host=a," + b"t" * 300_000 + b"=x " + b",".join(b"f%d=1" % i for i in range(30_000)),
+        b"m" * 300_000 + b",host=a " + b",".join(b"f%d=1" % i for i in range(30_000)),
+        b"m,host=a f=1," + b",".join([b't="x"'] * 300_000),
+    ],
+    ids=["text without quotes", "digits", "digits after a text", "long tag", "long measurement", "many texts"],
+)
+def test_a_long_line_takes_time_in_proportion_to_its_length(line: bytes) -> None:
+    """Measured 0.01 to 0.4 s. A pattern or a search that begins again at each character or field takes 5 s or more."""
+    start = time.process_time()
+    with contextlib.suppress(DataError):
+        LineProtocolDecoder().decode(line, NOW)
+    assert time.process_time() - start < 2
+
+
+def test_long_keys_are_not_remembered() -> None:
+    decoder = LineProtocolDecoder(Settings(ignore=("note",)))
+    long = [b"m,host=a,note=" + bytes([letter]) * 11_000 + b" f=1 7" for letter in b"xyz"]
+    for body in (b"m,host=a f=1 7", *long, b"m,host=a " + b"f" * 11_000 + b"=1,g=1 7"):
+        assert decoder.decode(body, NOW).values == 1
+    assert list(decoder._lines) == [(b"m,host=a", (b"f",))]
+    assert max(map(len, decoder._index.codes)) < 100

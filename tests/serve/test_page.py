@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,7 @@ HOSTILE = "<img src=x onerror=alert(1)> & Öl/Pumpe"
 FAULTY = "pump 7"
 ROWS = 400
 LOST = ("net::ERR_CONNECTION_REFUSED", "net::ERR_INCOMPLETE_CHUNKED_ENCODING", "net::ERR_CONNECTION_RESET")
-EXPECTED = (*LOST, "401", "403", "404")  # the browser itself reports these answers
+EXPECTED = (*LOST, "400", "401", "403", "404")  # the browser itself reports these answers
 
 
 def config_file(folder: Path, model: Path) -> Path:
@@ -289,12 +290,117 @@ def test_a_lost_connection_is_shown_and_found_again(served: Served, visit: Calla
     expect(page.locator("#connection")).to_contain_text("Not connected since")
     page.locator('[data-key="mute"]').click()
     page.get_by_role("button", name="Mute", exact=True).click()
-    expect(page.locator("#notices")).to_contain_text("Not saved: the service does not answer.")
+    expect(page.locator("#notices")).to_contain_text("it is not known whether this was saved")
     page.keyboard.press("Escape")
     served.start()
     assert served.push(batch("pump 8", ROWS, 50)).status_code == 200
     live(page)
     expect(page.locator("#detail .facts")).not_to_have_text(before, use_inner_text=True)
+
+
+@browser_only
+def test_of_a_change_that_takes_long_the_page_does_not_say_that_it_failed(
+    served: Served, visit: Callable[..., Any]
+) -> None:
+    page = visit(served, "#/mutes")
+    page.locator('[data-key="mute"]').click()
+    page.get_by_label("Entity", exact=True).fill("slow")
+
+    def late(route: Any) -> None:
+        route.fetch()  # the service does it, but its answer does not arrive
+
+    page.route("**/v1/mutes", lambda route: late(route) if route.request.method == "POST" else route.continue_())
+    page.evaluate("const own = AbortSignal.timeout; AbortSignal.timeout = () => own.call(AbortSignal, 1000)")
+    page.get_by_role("button", name="Mute", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("has not answered within 20 s and may still be at work")
+    page.keyboard.press("Escape")
+    expect(page.locator("#detail tbody tr")).to_contain_text(["slow"])
+    page.get_by_role("button", name="Remove the mute of slow").click()
+    expect(page.locator("#detail")).to_contain_text("Nothing is muted.")
+
+
+@browser_only
+def test_what_a_chart_leaves_out_is_said(served: Served, visit: Callable[..., Any]) -> None:
+    page = visit(served)
+    asked: list[dict[str, list[str]]] = []
+
+    def change(path: str, changed: dict[str, Any]) -> None:
+        def answer(route: Any) -> None:
+            asked.append(parse_qs(urlsplit(route.request.url).query))
+            response = route.fetch()
+            route.fulfill(response=response, json={**response.json(), **changed})
+
+        page.route(path, answer)
+
+    change("**/v1/entities/pump%208?from=*", {"verdicts": 30_000})
+    change("**/v1/entities/pump%208/rows?from=*", {"coverage": 0.25})
+    page.evaluate("location.hash = '#/entity/pump%208'")
+    note = page.locator("#detail .left-out")
+    expect(note).to_contain_text(re.compile(r"Each column of the score is the highest of about [\d,]+ verdicts"))
+    expect(note).to_contain_text("The lines show 25\u202f% of the rows, evenly spread; a shorter period shows all.")
+    page.get_by_label("Period").select_option("7 days")
+    expect(page.locator(".charts .tick").first).to_contain_text(re.compile("[A-Z]"))  # days
+    scores, rows = asked[-2:]
+    week = 7 * 24 * 3600 * 1000
+    assert [own["max_points"] for own in (scores, rows)] == [["400"], ["400"]]
+    assert int(rows["to"][0]) - int(rows["from"][0]) == week + 1
+    assert int(scores["from"][0]) == int(rows["from"][0])
+
+
+@browser_only
+def test_what_is_refused_is_said_above_what_was_drawn(served: Served, visit: Callable[..., Any]) -> None:
+    page = visit(served, "#/entity/pump%208")
+    expect(page.locator(".charts")).to_be_visible()
+    page.route("**/rows?from=*", lambda route: route.fulfill(status=400, json={"error": "There is too much of it."}))
+    page.get_by_label("Period").select_option("7 days")
+    expect(page.locator("#detail .refused")).to_have_text("There is too much of it.")
+    expect(page.locator(".charts")).to_be_visible()
+    expect(page.locator("#detail")).not_to_have_attribute("aria-busy", "true")
+    page.unroute("**/rows?from=*")
+    page.get_by_label("Period").select_option("1 hour")
+    expect(page.locator("#detail .refused")).to_have_count(0)
+    page.route("**/rows?from=*", lambda route: None)  # it never answers
+    page.evaluate("const own = AbortSignal.timeout; AbortSignal.timeout = () => own.call(AbortSignal, 1000)")
+    page.get_by_label("Period").select_option("7 days")
+    expect(page.locator("#detail .refused")).to_contain_text("has not answered within 20 s, so this is not up to date")
+
+
+@browser_only
+def test_ticks_are_at_round_local_times_across_a_change_of_the_clocks(
+    served: Served, visit: Callable[..., Any]
+) -> None:
+    page = visit(served, timezone_id="Europe/Berlin")
+
+    def ticks(first: str, last: str) -> list[tuple[str, str]]:
+        limits = [pd.Timestamp(text).timestamp() * 1000 for text in (first, last)]
+        run = "async ([from, to]) => (await import('/page/words.js')).timeTicks(from, to)"
+        found = page.evaluate(run, limits)
+        times = [pd.Timestamp(tick["time"], unit="ms", tz="Europe/Berlin") for tick in found]
+        return [(f"{time:%m-%d %H:%M%z}", tick["label"]) for time, tick in zip(times, found, strict=True)]
+
+    assert ticks("2026-03-11T09:00Z", "2026-04-10T09:00Z") == [
+        ("03-12 00:00+0100", "12 Mar"),
+        ("03-19 00:00+0100", "19 Mar"),
+        ("03-26 00:00+0100", "26 Mar"),
+        ("04-02 00:00+0200", "2 Apr"),
+        ("04-09 00:00+0200", "9 Apr"),
+    ]
+    assert ticks("2026-03-28T22:30Z", "2026-03-29T03:30Z") == [  # 02:00 does not exist
+        ("03-29 00:00+0100", "29 Mar"),
+        ("03-29 01:00+0100", "01:00"),
+        ("03-29 03:00+0200", "03:00"),
+        ("03-29 04:00+0200", "04:00"),
+        ("03-29 05:00+0200", "05:00"),
+    ]
+    assert ticks("2026-10-24T23:30Z", "2026-10-25T02:30Z") == [  # 02:00 comes twice
+        ("10-25 01:30+0200", "01:30"),
+        ("10-25 02:00+0200", "02:00"),
+        ("10-25 02:30+0200", "02:30"),
+        ("10-25 02:00+0100", "02:00"),
+        ("10-25 02:30+0100", "02:30"),
+        ("10-25 03:00+0100", "03:00"),
+        ("10-25 03:30+0100", "03:30"),
+    ]
 
 
 @browser_only
@@ -440,6 +546,10 @@ def test_a_refit_is_compared_and_a_new_level_is_decided(
                 created=time.time(), by="",
             )
         )  # fmt: skip
+        adapting = {"entity": 2, "state": "adapting", "lasting": True, "since": START, "variables": [], "by": ""}
+        connection.execute(
+            schema.proposals.insert().values(id=100, above=10, observations=10, created=time.time(), **adapting)
+        )
     store.close()
     page = visit(served, "#/models")
     detail = page.locator("#detail")
@@ -458,7 +568,9 @@ def test_a_refit_is_compared_and_a_new_level_is_decided(
         page.locator("#form-dialog").get_by_role("button", name=pressed).click()
         expect(page.locator("#form-dialog")).to_be_hidden()
         expect(detail).to_contain_text(left)
-    expect(detail).not_to_contain_text("New levels")
+    expect(detail.locator("section")).to_have_count(1)
+    expect(detail.locator("section")).to_contain_text("The model learns the new level; that can take minutes.")
+    expect(detail.locator("section button")).to_have_count(0)
     assert not candidate.exists()
-    [proposal] = served.client.get("/v1/proposals").json()["proposals"]
+    [_, proposal] = served.client.get("/v1/proposals").json()["proposals"]
     assert (proposal["state"], proposal["by"]) == ("refused", "Bo")

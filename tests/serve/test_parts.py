@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
+from programs import Receiver, free_port
 
 from terminal import tsadc as command
 from tsadc.cli.serve import roll_back
@@ -21,9 +23,10 @@ from tsadc.detectors.refit import duration
 from tsadc.detectors.store import SETTINGS
 from tsadc.errors import ConfigError, DataError, TsadcError
 from tsadc.series import Series
-from tsadc.serve.config import READERS, WRITERS, Config, Model, Schedule, Server, explained, read_config, remarks
+from tsadc.serve.config import READERS, WRITERS, Config, Model, Part, Schedule, Server, explained, read_config, remarks
 from tsadc.serve.lifecycle import Mute
 from tsadc.serve.store import Store
+from tsadc.serve.writers import webhook
 
 PARTS = """
 [reader.remote]
@@ -87,7 +90,42 @@ def test_every_reader_and_writer_can_be_configured(tmp_path: Path, live_model: P
     assert config.pushed("remote_write").rename == (("node_load1", "load"),)
     text = "\n".join(explained(config))
     assert "secret" not in text
-    assert "postgresql+psycopg://me:(hidden)@host/name" in text
+    assert "postgresql+psycopg://(hidden)@host/name" in text
+    assert "labels = (('team', 'plant'),)" in text
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("https://user:p@ss@host/in", "https://(hidden)@host/in"),
+        ("https://TOKEN@host", "https://(hidden)@host"),
+        ("https://host:80/in?token=abc", "https://host:80/in"),
+        ("https://host/in?mail=a@b&token=abc", "https://(hidden)"),
+        (" https://user:secret@host", " https://(hidden)@host"),
+        ("http://localhost:9090", "http://localhost:9090"),
+    ],
+)
+def test_a_check_shows_no_secrets(written: str, shown: str) -> None:
+    part = Part("webhook", webhook.Settings(url=written))
+    config = Config(Server(store=written.replace("https", "postgresql")), writers={"hook": part})
+    text = "\n".join(explained(config))
+    assert f"webhook, url = {shown}, timeout" in text
+    assert f"PostgreSQL, {shown.replace('https', 'postgresql')};" in text
+
+
+def test_a_check_says_who_may_use_the_service(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.toml"
+    tokens.write_text('admin = "a-secret-of-16-chars"\n')
+    assert "any program on this machine may use it." in explained(Config(Server()))[0]
+    assert "a token is required." in explained(Config(Server(tokens=str(tokens))))[0]
+
+
+def test_a_store_may_have_any_name(tmp_path: Path) -> None:
+    for name in ("what?.sqlite", "50%3F #1.sqlite"):
+        url = Server(store=str(tmp_path / name)).url
+        assert sa.make_url(url).database == str(tmp_path / name)
+        Store(url).close()
+        assert (tmp_path / name).is_file()
 
 
 @pytest.mark.parametrize(
@@ -296,6 +334,7 @@ def test_the_words_that_were_meant_are_suggested(file: Path) -> None:
     [
         ("sqlite:////data/a.sqlite", "/data/a.sqlite"),
         ("postgresql+psycopg://me:secret@host/name", "postgresql://me:***@host/name"),
+        ("postgresql+psycopg://host/name?password=secret", "postgresql://host/name"),
     ],
 )
 def test_a_store_is_shown_as_it_was_written(url: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,11 +366,41 @@ def test_folders_are_swapped_only_if_no_service_listens(
     def swap(_: Path) -> NoReturn:
         raise TsadcError("The folders are swapped.")
 
-    monkeypatch.setattr(urllib.request, "urlopen", fail)
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", fail)
     monkeypatch.setattr(versions, "roll_back", swap)
     with pytest.raises(TsadcError) as refusal:
         roll_back(file, None, "plant")
     assert sentence in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "sentence"),
+    [
+        (404, b"<html>Not found</html>", "(404) is not tsadc, or busy, so the folders stay as they are"),
+        (500, b'["error"]', "(500) is not tsadc"),
+        (200, b"<html>Welcome</html>", "(200) is not tsadc"),
+        (400, b'{"error": "There is no former model."}', "The service did not roll back: There is no former model."),
+        (200, b'{"state": "rolled back"}', "The service uses the former model of plant again."),
+    ],
+)
+def test_the_answer_to_a_roll_back_is_read_past_any_proxy(
+    file: Path, monkeypatch: pytest.MonkeyPatch, status: int, content: bytes, sentence: str
+) -> None:
+    monkeypatch.setattr(versions, "roll_back", lambda _: pytest.fail("the folders were swapped"))
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    for variable in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("TSADC_ADMIN_TOKEN", "a-secret-of-16-chars")
+    with Receiver(lambda *_: (status, {}, content)) as receiver:
+        file.write_text(file.read_text().replace("[server]", f"[server]\nport = {receiver.url.rpartition(':')[2]}"))
+        try:
+            said = roll_back(file, None, "plant")
+        except ConfigError as error:
+            said = str(error)
+    assert sentence in said
+    [(method, path, headers, _)] = receiver.requests
+    assert (method, path) == ("POST", "/v1/models/plant/rollback")
+    assert headers["authorization"] == "Bearer a-secret-of-16-chars"
 
 
 @pytest.mark.parametrize(

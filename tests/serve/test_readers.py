@@ -4,9 +4,10 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,10 @@ class Sink:
 
     def submit(self, batch: RowBatch) -> None:
         self.batches.append(batch)
+
+    def keep_only(self, keys: Container[str]) -> None:
+        for key in [key for key in self.positions if key not in keys]:
+            del self.positions[key]
 
     @property
     def rows(self) -> list[tuple[str, int, dict[str, float]]]:
@@ -83,7 +88,36 @@ def test_lines_that_are_appended_are_read_once(tmp_path: Path) -> None:
     again = folder.create("f", folder.Settings(path=str(tmp_path), every=0.02))  # the service is started again
     sink.run(again, lambda: len(sink.rows) == 30)
     assert sink.rows == [("pump", i, {"flow": i + 0.5, "pressure": i + 100.0}) for i in range(30)]
-    assert sink.positions == {"pump.csv": json.dumps({"bytes": len(text)})}
+    assert json.loads(sink.positions["pump.csv"])["bytes"] == len(text)
+
+
+@pytest.mark.parametrize("columns", [1, 60])  # the header of 60 is longer than the first bytes that are compared
+def test_a_file_that_replaces_a_shorter_one_is_read_from_its_beginning(tmp_path: Path, columns: int) -> None:
+    """As a daily export under one name."""
+    path, names = tmp_path / "export.csv", [f"{k:0100d}" for k in range(columns)]
+
+    def export(first: int, rows: int) -> None:
+        table(first, rows, **dict.fromkeys(names, 0.5)).to_csv(path, index=False)
+
+    export(0, 100)
+    sink = Sink()
+    reader = folder.create("f", folder.Settings(path=str(tmp_path), every=0.02))
+    sink.run(reader, lambda: len(sink.rows) == 100)
+    export(1000, 101)
+    sink.run(reader, lambda: len(sink.rows) == 201)
+    export(2000, 101)  # as large as before
+    sink.run(reader, lambda: len(sink.rows) == 302)
+    times = [*range(100), *range(1000, 1101), *range(2000, 2101)]
+    assert sink.rows == [("export", time, dict.fromkeys(names, time + 0.5)) for time in times]
+
+
+def test_positions_that_earlier_versions_stored_are_used(tmp_path: Path) -> None:
+    text = table(0, 30, flow=0.5).to_csv(index=False)
+    (tmp_path / "pump.csv").write_text(text)
+    sink = Sink()
+    sink.set("pump.csv", json.dumps({"bytes": len("".join(text.splitlines(keepends=True)[:21]))}))
+    sink.run(folder.create("f", folder.Settings(path=str(tmp_path), every=0.02)), lambda: len(sink.rows) == 10)
+    assert sink.rows == [("pump", i, {"flow": i + 0.5}) for i in range(20, 30)]
 
 
 def test_rows_that_the_service_refuses_are_skipped_unless_it_stops(tmp_path: Path) -> None:
@@ -135,6 +169,30 @@ def test_a_large_text_file_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.
     sink = Sink()
     sink.run(folder.create("f", folder.Settings(path=str(tmp_path), every=0.02)), lambda: len(sink.rows) == 400)
     assert sink.rows == [("a", i, {"flow": float(i), "x": i + 1.0}) for i in range(400)]
+
+
+def test_files_that_are_gone_are_forgotten_unless_the_folder_is_empty(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        table(0, 2, flow=0.0).to_csv(tmp_path / f"{name}.csv", index=False)
+    sink = Sink()
+    reader = folder.Folder("f", folder.Settings(path=str(tmp_path), every=0.02))
+    sink.run(reader, lambda: len(sink.positions) == 3)
+
+    (tmp_path / "a.csv").unlink()
+    sink.run(reader, lambda: "a.csv" not in sink.positions)
+
+    def leave() -> bool:
+        if (tmp_path / "b.csv").exists():
+            (tmp_path / "b.csv").rename(tmp_path / ".b")
+        return set(sink.positions) == {"c.csv"}
+
+    sink.run(reader, leave)
+    assert list(reader._seen) == [tmp_path / "c.csv"]
+    (tmp_path / "c.csv").rename(tmp_path / ".c")
+    end = time.monotonic() + 0.3  # several looks
+    sink.run(reader, lambda: time.monotonic() > end)
+    assert set(sink.positions) == {"c.csv"}
+    assert len(sink.rows) == 6
 
 
 def test_new_parquet_files_entities_and_a_damaged_file(tmp_path: Path) -> None:
@@ -267,8 +325,6 @@ def test_promql_is_asked_in_steps_from_where_it_stopped() -> None:
     asked = []
 
     def answer(method: str, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        from urllib.parse import parse_qs, urlsplit
-
         given = {name: value[0] for name, value in parse_qs(urlsplit(path).query).items()}
         asked.append(given)
         first, last = float(given["start"]), float(given["end"])
@@ -315,6 +371,26 @@ def test_rows_of_prometheus_are_in_order_of_time_though_values_are_missing() -> 
     assert np.array_equal(batch.values, [[0, 0], [1, np.nan], [2, 2], [3, np.nan]], equal_nan=True)
 
 
+def test_a_long_time_without_numbers_does_not_stop_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query is 0/0 until a minute ago, for more steps than one request asks for."""
+    monkeypatch.setattr(prometheus, "MOST_STEPS", 10)
+    until = time.time() - 60
+
+    def answer(_: str, path: str, *__: Any) -> tuple[int, dict[str, str], bytes]:
+        given = {name: value[0] for name, value in parse_qs(urlsplit(path).query).items()}
+        ticks = np.arange(float(given["start"]), float(given["end"]) + 0.5)
+        values = [[tick, "NaN" if tick < until else "1"] for tick in ticks]
+        data = {"resultType": "matrix", "result": [{"metric": {"instance": "a"}, "values": values}]}
+        return 200, {}, json.dumps({"status": "success", "data": data}).encode()
+
+    with Receiver(answer) as receiver:
+        settings = prometheus.Settings(url=receiver.url, queries=(("x", "x"),), step=1.0, delay=0.0, history=120.0)
+        sink = Sink()
+        sink.run(prometheus.create("p", settings), lambda: len(sink.rows) >= 60)
+    assert {row["x"] for _, _, row in sink.rows} == {1.0}
+    assert sink.rows[0][1] + START // SECOND == np.ceil(until)
+
+
 def test_errors_of_prometheus() -> None:
     bad = b'{"status":"error","error":"parse error"}'
     for status, content, sentence in ((400, bad, "answered 400.*parse error"), (200, b"{}", "does not answer like")):
@@ -322,6 +398,12 @@ def test_errors_of_prometheus() -> None:
             reader = prometheus.create("p", prometheus.Settings(url=receiver.url, queries=(("a", "up("),)))
             with pytest.raises(DataError, match=sentence):
                 Sink().run(reader, lambda: False)
+    result = [{"metric": {}, "values": [[0, "1"]]}]
+    content = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode()
+    with Receiver(lambda *_: (200, {}, content)) as receiver:
+        reader = prometheus.create("p", prometheus.Settings(url=receiver.url, queries=(("a", "sum(up)"),)))
+        with pytest.raises(DataError, match="gave only series without the label 'instance', which names the entity"):
+            Sink().run(reader, lambda: False)
     with pytest.raises(ConfigError, match="needs `url`, the address of Prometheus, and `queries`"):
         prometheus.create("p", prometheus.Settings())
     with pytest.raises(ConfigError, match=r"`reader\.p\.queries` must be pairs"):

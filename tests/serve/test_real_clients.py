@@ -133,3 +133,34 @@ def test_messages_of_a_broker_are_kept_until_they_are_stored(tmp_path: Path) -> 
     assert [(batch.entity, batch.partial) for batch in last.batches] == [("p1", True)]
     with pytest.raises(DataError, match=f"127.0.0.1:{port} cannot be reached: Connection refused"):
         Sink().run(mqtt.create("m", settings), lambda: False)
+
+
+def test_a_broker_that_stays_away_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that comes back soon is not, and its messages are received again."""
+    pytest.importorskip("paho.mqtt.client")
+    monkeypatch.setattr(mqtt, "CONNECT_WITHIN", 4.0)
+    port, stack = free_port(), contextlib.ExitStack()
+    reader = mqtt.create("m", mqtt.Settings(host="127.0.0.1", port=port, topic="plant/{entity}"))
+    sink = Sink()
+    starts = 1
+
+    def received(number: int) -> bool:
+        publish(port, ("plant/p1", f'{{"flow": {number}}}'))
+        return bool(sink.rows) and sink.rows[-1][2] == {"flow": number}
+
+    def restarted() -> bool:
+        nonlocal starts
+        if starts < 3 and received(starts):
+            starts += 1
+            stack.close()
+            if starts == 2:
+                stack.enter_context(broker(tmp_path, port))
+        return False
+
+    with stack:
+        stack.enter_context(broker(tmp_path, port))
+        with pytest.raises(DataError, match=f"127.0.0.1:{port} has not been reached for 4 seconds; check that it runs"):
+            sink.run(reader, restarted)
+        assert starts == 3
+        stack.enter_context(broker(tmp_path, port))
+        sink.run(reader, lambda: received(3))

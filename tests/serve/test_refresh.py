@@ -1,5 +1,10 @@
 """A running service trains its models again without fear: checks, candidates, roll back, and new levels."""
 
+import os
+import signal
+import subprocess
+import sys
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -16,7 +21,7 @@ from live import INTERVAL, LENGTH, NAMES, START, batch, wait_for, waves
 import tsadc
 from terminal import tsadc as command
 from tsadc.detectors.classical.robust_z import RobustZ
-from tsadc.detectors.store import load
+from tsadc.detectors.store import SETTINGS, load
 from tsadc.detectors.versions import previous
 from tsadc.errors import ConfigError, DataError, RefitError, TsadcNotice
 from tsadc.series import Clock
@@ -29,7 +34,7 @@ from tsadc.serve.refresh import AT_ONCE, Refresh
 from tsadc.serve.refresh_job import Job, adapt, train
 from tsadc.serve.scoring import Scoring, Settings
 from tsadc.serve.service import Service
-from tsadc.serve.store import Store
+from tsadc.serve.store import Store, StoreError
 
 ROWS = 60 * LENGTH
 FAULT = (50 * LENGTH + 11, 51 * LENGTH + 25)
@@ -279,7 +284,9 @@ def test_a_level_that_stays_is_proposed_and_adapted_to(service: Service, folder:
     feed(service, 14 * LENGTH, first=34 * LENGTH, jump=9.0)
     service.refresh.look()
     assert [own["lasting"] for own in service.refresh.proposals()] == [False]
-    assert all(own["entity"] == "pump 0" for own in Queries(service.store).episodes(state="open")["episodes"])
+    episodes = Queries(service.store).episodes()["episodes"]
+    assert {own["entity"] for own in episodes} == {"pump 1"}
+    assert [own for own in episodes if own["state"] == "open"] == []
     with pytest.raises(RefitError, match="is accepted already"):
         service.refresh.decide(proposal["id"], False, "ann")
 
@@ -298,6 +305,56 @@ def test_a_candidate_stays_one_if_the_adaptation_fails(service: Service, monkeyp
     with pytest.raises(RefitError, match="too long"):
         service.refresh.decide(proposal["id"], True, "ann")
     assert service.refresh.candidate("plant")["state"] == "candidate"
+    [proposal] = service.refresh.proposals()
+    assert (proposal["state"], proposal["by"]) == ("open", "")
+    assert proposal["note"] == "The model could not learn the new level: It took too long."
+
+
+def test_a_level_is_learnt_in_the_background(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"name": "pump 1", "model": "plant", "first_time": START}
+    execute(service, sa.insert(schema.entities).values(id=1, **values))
+    own = {"entity": 1, "state": "open", "lasting": True, "since": START, "above": 14, "observations": 14}
+    own |= {"variables": [], "created": 0.0, "by": ""}
+    for number in (1, 2):
+        execute(service, sa.insert(schema.proposals).values(id=number, **own))
+    begun, ended = threading.Event(), threading.Event()
+
+    def adapt(*_: Any) -> None:
+        begun.set()
+        assert ended.wait(30)
+
+    monkeypatch.setattr(Refresh, "_adapt", adapt)
+    queries = Queries(service.store)
+    client = TestClient(create_app(service, {}), base_url="http://127.0.0.1")
+
+    def state() -> str:
+        return next(own["state"] for own in client.get("/v1/proposals").json()["proposals"] if own["id"] == 1)
+
+    accepted = client.post("/v1/proposals/1/accept", json={"by": "ann"})
+    assert (accepted.status_code, accepted.json()["state"]) == (202, "adapting")
+    assert begun.wait(30)
+    before = queries.changes(None)
+    assert before is not None
+    assert state() == "adapting"
+    for path, sentence in (
+        ("1/accept", "The proposal 1 is adapting already."),
+        ("1/refuse", "The proposal 1 is adapting already."),
+        ("2/accept", "A model is being trained or replaced now; try again when that is done."),
+    ):
+        answer = client.post(f"/v1/proposals/{path}", json={})
+        assert (answer.status_code, answer.json()["error"]) == (400, sentence)
+    ended.set()
+    wait_for(lambda: state() == "accepted")
+    assert queries.changes(before["number"]) is not None  # so that pages look again
+
+
+def test_a_level_whose_learning_ended_with_the_service_is_open_again(service: Service) -> None:
+    execute(service, sa.insert(schema.entities).values(id=1, name="pump 1", model="plant", first_time=START))
+    own = {"entity": 1, "state": "adapting", "since": START, "above": 14, "observations": 14, "variables": []}
+    for number, lasting in ((1, True), (2, False)):
+        execute(service, sa.insert(schema.proposals).values(id=number, lasting=lasting, created=0.0, by="", **own))
+    states = {own["id"]: own["state"] for own in Refresh(service).proposals()}
+    assert states == {1: "open", 2: "ended"}
 
 
 def test_entities_that_are_never_proposed_keep_no_other_from_it(
@@ -367,6 +424,82 @@ def test_a_refit_that_was_killed_with_the_service_has_failed(service: Service) -
     execute(service, sa.insert(schema.refreshes).values(**values))
     Refresh(service)
     assert service.refresh.candidate("plant")["state"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
+        (StoreError("The store is away."), "The store is away."),
+        (ValueError("it is no JSON"), "ValueError: it is no JSON"),
+    ],
+)
+def test_a_refit_that_fails_unexpectedly_is_stored_and_named(
+    service: Service, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(Refresh, "_run", fail)
+    service.refresh.begin("plant")
+    assert wait_for(lambda: service.problems.recent())[0].sentence == f"The refit of the model 'plant' failed: {said}"
+    failed = wait_for(lambda: (own := service.refresh.candidate("plant"))["finished"] and own)
+    assert (failed["state"], failed["note"]) == ("failed", said)
+
+
+def test_a_refit_that_cannot_begin_is_named(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ValueError("a mistake")
+
+    monkeypatch.setattr(service.refresh, "refresh", fail)
+    service.refresh.begin("plant")
+    [problem] = wait_for(lambda: service.problems.recent())
+    assert problem.sentence == "The refit of the model 'plant' failed: ValueError: a mistake"
+
+
+def test_a_refit_whose_end_could_not_be_stored_has_failed(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"model": "plant", "state": "running", "started": 0.0, "comparison": {}, "note": ""}
+    execute(service, sa.insert(schema.refreshes).values(**values))
+    monkeypatch.setattr("tsadc.serve.refresh.LOOK", 0.01)
+    stop = threading.Event()
+    thread = threading.Thread(target=service.refresh.run, args=(stop,))
+    thread.start()
+    failed = wait_for(lambda: (own := service.refresh.candidate("plant"))["finished"] and own)
+    stop.set()
+    thread.join()
+    assert (failed["state"], failed["note"]) == ("failed", "Its end could not be stored.")
+
+
+PARENT = """
+import sys
+from tsadc.serve.config import Schedule
+from tsadc.serve.refresh import Refresh
+from tsadc.serve.refresh_job import Job
+
+class Parent(Refresh):
+    def _answer(self, process, schedule):
+        print(process.pid, flush=True)
+        return super()._answer(process, schedule)
+
+Parent.__new__(Parent)._run(Job(*sys.argv[1:], history=1, megabytes=4096), Schedule())
+"""
+
+
+def test_a_training_process_ends_with_a_service_that_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "plant"
+    folder.mkdir()
+    os.mkfifo(folder / SETTINGS)  # reading it never ends
+    arguments = (Server(store=str(tmp_path / "store.sqlite")).url, "plant", str(folder), str(tmp_path / "new"))
+    command = [sys.executable, "-c", PARENT, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        number = int(parent.stdout.readline())
+        parent.kill()
+    running = Path(f"/proc/{number}/cmdline")  # empty if it has ended
+    try:
+        wait_for(lambda: not running.exists() or not running.read_bytes(), within=30)
+    finally:
+        if running.exists():
+            os.kill(number, signal.SIGKILL)
 
 
 def test_schedules_are_checked_and_the_command_rolls_back(folder: Path, tmp_path: Path) -> None:

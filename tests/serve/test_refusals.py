@@ -31,7 +31,7 @@ def client(service: Any) -> TestClient:
     return TestClient(create_app(service, {"admin": "a" * 20}), base_url="http://localhost")
 
 
-@pytest.mark.parametrize("path", ["/v1/session", "/v1/mutes", "/v1/episodes/1/verdict", "/v1/episodes/1/acknowledge"])
+@pytest.mark.parametrize("path", ["/v1/mutes", "/v1/episodes/1/verdict", "/v1/episodes/1/acknowledge"])
 def test_a_large_body_is_refused_also_if_its_size_is_not_declared(client: TestClient, service: Any, path: str) -> None:
     declared = client.post(path, content=b" " * (MOST_BYTES + 1), headers=AS_ADMIN)
     undeclared = client.post(path, content=iter([b" " * MOST_BYTES, b" "]), headers=AS_ADMIN)
@@ -58,17 +58,20 @@ def test_the_character_nul_is_refused(client: TestClient) -> None:
 
 
 def test_an_unknown_token_is_not_called_expired(client: TestClient) -> None:
-    for answer in (client.get("/v1/mutes"), client.post("/v1/session", json={"token": "b" * 20})):
-        assert answer.status_code == 401
-        assert "unknown" in answer.json()["error"]
-        assert "expired" not in answer.json()["error"]
+    answer = client.get("/v1/mutes", headers={"Authorization": "Bearer " + "b" * 20})
+    assert answer.status_code == 401
+    assert "unknown" in answer.json()["error"]
+    assert "expired" not in answer.json()["error"]
+
+
+def test_a_cookie_is_no_token(client: TestClient) -> None:
+    assert client.get("/v1/mutes", headers={"Cookie": "tsadc_token=" + "a" * 20}).status_code == 401
 
 
 def test_who_was_refused_is_said(client: TestClient, service: Any) -> None:
-    client.post("/v1/session", json={"token": "b" * 20})
     for headers in ({}, {"Host": "elsewhere"}, {"Origin": "http://elsewhere"}):
         client.get("/v1/mutes", headers=headers)
-    assert service.problems.counts == {"token": 2, "host": 1, "origin": 1}
+    assert service.problems.counts == {"token": 1, "host": 1, "origin": 1}
     assert all(" from testclient is refused: " in problem.sentence for problem in service.problems.recent())
 
 

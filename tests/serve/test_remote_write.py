@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from serve.wire import NOW, cells, label, message, metric, request, sample, series, varint
 from tsadc.errors import DataError
 from tsadc.serve.readers.body import Limits, TooLarge
-from tsadc.serve.readers.labels import LabelMapping
-from tsadc.serve.readers.remote_write import RemoteWriteDecoder, series_name, slow_series
+from tsadc.serve.readers.labels import LabelMapping, SeriesIndex
+from tsadc.serve.readers.remote_write import RemoteWriteDecoder, _known_label, series_name, slow_series
 
 MILLISECOND = 10**6
 STALE = struct.unpack("<d", struct.pack("<Q", 0x7FF0000000000002))[0]
@@ -190,3 +190,25 @@ def test_speed() -> None:
         decoder.decode(body)
         spent.append(time.process_time() - start)
     assert min(spent) < 0.2
+
+
+def test_long_keys_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SeriesIndex, "MOST", 2)
+    _known_label.cache_clear()
+    decoder = RemoteWriteDecoder(LabelMapping(ignore=("job", "note")))
+    for k in range(5):
+        body = request(series(metric("load", f"host-{k}", note=str(k) * 11_000), [(NOW, 1.0)]))
+        assert cells(decoder.decode(body)) == {(f"host-{k}", NOW * MILLISECOND, "load"): 1.0}
+    assert decoder._index.codes == {}
+    assert list(decoder._index.entities) == ["host-3", "host-4"]
+    assert _known_label.cache_info().currsize == 7  # name, job and five instances, but no note
+    decoder.decode(request(series(metric("load"), [(NOW, 1.0)])))
+    assert len(decoder._index.codes) == 1
+
+
+def test_a_repeated_label_among_many_is_found_quickly() -> None:
+    labels = [(f"label{k}", "x") for k in range(50_000)]
+    start = time.process_time()
+    with pytest.raises(DataError, match="the label 'label0' twice"):
+        series_name([*labels, ("label0", "y")])
+    assert time.process_time() - start < 2

@@ -164,6 +164,18 @@ def test_a_line_that_was_cut_off_is_replaced(tmp_path: Path) -> None:
     assert [next(iter(json.loads(line))) for line in path.read_text().splitlines()] == ["old", "episode"]
 
 
+@pytest.mark.parametrize("before", [b'{"old": 1}\n\n{"old": 2}', b"a note", b"x" * (json_lines.TAIL + 1)])
+def test_a_line_of_another_program_is_kept(tmp_path: Path, before: bytes) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(before)
+    writer = json_lines.create("file", json_lines.Settings(path=str(path)))
+    writer.send([event()])
+    writer.send([event(), event("resolved")])
+    *kept, first, second = path.read_bytes().split(b"\n")[:-1]
+    assert b"\n".join(kept) == before
+    assert [json.loads(line)["transition"] for line in (first, second)] == ["opened", "resolved"]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)

@@ -19,7 +19,7 @@ from tsadc.cli.commands.live import backtest, collect, serve, watch
 from tsadc.cli.commands.models import adapt, export, fit, merge, refit
 from tsadc.cli.signals import Interrupted, Terminated, stopped, stopping_on_sigterm
 from tsadc.errors import TsadcError, TsadcNotice
-from tsadc.optional import lacks_torch
+from tsadc.optional import INSTALL_TORCH, lacks_torch
 
 
 class Commands(TyperGroup):
@@ -76,7 +76,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if not lacks_torch(error):
             raise
-        _refuse("This command needs the package torch: pip install 'tsadc[network]'.")
+        _refuse(f"This command needs the package torch: {INSTALL_TORCH}.")
     except MemoryError as error:
         _refuse(f"There is not enough memory: {error or 'the data does not fit at once'}.")
     except OSError as error:

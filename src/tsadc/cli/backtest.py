@@ -1,4 +1,4 @@
-"""`tsadc backtest`: what the service would have alarmed over history, as a folder with a page and tables."""
+"""`tsadc backtest`: which alarms the service would have raised over history, as a folder with a page and tables."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tsadc.cli.histogram import histogram
 from tsadc.cli.nightly import identity
 from tsadc.config import build
 from tsadc.detectors.feedback import learnt_from
-from tsadc.detectors.store import ARRAYS, HISTORY, SETTINGS, read_arrays, read_settings, upgraded_threshold
+from tsadc.detectors.store import ARRAYS, HISTORY, SETTINGS, SUMMARY, read_arrays, read_settings, upgraded_threshold
 from tsadc.detectors.threshold import Contamination, Normal, Threshold, explain
 from tsadc.errors import DataError, ModelFileError, TsadcNotice, listed
 from tsadc.io.doctor import Examination, Finding, VariableFacts
@@ -60,13 +60,13 @@ def about_model(folder: Path) -> list[tuple[str, str]]:
     data = read_arrays(folder, model)
     try:
         arrays = load_arrays(data)
-        kind, *rest = _about_model(model, arrays["decision_scores"], arrays.get(HISTORY))
+        kind, *rest = _about_model(folder, model, arrays["decision_scores"], arrays.get(HISTORY))
         return [kind, ("name", identity(folder)), *rest]
     except (SafetensorError, KeyError, IndexError, TypeError, ValueError, AttributeError):
         raise ModelFileError(f"{folder} is not a usable model: its settings are incomplete or damaged.") from None
 
 
-def _about_model(model: Mapping[str, Any], scores: Floats, views: Floats | None) -> list[tuple[str, str]]:
+def _about_model(folder: Path, model: Mapping[str, Any], scores: Floats, views: Floats | None) -> list[tuple[str, str]]:
     settings, origin = model["settings"], model["provenance"]
     data, training, clock = origin["data"], origin.get("training"), Clock(**model["clock"])
     contamination, threshold = Contamination(**model["contamination"]), float(model["threshold"])
@@ -84,7 +84,8 @@ def _about_model(model: Mapping[str, Any], scores: Floats, views: Floats | None)
         ("seed", str(settings["seed"])),
     ]
     if "summary" in model:
-        rows.append(("mergeable", "yes: it keeps a summary of its history"))
+        kept = (folder / SUMMARY).is_file()
+        rows.append(("mergeable", "yes: it keeps a summary of its history" if kept else f"no: {SUMMARY} is missing"))
     if review := origin.get("review"):
         rows.append(("reviewed", reviewed_text(review)))
     if training:

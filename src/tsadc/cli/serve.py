@@ -32,6 +32,7 @@ from tsadc.io.reading import Reading
 from tsadc.wording import count
 
 NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(?![~=])(.+)", re.DOTALL)  # NAME=QUERY, and not a comparison in PromQL
+MOST_HOURS = 10**6
 GRACE = 3  # seconds for requests under way when the service stops
 UNNAMED = "input"  # the entity of lines that name none
 
@@ -87,11 +88,7 @@ def roll_back(config: Path | None, model: Path | None, name: str) -> str:
         headers={"Authorization": f"Bearer {token}"} if token else {},
     )
     try:
-        with urllib.request.urlopen(request, timeout=60):
-            return f"The service uses the former model of {name} again."
-    except urllib.error.HTTPError as error:
-        sentence = parse_json(error.read()).get("error", f"it answered {error.code}")
-        raise ConfigError(f"The service did not roll back: {sentence}") from None
+        status, content = _answer(request)
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         if not isinstance(reason, ConnectionRefusedError):  # a service may run, and use the folders
@@ -102,6 +99,27 @@ def roll_back(config: Path | None, model: Path | None, name: str) -> str:
         from tsadc.detectors.versions import roll_back
 
         return roll_back(Path(requested.models[name].folder))
+    try:
+        said = parse_json(content)["error" if status >= 400 else "state"]
+    except (ValueError, LookupError, TypeError):
+        raise ConfigError(
+            f"What answers at {address} ({status}) is not tsadc, or busy, so the folders stay as they are; set "
+            "`server.port` to the port of the service, or try again."
+        ) from None
+    if status >= 400:
+        raise ConfigError(f"The service did not roll back: {said}")
+    return f"The service uses the former model of {name} again."
+
+
+def _answer(request: urllib.request.Request) -> tuple[int, bytes]:
+    """Send a request, past any proxy, which must not see the token; return the status and the body of the answer."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=60) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()
 
 
 def serve(config: Path | None, model: Path | None, echo: Any) -> None:
@@ -242,8 +260,8 @@ def collect(
         from tsadc.serve.readers.prometheus import Settings, history
     except ImportError as error:
         raise ConfigError(f"Collecting needs more packages ({error.name}): pip install 'tsadc[serve]'.") from None
-    if not 0 < hours < 10**6:
-        raise ConfigError(f"`--hours` must be above 0, but got {hours:g}.")
+    if not 0 < hours < MOST_HOURS:
+        raise ConfigError(f"`--hours` must be above 0 and below {MOST_HOURS:,}, but got {hours:g}.")
     try:
         interval = Reading(every=step).interval or 0
     except ConfigError:

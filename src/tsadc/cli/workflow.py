@@ -62,6 +62,8 @@ def requested_settings(
 def _refuse_settings_of_networks(detector: str, base: Common, preset: str, changes: Mapping[str, Any]) -> None:
     """Raise if a preset or a setting is requested that `tsadc` has and a detector without a network has not."""
     unknown = [name for name in changes if not hasattr(base, name) and name != detector]
+    if not has_torch() and "training" in unknown:
+        raise ConfigError(f"`training` (--epochs) does not apply to {detector}, which has no network; leave it out.")
     if not has_torch() or (not unknown and preset in ("default", *base.presets)):
         return
     network = find("tsadc").Config()  # imports torch, which nothing else here needs

@@ -28,6 +28,7 @@ LOOK = 1.0  # seconds between two looks at the head of a cluster, or at what a p
 MISSED = 10  # looks in a row at which the head does not answer, so that it is gone
 PATIENCE = 0.2  # seconds after which a signal interrupts waiting
 AHEAD = 4  # tasks per core that wait: enough to keep each core busy, and few enough for the driver
+PLACING = 300.0  # seconds in which processes that run at the same time must get their cores
 ANSWER = 10.0  # seconds in which a cluster must answer
 SETTINGS = b"\0\0\0\4\0\0\0\0\0"  # the empty frame of settings with which both sides of HTTP/2 begin: the 4 is its type
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS  # Ray speaks gRPC, which is HTTP/2
@@ -106,6 +107,7 @@ class Cluster:
         cores = int(ray.cluster_resources().get("CPU", 0))
         if size > cores:
             raise ConfigError(f"--workers {size} needs {size} cores, but the cluster has {cores}; ask for fewer.")
+        busy = f"There were not {size} free cores for {PLACING:g} s; wait for other programs, or lower --workers."
         for _ in range(RETRIES + 1):
             places = ray.util.placement_group([{"CPU": 1}] * size, strategy="SPREAD")
             member, news = ray.remote(num_cpus=1)(_Member), ray.remote(num_cpus=0)(_News).remote()
@@ -115,6 +117,8 @@ class Cluster:
                 for rank in range(size)
             ]
             try:
+                if not places.wait(PLACING):
+                    return Outcome(None, busy)
                 host, port = ray.get(members[0].place.remote())
                 waiting = [
                     one.run.remote(tsadc.__version__, function, shared, rank, size, host, port, news)
@@ -133,6 +137,8 @@ class Cluster:
                 return self._checked(ray.get(first))
             except (ray.exceptions.RayActorError, ray.exceptions.NodeDiedError):
                 continue
+            except ray.exceptions.RayError as error:
+                return self._failed(error)
             finally:
                 for one in (*members, news):
                     ray.kill(one)
@@ -153,24 +159,28 @@ class Cluster:
         return self._missed == 0
 
     def _outcome(self, done: Any) -> Outcome[Any]:
-        errors = self._ray.exceptions
         try:
             found = self._ray.get(done)
-        except (errors.ObjectStoreFullError, errors.OutOfDiskError) as error:
-            return Outcome(None, _full(error))
-        except errors.OutOfMemoryError:
-            return Outcome(None, "Its node has too little memory for it; use nodes with more memory per core.")
-        except (errors.WorkerCrashedError, errors.NodeDiedError, errors.ObjectLostError):
-            return Outcome(None, f"Its process was lost {RETRIES + 1} times, most likely because memory ran out.")
-        except errors.RayError as error:
-            text = str(error).strip()
-            if "No module named 'tsadc" in text:
-                raise ConfigError(
-                    "A node of the cluster cannot import tsadc; install the same version on all nodes: pip install "
-                    f"'tsadc[ray]=={tsadc.__version__}'."
-                ) from None
-            return Outcome(None, f"It failed unexpectedly: {text.splitlines()[-1] if text else type(error).__name__}.")
+        except self._ray.exceptions.RayError as error:
+            return self._failed(error)
         return self._checked(found)
+
+    def _failed(self, error: Exception) -> Outcome[Any]:
+        """Return the outcome of a task that ended with an error of Ray; raise if a node cannot import tsadc."""
+        errors = self._ray.exceptions
+        if isinstance(error, (errors.ObjectStoreFullError, errors.OutOfDiskError)):
+            return Outcome(None, _full(error))
+        if isinstance(error, errors.OutOfMemoryError):
+            return Outcome(None, "Its node has too little memory for it; use nodes with more memory per core.")
+        if isinstance(error, (errors.WorkerCrashedError, errors.NodeDiedError, errors.ObjectLostError)):
+            return Outcome(None, f"Its process was lost {RETRIES + 1} times, most likely because memory ran out.")
+        text = str(error).strip()
+        if "No module named 'tsadc" in text:
+            raise ConfigError(
+                "A node of the cluster cannot import tsadc; install the same version on all nodes: pip install "
+                f"'tsadc[ray]=={tsadc.__version__}'."
+            ) from None
+        return Outcome(None, f"It failed unexpectedly: {text.splitlines()[-1] if text else type(error).__name__}.")
 
     def _checked(self, found: Outcome[Any] | _OtherVersion) -> Outcome[Any]:
         """Return what a task has returned; raise if its node has another version of tsadc."""

@@ -1141,8 +1141,25 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     @final
     def unknown_entities(self, names: Sequence[str]) -> str:
-        """Return a sentence about those of the entities that the model has not learnt; empty if it knows all, or has
-        learnt a single one, whose statistics are then those of all."""
+        """Return a sentence about the entities that the model has not learnt, and that it judges by all others.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Names of entities.
+
+        Returns
+        -------
+        str
+            Empty if the model knows all of them, or has learnt a single one, whose statistics are those of all.
+
+        Examples
+        --------
+        With `detector` from the example of `help(tsadc.TSADC.fit)`, which was fitted to one entity:
+
+        >>> detector.unknown_entities(["pump 2"])
+        ''
+        """
         new = [name for name in names if name not in self.scaler_.entities]
         if not new or self.settings.scaler.scope != "entity" or len(self.scaler_.entities) <= 1:
             return ""

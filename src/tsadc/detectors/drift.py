@@ -1,9 +1,9 @@
 """Drift: a period that lies beyond the history as a whole.
 
     name      meaning
-    usual     quarter quantile of the training scores of the entity's normal observations; unknown if it has fewer than
+    usual     lower quartile of the training scores of the entity's normal observations; unknown if it has fewer than
               5 training observations
-    raised    of an observation: quarter quantile of the 20 scores before it, minus `usual`; 0 if that is negative, or
+    raised    of an observation: lower quartile of the 20 scores before it, minus `usual`; 0 if that is negative, or
               if `usual` is unknown. Where a series has fewer scores, `usual` stands in for those of its history
     drift     the last observations of an entity, at least 10, if more than three quarters of them score above the
               threshold: another machine, a new regime or slow wear, rather than single anomalies

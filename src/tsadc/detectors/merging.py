@@ -136,7 +136,7 @@ def continue_model(
     later = summarise(type(old)(config=old.settings), list(new), variables=old.variables_)
     every, came = known.clock.every, later.clock.every
     if every and came and every != came:
-        fix = f"resample it with --every {spell(every)}" if came < every else "fit a new model to all of the history"
+        fix = f"resample it with --every {spell(every)}" if came < every else "leave out --every, or fit a new model"
         raise DataError(f"{model} has a row every {spell(every)}, but the new history every {spell(came)}; {fix}.")
     whole = continued(known, later)
     _notice_undated(whole)

@@ -31,6 +31,7 @@ from tsadc.detectors.summary import Summary
 from tsadc.detectors.threshold import Contamination, Normal
 from tsadc.detectors.usual import Usual
 from tsadc.errors import ConfigError, DataError, ModelFileError
+from tsadc.optional import NEEDS_TORCH
 from tsadc.scale import Scaler
 from tsadc.series import Clock
 
@@ -129,6 +130,8 @@ def load(path: str | Path, *, detector: type[Detector] | str | None = None) -> D
     except KeyError as error:
         raise ModelFileError(f"{folder} is not a usable model: it lacks {error}; {RESTORE}.") from None
     except ConfigError as error:
+        if NEEDS_TORCH in str(error):  # the model is not at fault
+            raise
         raise ModelFileError(f"{folder} is not a usable model: {error}") from None
     except (SafetensorError, *DAMAGE):
         raise ModelFileError(

@@ -34,7 +34,7 @@ from safetensors.numpy import save as save_arrays
 from tsadc.config import shown
 from tsadc.detectors.ensemble.scorer import MAX_STATES, different_values
 from tsadc.detectors.provenance import digest
-from tsadc.detectors.usual import longest_gap
+from tsadc.detectors.usual import gaps_of
 from tsadc.errors import ConfigError, DataError, listed
 from tsadc.io.reading import spell
 from tsadc.io.rows import Rows
@@ -44,7 +44,7 @@ from tsadc.windows import cut, first_start
 
 MIN_QUOTA = 40  # observations from which the baselines of an entity come, if it has as many
 HASHED = 8  # bytes of a hash that make a random number
-NUMBERS = ("rows", "cells", "observations", "gap")  # of an entity, as they are stored
+NUMBERS = ("rows", "cells", "observations", "gap", "leading", "trailing")  # of an entity, as they are stored
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,8 @@ class Entity:
         Different values of each variable, as many as there are up to 11, then NaN.
     gap : int
         Most consecutive rows without any value.
+    leading, trailing : int
+        Rows without any value at the beginning and at the end, with which a gap goes on across two parts.
     digest : str
         Of the whole history.
     """
@@ -128,6 +130,8 @@ class Entity:
     values: Distribution
     different: Floats
     gap: int
+    leading: int
+    trailing: int
     digest: str
 
     @classmethod
@@ -143,7 +147,7 @@ class Entity:
             len(cut([series], rule.length, rule.coverage).observations),
             Distribution.of([series], levels=LEVELS),
             different_values([series]),
-            longest_gap(series),
+            *gaps_of(series),
             digest((series,)),
         )
 
@@ -195,6 +199,7 @@ class Entity:
             values[: len(old)], values[first:] = old.values[0 : len(old)], new.values[0 : len(new)]
             return Entity.of(replace(old, values=values), rule)
         between = first - self.rows
+        across = 0 if self.separate else self.trailing + between + later.leading
         joined = hashlib.sha256(f"{self.digest} {later.digest}".encode()).hexdigest()[: len(self.digest)]
         return replace(
             self,
@@ -205,7 +210,9 @@ class Entity:
             observations=self.observations + later.observations,
             values=self.values.joined(later.values),
             different=_smallest(np.concatenate([self.different, later.different], axis=1)),
-            gap=max(self.gap, later.gap, between),
+            gap=max(self.gap, later.gap, across),
+            leading=self.rows + between + later.leading if self.leading == self.rows else self.leading,
+            trailing=self.trailing + between + later.rows if later.trailing == later.rows else later.trailing,
             digest=joined,
         )
 
@@ -366,6 +373,8 @@ class Summary:
                 )
                 for number, start in enumerate(own["starts"])
             )
+            # Summaries of earlier versions lack both ends; the ends of a whole history can be measured.
+            _, leading, trailing = gaps_of(pieces[0]) if own["complete"] else (0, 0, 0)
             entities[own["name"]] = Entity(
                 pieces,
                 own["complete"],
@@ -377,6 +386,8 @@ class Summary:
                 Distribution(extent, mean, deviation, arrays[f"{i}.quantiles"]),
                 arrays[f"{i}.different"],
                 own["gap"],
+                own.get("leading", leading),
+                own.get("trailing", trailing),
                 own["digest"],
             )
         return cls(rule, about["kept"], entities)

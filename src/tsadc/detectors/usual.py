@@ -300,9 +300,17 @@ def _gap(series: Series, gaps: Mapping[str, int] | None) -> int:
 def longest_gap(series: Series) -> int:
     """Return the most consecutive rows of a series without any value; 0 if it is a sequence of separate observations,
     which do not follow each other in time."""
-    if series.observation is not None:
-        return 0
-    return max((stop - start for start, stop in empty_runs(series)), default=0)
+    return gaps_of(series)[0]
+
+
+def gaps_of(series: Series) -> tuple[int, int, int]:
+    """Return the longest gap of a series, and the rows without any value at its beginning and at its end."""
+    longest = leading = trailing = 0
+    for start, stop in empty_runs(series) if series.observation is None else ():
+        longest = max(longest, stop - start)
+        leading = stop if start == 0 else leading
+        trailing = stop - start if stop == len(series) else 0
+    return longest, leading, trailing
 
 
 def _measured(observations: Observations, index: int) -> Booleans:

@@ -136,8 +136,8 @@ def check(kind: str, expected: Sequence[Example], scores: Sequence[float]) -> No
     differences = [abs(example.score - score) for example, score in zip(expected, scores, strict=True)]
     if not max(differences) <= TOLERANCE:
         raise TsadcError(
-            f"The {kind} export was not written: it scores a made-up observation {max(differences):.2g} beside this "
-            f"package, but at most {TOLERANCE:g} is accepted; report this as an error of tsadc."
+            f"The {kind} export was not written: its score of a made-up observation differs by {max(differences):.2g} "
+            f"from that of this package; at most {TOLERANCE:g} is accepted. Report this as an error of tsadc."
         )
 
 

@@ -45,9 +45,9 @@ For an entity that the model does not know, `entity` is -1; any number that is n
 Values are in the units of the history, in the order of `variables` of the manifest. Infinity counts as a value that is
 as extreme as possible; `tsadc detect` refuses it.
 """
-DRIFT = """The threshold that follows drift: let q be the quarter quantile of the last 20 scores of an entity, its usual
-  score (`usual_scores` of the manifest) in place of those that are lacking; `tsadc detect` adds q minus the usual score
-  to the threshold, if that is positive."""
+DRIFT = """The threshold that follows drift: let q be the lower quartile of the last 20 scores of an entity; if fewer
+  are known, the usual score (`usual_scores` of the manifest) stands in for the rest. `tsadc detect` adds q minus the
+  usual score to the threshold, if that is positive."""
 
 
 def write_onnx(detector: Exportable, out: Path) -> None:

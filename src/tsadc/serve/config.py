@@ -72,13 +72,13 @@ class Server:
     processes : int, default 1
         Processes that score rows, at most 16. Each scores a part of the entities, and has all models in memory.
     entities : int, default 10000
-        Most entities that are accepted.
+        Maximum number of entities.
     megabytes : int, default 32
-        Largest body of a request.
+        Maximum size of the body of a request.
     rows : int, default 100000
-        Most rows of a request, and most rows that wait to be stored.
+        Maximum number of rows in a request, and of rows that wait to be stored.
     backlog : int, default 2000000
-        Most stored rows that wait to be scored.
+        Maximum number of stored rows that wait to be scored.
     """
 
     host: str = "127.0.0.1"
@@ -121,7 +121,9 @@ class Server:
         """The store as a URL of SQLAlchemy."""
         if self.store.startswith("postgresql://"):
             return "postgresql+psycopg://" + self.store.removeprefix("postgresql://")
-        return f"sqlite:///{self.store}"
+        from sqlalchemy import URL  # here: a backtest needs no package of the service
+
+        return URL.create("sqlite", database=self.store).render_as_string()
 
 
 @dataclass(frozen=True)
@@ -174,9 +176,9 @@ class Schedule:
     swap : bool, default True
         Whether a new model that passes all checks is used at once. Otherwise it waits until a person accepts it.
     minutes : float, default 60
-        Most time that a refit may take.
+        Maximum time of a refit.
     megabytes : int, default 4096
-        Most memory that a refit may use.
+        Maximum memory of a refit.
     """
 
     model: str = ""
@@ -246,7 +248,7 @@ def read_config(file: Path) -> Config:
     server = build(Server, content.get("server", {}), "server")
     if "://" in server.store and not server.store.startswith("postgresql://"):
         raise ConfigError(
-            f"`server.store` must be a file or postgresql://..., but got {_without_password(server.store)}."
+            f"`server.store` must be a file or postgresql://..., but got {_without_secrets(server.store)}."
         )
     located: dict[str, Any] = {name: str(base / getattr(server, name)) for name in ("tokens",) if getattr(server, name)}
     if "://" not in server.store:
@@ -377,8 +379,8 @@ def read_toml_tokens(file: Path) -> dict[str, str]:
 def explained(config: Config) -> list[str]:
     """Return what the settings mean, one sentence per line."""
     server = config.server
-    store = "PostgreSQL, " + _without_password(server.store) if "://" in server.store else f"SQLite, {server.store}"
-    access = "any program on this machine may use it" if server.is_local else "a token is required"
+    store = f"PostgreSQL, {_without_secrets(server.store)}" if "://" in server.store else f"SQLite, {server.store}"
+    access = "a token is required" if tokens_of(server) else "any program on this machine may use it"
     lines = [
         f"server: listens on http://{server.host}:{server.port}; {access}.",
         f"store: {store}; rows and scores are kept for {server.keep_days:g} days, silent entities for "
@@ -444,11 +446,21 @@ def _shown(settings: Any) -> str:
     every = {item.name: getattr(settings, item.name) for item in dataclasses.fields(settings)}
     secret = ("token", "password", "secret", "headers")
     return ", ".join(
-        f"{name} = {'(hidden)' if any(word in name for word in secret) else _without_password(str(value))}"
+        f"{name} = {'(hidden)' if any(word in name for word in secret) else _without_secrets(value)}"
         for name, value in every.items()
         if value not in ("", None, ())
     )
 
 
-def _without_password(url: str) -> str:
-    return re.sub(r"(//[^:/@\s]*):[^@\s]*@", r"\1:(hidden)@", url)
+def _without_secrets(value: Any) -> Any:
+    """Return a setting with its addresses, also those in lists, without user, password and query."""
+    if isinstance(value, tuple):
+        return tuple(map(_without_secrets, value))
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    kind, _, rest = value.partition("://")
+    place, *query = re.split("[?#]", rest, maxsplit=1)
+    if query and "@" in query[0]:  # it may belong to a password
+        return f"{kind}://(hidden)"
+    _, mark, host = place.rpartition("@")
+    return f"{kind}://(hidden)@{host}" if mark else f"{kind}://{host}"

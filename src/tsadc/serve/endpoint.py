@@ -24,7 +24,7 @@ MOST_SHOWN = 200  # characters of an answer in a message
 
 
 class Refused(DeliveryError):
-    """The receiver refuses these events, not just now: another attempt with the same content does not help."""
+    """The receiver refuses these events for good; sending the same content again does not help."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ import base64
 import binascii
 import hmac
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.exceptions import HTTPException
@@ -27,7 +26,7 @@ HEADERS = (
     (b"cache-control", b"no-store"),
 )
 # Without a token: files that hold no data, and whether the service lives.
-OPEN = ("/", "/v1/health", "/v1/session", "/openapi.json")
+OPEN = ("/", "/v1/health", "/openapi.json")
 WRITING = ("/v1/rows", "/api/v1/write", "/api/v2/write", "/write")  # they limit their bodies themselves
 MOST_BYTES = 65_536  # of the body of any other request
 PATIENCE = 30.0  # seconds in which the body of a request must arrive
@@ -141,7 +140,7 @@ def scope_of(token: str, tokens: Mapping[Scope, str]) -> Scope | None:
 
 
 def _token(headers: Mapping[bytes, str]) -> str:
-    """Return the token of a request: Bearer, Token (Influx), the password of Basic, or the cookie of the page."""
+    """Return the token of a request: Bearer, Token (Influx), or the password of Basic."""
     kind, _, value = headers.get(b"authorization", "").partition(" ")
     if kind.lower() in ("bearer", "token"):
         return value.strip()
@@ -150,8 +149,4 @@ def _token(headers: Mapping[bytes, str]) -> str:
             return base64.b64decode(value, validate=True).decode().partition(":")[2]
         except (binascii.Error, UnicodeDecodeError):
             return ""
-    try:
-        cookie = SimpleCookie(headers.get(b"cookie", "")).get("tsadc_token")
-    except CookieError:
-        return ""
-    return "" if cookie is None else cookie.value
+    return ""

@@ -27,7 +27,7 @@ from tsadc.config import shown
 from tsadc.errors import DataError, TsadcError
 from tsadc.serve.config import Scope
 from tsadc.serve.decode import ARROW, decode_arrow, decode_json
-from tsadc.serve.guard import Guard, client_of, scope_of
+from tsadc.serve.guard import Guard, client_of
 from tsadc.serve.metrics import exposition
 from tsadc.serve.page import page_file
 from tsadc.serve.queries import NotFound, Page, Queries, tick_of
@@ -90,12 +90,6 @@ class NewMute(Given):
     until: str | None = Field(None, max_length=40)
     note: str = Field("", max_length=10_000)
     by: str = Field("", max_length=200)
-
-
-class Login(Given):
-    """A token, to be kept in a cookie."""
-
-    token: str = Field(max_length=500)
 
 
 class Route(APIRoute):
@@ -223,13 +217,21 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
         max_points: Annotated[int, Query(ge=2, le=5000)] = 600,
         variable: Annotated[list[str] | None, Query(max_length=200)] = None,
     ) -> dict[str, Any]:
-        """Return values with the usual band, with at most `max_points` points."""
+        """Return values with the usual band, with at most `max_points` points. Of very long periods only a part of the
+        rows is read, evenly spread; `coverage` is their share."""
         return queries.rows(entity, start, end, max_points, variable or [])
 
     @app.get("/v1/entities/{entity:path}")
-    def entity(entity: Name, start: First = None, end: Last = None, limit: Limit = 500) -> dict[str, Any]:
-        """Return one entity with its latest scores, or those of a period."""
-        return queries.entity(entity, start, end, limit)
+    def entity(
+        entity: Name,
+        start: First = None,
+        end: Last = None,
+        limit: Limit = 500,
+        max_points: Annotated[int | None, Query(ge=2, le=5000)] = None,
+    ) -> dict[str, Any]:
+        """Return one entity with its latest scores, or those of a period. With `max_points` instead of `limit`, all of
+        them: if there are more, each point is the highest of several. `verdicts` is of how many."""
+        return queries.entity(entity, start, end, limit, max_points)
 
     @app.get("/v1/episodes")
     def episodes(state: Text = "", entity: Text = "", limit: Limit = 100, offset: Offset = 0) -> dict[str, Any]:
@@ -300,7 +302,7 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
 
     @app.post("/v1/models/{name}/rollback")
     def roll_back(name: Name) -> dict[str, Any]:
-        """Use the former model again; the same again undoes it."""
+        """Use the former model again; a second call undoes it."""
         return service.refresh.roll_back(name)
 
     @app.get("/v1/proposals")
@@ -308,10 +310,10 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
         """List entities with a new level that may be the new normal, latest first."""
         return {"proposals": service.refresh.proposals()}
 
-    @app.post("/v1/proposals/{number}/accept")
+    @app.post("/v1/proposals/{number}/accept", status_code=202)
     def accept_proposal(number: Number, by: Acknowledgement) -> dict[str, Any]:
-        """Adapt the model to the new level of an entity."""
-        return service.refresh.decide(number, True, by.by)
+        """Adapt the model to the new level of an entity, in the background."""
+        return service.refresh.begin_adapting(number, by.by)
 
     @app.post("/v1/proposals/{number}/refuse")
     def refuse_proposal(number: Number, by: Acknowledgement) -> dict[str, Any]:
@@ -332,18 +334,6 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
     def metrics() -> PlainTextResponse:
         """Return what Prometheus scrapes."""
         return PlainTextResponse(exposition(service), media_type="text/plain; version=0.0.4")
-
-    @app.post("/v1/session", status_code=204)
-    def login(given: Login, request: Request) -> Response:
-        """Keep a token in a cookie that scripts cannot read, for the page."""
-        if scope_of(given.token, tokens) is None:
-            sentence = "The token is unknown."
-            service.problems.add("token", f"A login from {client_of(request.scope)} is refused: {sentence}")
-            raise HTTPException(401, sentence)
-        response = Response(status_code=204)
-        secure = request.url.scheme == "https"
-        response.set_cookie("tsadc_token", given.token, httponly=True, samesite="strict", secure=secure)
-        return response
 
     @app.get("/", include_in_schema=False)
     def page() -> Response:

@@ -34,6 +34,7 @@ AT_ONCE = 20_000  # rows of a commit
 IDLE = 0.25  # seconds
 MOST_COLUMNS = 10_000  # combinations of variables that are remembered
 MOST_NOTES = 10
+STOPPED = "The service is stopping; send the rows again in a moment."
 SECOND = 10**9
 EARLIEST = 365 * 86_400 * SECOND  # 1971: times near 0 come from a clock that is not set, or have another unit
 
@@ -115,16 +116,21 @@ class Ingest:
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._waiting, self._count = 0, threading.Lock()
         self._stopped = False
+        self._outdated = False  # whether memory has what a failed transaction has changed
         self._columns: dict[tuple[str, tuple[str, ...]], tuple[Any, Any, str]] = {}
         self._load()
         self._thread = threading.Thread(target=self._run, name="ingest", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Store what was accepted, and stop."""
-        self._stopped = True
+        """Store what was accepted, and stop. What cannot be stored is refused."""
+        with self._count:
+            self._stopped = True
         self._requests.put(None)
         self._thread.join()
+        while not self._requests.empty():
+            if (request := self._requests.get()) is not None:
+                request.done.set_exception(StoreError(STOPPED))
 
     def use(self, config: Config, variables: Mapping[str, Sequence[str]]) -> None:
         """Use another configuration from now on."""
@@ -161,19 +167,19 @@ class Ingest:
         if not rows:
             done.set_result(receipt)
             return done
-        if self._stopped:
-            raise Overloaded("The service is stopping; send the rows again in a moment.", 5.0)
         if self.backlog > self.config.server.backlog:
             behind = f"Scoring is {self.backlog:,} rows behind, so new rows are refused"
             self.problems.add("backlog", f"{behind}; if that lasts while scoring runs, raise `server.processes`.")
             raise Overloaded(f"{self.backlog:,} rows wait to be scored; send these again later.", 10.0)
         with self._count:
+            if self._stopped:
+                raise Overloaded(STOPPED, 5.0)
             if self._waiting and self._waiting + rows > self.config.server.rows:
                 self.problems.add("queue", "Rows came faster than the store takes them, so some requests were refused.")
                 raise Overloaded(f"{self._waiting:,} rows wait to be stored; send these again later.")
             self._check_room({name for part in parts for name in part.entities})
             self._waiting += rows
-        self._requests.put(_Request(tables[0].source, parts, rows, receipt, done))
+            self._requests.put(_Request(tables[0].source, parts, rows, receipt, done))
         return done
 
     def _parts(self, table: RowTable, receipt: Receipt) -> Iterator[_Part]:
@@ -285,7 +291,7 @@ class Ingest:
 
     def _run(self) -> None:
         looked = 0.0
-        while not (self._stopped and self._requests.empty()):
+        while not (self._stopped and (self._outdated or self._requests.empty())):
             requests = self._take()
             try:
                 if requests or (self._pending and time.monotonic() - looked > IDLE):
@@ -368,15 +374,17 @@ class Ingest:
         self._forgotten = forgotten
 
     def _reload(self) -> None:
-        """Forget what a failed transaction has changed in memory; wait for the store as long as it takes."""
-        while True:
+        """Forget what a failed transaction has changed in memory; wait for the store until the service stops."""
+        self._outdated = True
+        while self._outdated:
             try:
                 self.store.renew()
-                return self._load()
+                self._load()
+                self._outdated = False
             except StoreError as error:
                 self.problems.add("store", str(error))
                 if self._stopped:
-                    return None
+                    return
                 time.sleep(1.0)
 
 
@@ -469,8 +477,9 @@ class _Group:
         self.connection.execute(sa.update(schema.rows).where(where).values(data=data))
 
     def _hand_over(self, entity: int, changed: Iterable[int] = ()) -> None:
-        """Insert the rows of an entity that wait for no values, in order of time, up to the first that does. One that
-        is older than rows handed over already holds up no other. Store those that have `changed` and still wait."""
+        """Insert the rows of an entity that wait for no values, in order of time, up to the first that does. A row
+        older than those already handed over does not hold up the others. Store those that have `changed` and still
+        wait."""
         waiting = self.ingest._pending[entity]
         latest = self.ingest._latest.get(entity, -1)
         held = min((time_ for time_, row in waiting.items() if row.incomplete and time_ > latest), default=None)

@@ -43,8 +43,8 @@ class Problem:
 class Problems:
     """The problems of senders, readers, writers and the store, for those who can fix them.
 
-    Each has a reason, one word that is counted in `/metrics`, and a sentence. The latest sentences are kept: of those
-    with the same reason `about` the same sender, which may name another value each time, the last one."""
+    Each has a reason, one word that is counted in `/metrics`, and a sentence. The latest sentences are kept; of
+    several sentences with the same reason and the same `about`, only the latest is kept."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}

@@ -7,30 +7,27 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from tsadc.detectors.usual import SeriesUsual
 from tsadc.errors import DataError
-from tsadc.series import Clock, Floats, Series
+from tsadc.series import Clock
 from tsadc.serve import schema
+from tsadc.serve.charting import MILLISECOND, Chart
 from tsadc.serve.config import live_clock
 from tsadc.serve.episodes import as_shown
 from tsadc.serve.store import CHANGED, Store
-from tsadc.serve.stored_rows import rows_between
+from tsadc.serve.stored_rows import LEAST, extent
 
 if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
 
-MOST_ROWS = 200_000  # that one chart reads
 MOST_CHANGED = 500  # names in one message about changes
-MILLISECOND = 10**6
 STATES = ("open", "acknowledged", "muted", "ok", "unscored")  # of an entity
 
 
@@ -54,7 +51,11 @@ def moment(seconds: float | None) -> str | None:
 def tick_of(text: str, what: str) -> int:
     """Return the nanoseconds of a time that a client gave: ISO 8601, or milliseconds since 1970."""
     try:
+        if not text[:1].isdigit() and text[:1] != "-":  # pandas knows "now" and "NaT"
+            raise ValueError
         stamp = pd.Timestamp(float(text), unit="ms") if _is_number(text) else pd.Timestamp(text)
+        if pd.isna(stamp):
+            raise ValueError
         stamp = stamp.tz_localize("UTC") if stamp.tzinfo is None else stamp.tz_convert("UTC")
         return int(stamp.as_unit("ns").value)
     except (ValueError, OverflowError, TypeError):
@@ -111,19 +112,36 @@ class Queries:
         counts = dict.fromkeys(STATES, 0) | {row.state: row[1] for row in states}
         return {"total": total, "counts": counts, "entities": found}
 
-    def entity(self, name: str, first: str | None, last: str | None, limit: int = 500) -> dict[str, Any]:
-        """Return one entity with its latest scores, oldest first; those that end in a period, if one is given."""
+    def entity(
+        self, name: str, first: str | None, last: str | None, limit: int = 500, most_points: int | None = None
+    ) -> dict[str, Any]:
+        """Return one entity with its latest scores, oldest first; those that end in a period, if one is given. With
+        `most_points`, all scores of the period: if there are more, each point is the highest of several."""
         entity, score = _entities(), schema.scores.c
         with self.store.reading() as connection:
             row = connection.execute(sa.select(entity).where(entity.c.name == name)).mappings().one_or_none()
             if row is None:
                 raise NotFound(f"There is no entity {name[:200]!r}.")
-            query = sa.select(schema.scores).where(score.entity == row["id"])
+            chosen = score.entity == row["id"]
             if first:
-                query = query.where(score.end > tick_of(first, "from"))
+                chosen &= score.end > tick_of(first, "from")
             if last:
-                query = query.where(score.start < tick_of(last, "to"))
-            scores = connection.execute(query.order_by(score.end.desc()).limit(limit)).mappings().all()[::-1]
+                chosen &= score.start < tick_of(last, "to")
+            if most_points is None:
+                query = sa.select(schema.scores).where(chosen).order_by(score.end.desc()).limit(limit)
+                scores = connection.execute(query).mappings().all()[::-1]
+                total = len(scores)
+            else:
+                final = sa.select(score.end).where((score.entity == row["id"]) & score.final)
+                settled = connection.scalar(final.order_by(score.end.desc()).limit(1))
+                if settled is not None:  # provisional verdicts before that are superseded
+                    chosen &= score.final | (score.end > settled)
+                extremes = sa.select(sa.func.count(), sa.func.min(score.end), sa.func.max(score.end)).where(chosen)
+                total, least, most = connection.execute(extremes).one()
+                query = sa.select(schema.scores).where(chosen).order_by(score.end)
+                if total > most_points:
+                    query = _highest(chosen, least, (most - least) // most_points + 1)
+                scores = connection.execute(query).mappings().all()
         chart = {
             "start": [verdict["start"] / MILLISECOND for verdict in scores],
             "end": [verdict["end"] / MILLISECOND for verdict in scores],
@@ -133,7 +151,12 @@ class Queries:
             },
         }
         model = self.models(row["model"])
-        return {**_entity(dict(row)), "names": model[0]["variables"] if model else [], "scores": chart}
+        return {
+            **_entity(dict(row)),
+            "names": model[0]["variables"] if model else [],
+            "verdicts": total,
+            "scores": chart,
+        }
 
     def rows(
         self, name: str, first: str | None, last: str | None, most_points: int, chosen: Sequence[str]
@@ -146,44 +169,20 @@ class Queries:
             if row is None:
                 raise NotFound(f"There is no entity {name[:200]!r}.")
             detector, clock = self._detector(row["model"])
+            unknown = [variable for variable in chosen if variable not in detector.variables_]
+            if unknown:
+                raise DataError(f"The model has no variable {unknown[0][:200]!r}.")
             end = tick_of(last, "to") if last else _latest(connection, dict(row)) + 1
-            start = tick_of(first, "from") if first else end - 4 * detector.settings.length * clock.interval
-            found = rows_between(connection, row["id"], start, end, MOST_ROWS + 1)
-        if len(found) > MOST_ROWS:
-            raise DataError(
-                f"There are more than {MOST_ROWS:,} rows from {iso(start)} to {iso(end)}; ask for less time."
-            )
-        names = detector.variables_
-        unknown = [variable for variable in chosen if variable not in names]
-        if unknown:
-            raise DataError(f"The model has no variable {unknown[0][:200]!r}.")
-        shown = list(chosen) or list(names)
-        variables: dict[str, Any] = {}
-        times: list[float] = []
-        if len(found):
-            if int(found.times[-1] - found.times[0]) // clock.interval > 4 * MOST_ROWS:  # a few rows far apart
-                found = replace(found, times=found.times[0] + clock.interval * np.arange(len(found)))
-            series = found.series(name, names, clock)
-            band = _band(detector, series)
-            edges = np.unique(np.linspace(0, len(series), min(len(series), max(most_points, 2)) + 1).astype(np.int64))
-            times = [series.clock.tick(int(i)) / MILLISECOND for i in edges[:-1]]
-            for variable in shown:
-                k = names.index(variable)
-                column = np.asarray(series.values)[:, k]
-                variables[variable] = {"min": _reduced(column, edges, np.fmin), "max": _reduced(column, edges, np.fmax)}
-                if band is not None:
-                    variables[variable] |= {
-                        "lower": _reduced(band[0][:, k], edges, np.fmin),
-                        "upper": _reduced(band[1][:, k], edges, np.fmax),
-                    }
+            usual = end - 4 * detector.settings.length * clock.interval
+            start = max(tick_of(first, "from") if first else usual, LEAST + 1)  # LEAST is NaT
+            shown = list(dict.fromkeys(chosen)) or detector.variables_
+            found = Chart(detector, clock, name, shown, most_points).read(connection, row["id"], start, end)
         return {
             "entity": name,
             "from": iso(start),
             "to": iso(end),
             "interval": clock.interval / MILLISECOND,
-            "rows": len(found),
-            "times": times,
-            "variables": variables,
+            **found,
         }
 
     def _detector(self, model: str) -> tuple[Detector, Clock]:
@@ -205,7 +204,6 @@ class Queries:
         entity: str = "",
         state: str = "",
         page: Page = Page(),
-        since: int | None = None,
     ) -> dict[str, Any]:
         """Return episodes, the latest first."""
         episode, owner = schema.episodes.c, schema.entities.c
@@ -296,7 +294,8 @@ class Queries:
 
 
 def _entities() -> sa.Subquery:
-    """Return all entities with their state and their worst open episode. Muted episodes count only if all are."""
+    """Return all entities with their state and their worst open episode. Muted episodes count only if
+    every open episode of the entity is muted."""
     entity, episode = schema.entities.c, schema.episodes.c
     loud = episode.muted.is_(False)
     open_ = (
@@ -319,6 +318,25 @@ def _entities() -> sa.Subquery:
     )
     query = sa.select(schema.entities, open_.c.open_episodes, open_.c.open_severity, state.label("state"))
     return query.outerjoin(open_, open_.c.entity == entity.id).subquery()
+
+
+def _highest(chosen: sa.ColumnElement[bool], least: int, size: int) -> sa.Select[Any]:
+    """Return the verdicts that lie furthest above their thresholds, one for each `size` of time from `least` on, with
+    the beginning and the end of all that they stand for; provisional ones apart from final ones."""
+    score = schema.scores.c
+    point = (score.final, (score.end - least) // size)
+    excess = score.score - score.threshold
+    ranked = (
+        sa.select(
+            *(score[name] for name in ("score", "threshold", "anomalous", "severity", "final")),
+            sa.func.min(score.start).over(partition_by=point).label("start"),
+            sa.func.max(score.end).over(partition_by=point).label("end"),
+            sa.func.row_number().over(partition_by=point, order_by=excess.desc()).label("rank"),
+        )
+        .where(chosen)
+        .subquery()
+    )
+    return sa.select(ranked).where(ranked.c.rank == 1).order_by(ranked.c.end)
 
 
 def _entity(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -350,22 +368,5 @@ def _episode(row: Mapping[str, Any]) -> dict[str, Any]:
 def _latest(connection: Connection, entity: Mapping[str, Any]) -> int:
     """Return the time of the latest row of an entity, also if it is not scored yet."""
     known = entity["first_time"] if entity["last_time"] is None else entity["last_time"]
-    newer = rows_between(connection, entity["id"], known).times
-    return int(newer[-1]) if len(newer) else known
-
-
-def _band(detector: Detector, series: Series) -> tuple[Floats, Floats] | None:
-    explainer = detector._explainer()
-    if explainer.usual is None:
-        return None
-    learnt = explainer.usual.of(series.entity)
-    usual = SeriesUsual(
-        series, learnt, explainer.usual.window, explainer.scaler.alone(series.entity), explainer.predict
-    )
-    return usual.band(0, len(series))
-
-
-def _reduced(column: Floats, edges: Any, how: Any) -> list[float | None]:
-    """Return the lowest or highest value between edges; None where there is none."""
-    reduced = how.reduceat(column, edges[:-1])
-    return [float(f"{value:.7g}") if math.isfinite(value) else None for value in reduced.tolist()]
+    newer = extent(connection, entity["id"], known)
+    return known if newer is None else newer.last

@@ -10,7 +10,7 @@ otherwise it stays a candidate until a person accepts or refuses it. Folders are
 begins again with the new model: rows wait in the store meanwhile, so none is lost, and open episodes go on.
 
     state of a refresh   running, used, replaced, candidate, refused, failed
-    state of a proposal  open, accepted, refused, ended
+    state of a proposal  open, adapting, accepted, refused, ended
 
 An entity that is above the threshold for good (`detectors/drift.py`) because the levels of variables moved is proposed
 as the new normal. If a person accepts, its level and spread are learnt again from the rows since then. A refused
@@ -24,8 +24,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,7 @@ from tsadc.detectors.versions import previous, replace_model, roll_back
 from tsadc.errors import RefitError, TsadcError
 from tsadc.serve import schema
 from tsadc.serve.config import Schedule, live_clock
+from tsadc.serve.metrics import log
 from tsadc.serve.queries import NotFound, iso, moment
 from tsadc.serve.refresh_job import Job, as_line, rows_of
 from tsadc.serve.scoring import model_digest
@@ -53,6 +54,8 @@ LOOK = 30.0  # seconds between looks at schedules and drift
 LOOKED_BACK = 3 * RECENT  # observations in which drift is looked for
 AT_ONCE = 5  # entities whose drift is examined in one look
 SECOND = 10**9
+# Of a proposal whose adaptation failed; its period may be over meanwhile.
+_OPEN_AGAIN = sa.case((schema.proposals.c.lasting, "open"), else_="ended")
 BUSY = "A model is being trained or replaced now; try again when that is done."
 
 
@@ -70,18 +73,28 @@ class Refresh:
         self._process: subprocess.Popen[str] | None = None
         self._loaded: dict[str, tuple[str, Detector]] = {}  # by name of the model, with its digest
         self._examined = 0  # the entity whose drift was examined last
+        self._failed: dict[int, str] = {}  # by proposal: why its latest adaptation failed
+        self._fail_running("The service ended before the refit did.")
+        adapting = schema.proposals.c.state == "adapting"
         with self.store.writing() as connection:  # of a service that was killed
-            table = schema.refreshes.c
-            ended = {"state": "failed", "finished": time.time(), "note": "The service ended before the refit did."}
-            connection.execute(sa.update(schema.refreshes).where(table.state == "running").values(**ended))
+            connection.execute(sa.update(schema.proposals).where(adapting).values(state=_OPEN_AGAIN))
 
     def run(self, stop: threading.Event) -> None:
         """Carry out schedules and look for new levels until `stop` is set."""
         while not stop.wait(LOOK):
+            with suppress(RefitError), self._alone():
+                self._fail_running("Its end could not be stored.")
             for schedule in self.service.config.schedules.values():
                 if self._is_due(schedule, time.time()):
                     self.refresh(schedule.model, schedule)
             self.look()
+
+    def _fail_running(self, note: str) -> None:
+        """Store that what is stored as a running refit has failed."""
+        ended = {"state": "failed", "finished": time.time(), "note": note}
+        with self.store.writing() as connection:
+            running = schema.refreshes.c.state == "running"
+            connection.execute(sa.update(schema.refreshes).where(running).values(**ended))
 
     def stop(self) -> None:
         """End a refit that runs."""
@@ -146,39 +159,47 @@ class Refresh:
         with self._alone():
             values = {"model": name, "state": "running", "started": time.time(), "comparison": {}, "note": ""}
             with self.store.writing() as connection:
+                self.store.next_change(connection)  # so that pages look again
                 insert = sa.insert(schema.refreshes).values(**values).returning(schema.refreshes.c.id)
                 number = connection.execute(insert).scalar_one()
             try:
-                comparison = self._run(self._job(name, schedule), schedule)
-            except RefitError as error:
-                self._finish(number, "failed", {}, str(error))
-                self.service.problems.add("refresh", f"The refit of the model {name!r} failed: {error}")
-                return self.candidate(name)
-            objections = comparison["objections"]
-            if objections:
-                note = f"Not used: {'; '.join(objections)}."
-            else:
-                note = "" if schedule.swap else "It waits until a person accepts it."
-            self._supersede(name)
-            self._finish(number, "candidate", comparison, note)
-            if not note:
-                self._use_candidate(name, number, "refreshed")
+                self._refit(name, number, schedule)
+            except Exception as error:
+                note = _said(error)
+                self.service.problems.add("refresh", f"The refit of the model {name!r} failed: {note}")
+                self._fail_running(note)
         return self.candidate(name)
+
+    def _refit(self, name: str, number: int, schedule: Schedule) -> None:
+        comparison = self._run(self._job(name, schedule), schedule)
+        objections = comparison["objections"]
+        if objections:
+            note = f"Not used: {'; '.join(objections)}."
+        else:
+            note = "" if schedule.swap else "It waits until a person accepts it."
+        self._supersede(name)
+        self._finish(number, "candidate", comparison, note)
+        if not note:
+            self._use_candidate(name, number, "refreshed")
 
     def begin(self, name: str) -> dict[str, Any]:
         """Train a model again in the background."""
         self._folder(name)
+        self._begin(f"The refit of the model {name!r}", lambda: self.refresh(name))
+        return {"model": name, "state": "running"}
+
+    def _begin(self, what: str, replace: Callable[[], object]) -> None:
+        """Replace a model in the background; `what` begins the sentence that says it if that fails."""
         if self._busy.locked():
             raise RefitError(BUSY)
 
-        def refresh() -> None:
+        def run() -> None:
             try:
-                self.refresh(name)
-            except TsadcError as error:
-                self.service.problems.add("refresh", str(error))
+                replace()
+            except Exception as error:
+                self.service.problems.add("refresh", f"{what} failed: {_said(error)}")
 
-        threading.Thread(target=refresh, name="refresh", daemon=True).start()
-        return {"model": name, "state": "running"}
+        threading.Thread(target=run, name="refresh", daemon=True).start()
 
     def _job(self, name: str, schedule: Schedule, **more: Any) -> Job:
         model, server = self.service.config.models[name], self.service.config.server
@@ -200,25 +221,15 @@ class Refresh:
         """Do a job in a process of its own; raise if it fails or takes too long."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "tsadc.serve.refresh_job"]
-        self._process = process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        try:
-            out, errors = process.communicate(as_line(job), 60 * schedule.minutes)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            raise RefitError(
-                f"The refit took more than {schedule.minutes:g} minutes and was ended; raise `minutes`, or shorten "
-                "`history`."
-            ) from None
-        finally:
-            self._process = None
+        reading, writing = os.pipe()  # not one of `Popen`, which `communicate` closes: its end ends the process
+        with open(writing, "wb", buffering=0) as requests:
+            with open(reading) as source:
+                self._process = process = subprocess.Popen(
+                    command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+                )
+            with suppress(BrokenPipeError):  # it ended at once, and why is in its errors
+                requests.write(as_line(job).encode())
+            out, errors = self._answer(process, schedule)
         lines = out.splitlines()
         if process.returncode or not lines:
             said = last_said(errors) or f"exit code {process.returncode}"
@@ -231,10 +242,25 @@ class Refresh:
             raise RefitError(str(answer["error"]))
         return dict(answer["comparison"])
 
+    def _answer(self, process: subprocess.Popen[str], schedule: Schedule) -> tuple[str, str]:
+        """Wait for the end of a process and return what it wrote; end it and raise if it takes too long."""
+        try:
+            return process.communicate(timeout=60 * schedule.minutes)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise RefitError(
+                f"The refit took more than {schedule.minutes:g} minutes and was ended; raise `minutes`, or shorten "
+                "`history`."
+            ) from None
+        finally:
+            self._process = None
+
     def _finish(self, number: int, state: str, comparison: Mapping[str, Any], note: str) -> None:
         table = schema.refreshes.c
         values = {"state": state, "finished": time.time(), "comparison": dict(comparison), "note": note}
         with self.store.writing() as connection:
+            self.store.next_change(connection)  # so that pages look again
             connection.execute(sa.update(schema.refreshes).where(table.id == number).values(**values))
 
     def _supersede(self, name: str) -> None:
@@ -333,7 +359,7 @@ class Refresh:
         return int(latest["id"])
 
     def roll_back(self, name: str) -> dict[str, Any]:
-        """Use the former model again; the same again undoes it."""
+        """Use the former model again; a second call undoes it."""
         with self._alone():
             folder = self._folder(name)
             table = schema.models.c
@@ -429,35 +455,67 @@ class Refresh:
                 "since": iso(row["since"]),
                 **{key: moment(row[key]) for key in ("created", "decided")},
                 **{key: row[key] for key in kept},
+                "note": self._failed.get(row["id"], "") if row["state"] == "open" else "",
             }
             for row in rows
         ]
 
-    def decide(self, number: int, accepted: bool, by: str) -> dict[str, Any]:
-        """Accept a proposal, which adapts the model to the entity, or refuse it."""
+    def _open(self, number: int) -> dict[str, Any]:
+        """Return a proposal about which nobody has decided."""
         found = self.proposals(number)
         if not found:
             raise NotFound(f"There is no proposal {number}.")
         if found[0]["state"] != "open":
             raise RefitError(f"The proposal {number} is {found[0]['state']} already.")
-        table = schema.proposals.c
+        return found[0]
+
+    def begin_adapting(self, number: int, by: str) -> dict[str, Any]:
+        """Accept a proposal in the background."""
+        proposal = self._open(number)
+        self._begin(f"Learning the new level of {proposal['entity']!r}", lambda: self.decide(number, True, by))
+        return {**proposal, "state": "adapting", "note": ""}
+
+    def decide(self, number: int, accepted: bool, by: str) -> dict[str, Any]:
+        """Accept a proposal, which adapts the model to the entity, or refuse it."""
+        proposal = self._open(number)
         if accepted:
             began = time.time()
             with self._alone():
-                name, entity = found[0]["model"], found[0]["entity"]
-                schedule = Schedule(model=name)
-                with self.store.reading() as connection:
-                    since = connection.scalar(sa.select(table.since).where(table.id == number))
-                job = self._job(name, schedule, entity=entity, since=since)
-                self._run(job, schedule)
-                self._supersede(name)
-                replace_model(self._folder(name), _candidate(self._folder(name)))
-                self._use(name, f"adapted to {entity}", began)
-                shutil.rmtree(_candidate(self._folder(name)), ignore_errors=True)
-        values = {"state": "accepted" if accepted else "refused", "decided": time.time(), "by": by}
-        with self.store.writing() as connection:
-            connection.execute(sa.update(schema.proposals).where(table.id == number).values(**values))
+                self._failed.pop(number, None)
+                self._set_proposal(number, state="adapting")
+                try:
+                    self._adapt(proposal, began)
+                except BaseException as error:
+                    self._failed[number] = f"The model could not learn the new level: {error}"
+                    self._set_proposal(number, state=_OPEN_AGAIN)
+                    raise
+        self._set_proposal(number, state="accepted" if accepted else "refused", decided=time.time(), by=by)
         return self.proposals(number)[0]
+
+    def _adapt(self, proposal: Mapping[str, Any], began: float) -> None:
+        """Let a model learn the new level of an entity."""
+        name, entity, table = proposal["model"], proposal["entity"], schema.proposals.c
+        schedule = Schedule(model=name)
+        with self.store.reading() as connection:
+            since = connection.scalar(sa.select(table.since).where(table.id == proposal["id"]))
+        self._run(self._job(name, schedule, entity=entity, since=since), schedule)
+        self._supersede(name)
+        replace_model(self._folder(name), _candidate(self._folder(name)))
+        self._use(name, f"adapted to {entity}", began)
+        shutil.rmtree(_candidate(self._folder(name)), ignore_errors=True)
+
+    def _set_proposal(self, number: int, **values: Any) -> None:
+        with self.store.writing() as connection:
+            self.store.next_change(connection)  # so that pages look again
+            connection.execute(sa.update(schema.proposals).where(schema.proposals.c.id == number).values(**values))
+
+
+def _said(error: Exception) -> str:
+    """Return the sentence of an error; one that is not expected goes to the log with its traceback."""
+    if isinstance(error, TsadcError):
+        return str(error)
+    log.error("A refit failed", exc_info=error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _candidate(folder: Path) -> Path:

@@ -3,7 +3,8 @@
 
 The parent writes a `Job` as a line of JSON to the standard input. The new model is written to a folder, and a line of
 JSON to the standard output: the comparison with the present model, or one sentence about what went wrong. The process
-limits its own memory, and the parent the time. The model in use is only read.
+limits its own memory, and the parent the time. It ends when its input does, so that it does not outlive the parent. The
+model in use is only read.
 
 What is flagged is not learnt from, nor what a person called true or planned; see `detectors/refit.py`. Old and new
 are compared on the last days: seven, or a quarter of a shorter history. Both are replayed over them as live rows would
@@ -17,6 +18,7 @@ import os
 import resource
 import shutil
 import sys
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -63,7 +65,7 @@ class Job:
     history : int
         Nanoseconds of rows to learn from.
     megabytes : int
-        Most memory.
+        Maximum memory.
     calendars : sequence of str
     entity : str
         Adapt to this entity instead of training again; empty: train.
@@ -204,7 +206,7 @@ def compare(
     if missed:
         objections.append(f"it misses what a person called a true anomaly: {listed(missed)}")
     if more := sorted(set(drifting[1]) - set(drifting[0])):
-        objections.append(f"{listed(more)} drift by the new model, and not by the present one")
+        objections.append(f"{listed(more)} drift according to the new model, but not according to the present one")
     if forgotten:
         objections.append(f"it forgets {listed(forgotten)}, of which no rows came")
     scores: dict[str, float] = {}
@@ -263,6 +265,7 @@ def adapt(job: Job, store: Store) -> dict[str, Any]:
 def main() -> None:
     """Do the job on the standard input."""
     job = Job(**json.loads(sys.stdin.readline()))
+    threading.Thread(target=_end_with_input, daemon=True).start()
     limit = job.megabytes * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     os.nice(5)  # scoring goes first
@@ -276,6 +279,12 @@ def main() -> None:
     except MemoryError:
         answer = {"error": f"The refit needs more than {job.megabytes} MB; raise `megabytes`, or shorten `history`."}
     print(json.dumps(answer), flush=True)
+
+
+def _end_with_input() -> None:
+    while os.read(0, 1):  # not `sys.stdin`, whose lock would be held when Python ends
+        pass
+    os._exit(1)
 
 
 def as_line(job: Job) -> str:

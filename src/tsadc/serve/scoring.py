@@ -239,7 +239,7 @@ class Scoring:
         return len(found)
 
     def _rest(self, reached: int, behind: bool) -> None:
-        """Show what the list of entities lacks, and note that there is no row to be scored up to `reached`."""
+        """Bring the list of entities up to date, and record that every row up to `reached` is scored."""
         behind = behind and time.monotonic() - self._rested > IDLE
         if self._unshown or behind:
             try:
@@ -252,7 +252,7 @@ class Scoring:
             self._rested = time.monotonic()
 
     def _lose(self) -> None:
-        """Forget what was decided and not written: the streams begin again at their states."""
+        """Discard decisions that were not written; the streams restart from their stored states."""
         self._entities.clear()
         self._unshown.clear()
 
@@ -448,8 +448,9 @@ class Scoring:
                 )
 
     def housekeeping(self) -> None:
-        """Expire episodes of silent entities, delete what is older than `keep_days`, also counted from the latest row
-        of its entity (rows of long ago that are pushed now stay), and forget entities that are silent for long."""
+        """Expire episodes of silent entities; delete what is older than `keep_days`, counted from now or from the
+        entity's latest row, whichever is earlier, so that old history that is sent today is kept; and forget entities
+        that are silent for long."""
         now = time.time()
         with self.store.writing() as connection:
             self.episodes.quiet.mutes = read_mutes(connection)

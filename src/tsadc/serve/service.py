@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,9 @@ class Positions:
     def set(self, key: str, value: str) -> None:
         self.store.set_position(self.reader, key, value)
 
+    def keep_only(self, keys: Container[str]) -> None:
+        self.store.keep_positions(self.reader, keys)
+
 
 class Service:
     """Everything but HTTP.
@@ -67,9 +70,10 @@ class Service:
         models = load_models(Settings.of(config))
         self.variables = {name: model.variables for name, model in models.items()}
         self.clocks = {name: model.clock for name, model in models.items()}
-        self.store = Store(config.server.url)
+        self.store = Store(config.server.url, migrate=False)
         try:
-            self.store.own()
+            self.store.own()  # first: another service may use the store, whose tables stay as they are
+            self.store.migrate()
             self._register()
             self.scoring = ScoringProcesses(config, self.problems)
             self.ingest = Ingest(self.store, config, self.variables, self.problems, lambda: self.scoring.wake())

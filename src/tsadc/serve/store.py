@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +56,14 @@ class Store:
     def __init__(self, url: str, *, migrate: bool = True) -> None:
         self.engine = _engine(url)
         self.is_sqlite = self.engine.dialect.name == "sqlite"
-        own = self.engine.url.set(drivername="postgresql").render_as_string()  # as it was written, without its password
+        own = self.engine.url.set(
+            drivername="postgresql", query={}
+        ).render_as_string()  # as it was written, without secrets
         self.place = str(self.engine.url.database) if self.is_sqlite else own
         self._lock: Any = None
         if migrate:
             try:
-                self._migrate()
+                self.migrate()
             except BaseException:
                 self.engine.dispose()
                 raise
@@ -106,7 +108,8 @@ class Store:
                 self._lock.close()
             self.own()
 
-    def _migrate(self) -> None:
+    def migrate(self) -> None:
+        """Create the tables, or bring them up to date."""
         config = AlembicConfig()
         config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
         with self.writing() as connection:
@@ -131,8 +134,11 @@ class Store:
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         """Return a connection that sees one state of the store."""
-        with self.failing_clearly(), self.engine.connect() as connection, connection.begin():
-            yield connection
+        with self.failing_clearly(), self.engine.connect() as connection:
+            if not self.is_sqlite:  # whose transactions see one state anyway
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield connection
 
     @contextlib.contextmanager
     def failing_clearly(self) -> Iterator[None]:
@@ -147,7 +153,8 @@ class Store:
             raise StoreError(f"The store {self.place} cannot be used: {reason}.") from None
 
     def upsert(self, table: sa.Table, keys: Sequence[str], updated: Sequence[str]) -> Any:
-        """Return an INSERT that replaces the columns `updated` of a row that has the same keys; none: it stays."""
+        """Return an INSERT that replaces the columns `updated` of a row that has the same keys; if `updated` is empty,
+        an existing row is left unchanged."""
         insert = (sqlite.insert if self.is_sqlite else postgresql.insert)(table)
         if not updated:
             return insert.on_conflict_do_nothing(index_elements=list(keys))
@@ -205,6 +212,17 @@ class Store:
             statement = self.upsert(schema.positions, ["reader", "key"], ["value"])
             connection.execute(statement, {"reader": reader, "key": key, "value": value})
 
+    def keep_positions(self, reader: str, keys: Container[str]) -> None:
+        """Forget the positions of a reader under all other keys."""
+        table = schema.positions.c
+        with self.reading() as connection:
+            known = connection.scalars(sa.select(table.key).where(table.reader == reader))
+            gone = [key for key in known if key not in keys]
+        for part in _parts(gone):
+            with self.writing() as connection:
+                where = (table.reader == reader) & table.key.in_(part)
+                connection.execute(sa.delete(schema.positions).where(where))
+
     # Events for writers
 
     def due(self, writer: str, now: float, limit: int) -> list[tuple[int, EpisodeEvent]]:
@@ -250,24 +268,28 @@ class Store:
         return [event for event in events if event.transition != "resolved"]
 
     def undelivered(self) -> dict[str, tuple[int, str | None]]:
-        """Return for each writer how many events wait, and the latest error."""
+        """Return for each writer how many events wait, and the latest error: that of the oldest due event, which is
+        in every attempt, or, if all were set aside, that of the last one."""
         table = schema.outbox.c
-        query = (
-            sa.select(table.writer, sa.func.count(), sa.func.max(table.error))
-            .where(table.delivered.is_(None))
-            .group_by(table.writer)
-        )
+        waiting = table.delivered.is_(None)
+        order = (table.next_try > 0, table.next_try.desc(), table.id)
+        latest = sa.select(table.error).where(waiting & table.error.is_not(None)).order_by(*order).limit(1)
         with self.reading() as connection:
-            return {writer: (count, error) for writer, count, error in connection.execute(query)}
+            counts = connection.execute(
+                sa.select(table.writer, sa.func.count()).where(waiting).group_by(table.writer)
+            ).all()
+            return {
+                writer: (count, connection.scalar(latest.where(table.writer == writer))) for writer, count in counts
+            }
 
 
 def _scored(shard: int) -> str:
     return f"{SCORED} {shard}"
 
 
-def _parts(numbers: Sequence[int], size: int = 500) -> Iterator[Sequence[int]]:
-    for first in range(0, len(numbers), size):
-        yield numbers[first : first + size]
+def _parts(items: Sequence[Any], size: int = 500) -> Iterator[Sequence[Any]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
 
 
 def _engine(url: str) -> Engine:

@@ -159,7 +159,7 @@ class ScoringProcess:
                 pipe.close()
         if not self._stopping.is_set():
             text = "".join(errors)
-            if "\n" in text.strip():  # a traceback, for who can mend the program
+            if "\n" in text.strip():  # a traceback, for whoever can fix the program
                 log.error("Scoring ended.\n%s", text[-LONGEST_LINE:].rstrip())
             said = last_said(text) or f"exit code {code}"
             self.problems.add("scoring", f"Scoring ended ({said}) and is started again; no row is lost.")

@@ -7,7 +7,7 @@ import csv
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,9 @@ class Positions:
 
     def set(self, key: str, value: str) -> None:
         self.values[key] = value
+
+    def keep_only(self, keys: Container[str]) -> None:
+        self.values = {key: value for key, value in self.values.items() if key in keys}
 
 
 class Watch:

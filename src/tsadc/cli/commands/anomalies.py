@@ -77,6 +77,9 @@ def detect(
     from tsadc.io.files import stem
     from tsadc.variables import match
 
+    on_cluster = uses_ray(engine, address)
+    if out is None and on_cluster:
+        raise OutputError("--engine ray writes tables by date and entity; add --out FOLDER.")
     if out is None and report is None and not json:
         raise OutputError(
             "Nothing would be written: give --out FOLDER for tables, --report FILE for a page, or --json to print them."
@@ -85,7 +88,7 @@ def detect(
         raise OutputError(f"--{'update' if update else 'force'} needs a folder of results; add --out FOLDER.")
     if update and force:
         raise OutputError("--update keeps the results in --out and --force replaces them; give one of the two.")
-    if uses_ray(engine, address):
+    if on_cluster:
         from tsadc.cli.cluster_detect import detect_on_cluster
         from tsadc.cli.reading import requested_reading
 
@@ -95,8 +98,7 @@ def detect(
                 f"{refused} does not go together with --engine ray, which writes tables by date and entity; leave it "
                 "out."
             )
-        if out is None:
-            raise OutputError("--engine ray writes tables by date and entity; add --out FOLDER.")
+        assert out is not None
         refuse_inside(out, [model], "a model")
         with progress_bar() as progress:
             fitted = rethreshold(load(model, detector=detector), set_ or [], alarm_settings(alarms, set_ or []))

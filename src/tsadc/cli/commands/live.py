@@ -1,4 +1,4 @@
-"""Commands about live rows: the service, what it reads, and what it would have alarmed."""
+"""Commands about live rows: the service, what it reads, and which alarms it would have raised."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def backtest(
     *,
     options: Options,
 ) -> None:
-    """Replay the service over history: what it would have alarmed, when, and how many times a week."""
+    """Replay the service over history: which alarms it would have raised, when, and how many times a week."""
     from tsadc.cli.backtest import backtest_to, requested_rules
     from tsadc.cli.console import echo, progress_bar
     from tsadc.detectors.store import load

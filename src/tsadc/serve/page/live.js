@@ -1,9 +1,9 @@
 // The service: requests with a token if it wants one, and its stream of changes, which is opened again when it breaks.
 
 const KEY = "tsadc-token";
-const SILENCE = 30000; // ms; the service sends at least a comment every 10 s
+const SILENCE = 30000; // ms; the service sends at least a comment every 15 s
 const LONGEST = 15000; // ms between attempts to connect
-const TIMEOUT = 20000;
+export const TIMEOUT = 20000;
 
 // Fields with a time: text in ISO 8601, milliseconds since 1970 from here on.
 const TIMES = new Set(["start", "end", "from", "to", "since", "until", "created", "started", "finished", "last_time", "last_seen", "alarm_time", "opened", "resolved", "acknowledged", "verdict_time"]);
@@ -16,8 +16,13 @@ export class Refused extends Error {
   }
 }
 
-/** The service did not answer. */
-export class Unreachable extends Error {}
+/** The service did not answer; `late` if it was reached, as far as is known, but took too long. */
+export class Unreachable extends Error {
+  constructor(error) {
+    super(String(error));
+    this.late = error.name === "TimeoutError";
+  }
+}
 
 const token = {
   get: () => { try { return sessionStorage.getItem(KEY) ?? ""; } catch { return ""; } },
@@ -45,7 +50,7 @@ async function answer(path, options, signal) {
   for (;;) {
     const used = token.get();
     const response = await fetch(path, { ...options, headers: headers(options.headers), signal: signal(), cache: "no-store", redirect: "error" })
-      .catch((error) => { throw new Unreachable(String(error)); });
+      .catch((error) => { throw new Unreachable(error); });
     if (response.status !== 401) return response;
     await newToken(used);
   }
@@ -59,7 +64,7 @@ export async function request(path, { method = "GET", body, signal } = {}) {
     options.headers = { "Content-Type": "application/json" };
   }
   const response = await answer(path, options, () => AbortSignal.any([AbortSignal.timeout(TIMEOUT), ...(signal ? [signal] : [])]));
-  const text = await response.text().catch((error) => { throw new Unreachable(String(error)); });
+  const text = await response.text().catch((error) => { throw new Unreachable(error); });
   let content = null;
   try { content = text ? JSON.parse(text, revive) : null; } catch { /* not from the service */ }
   if (response.ok) return content;

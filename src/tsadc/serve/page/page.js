@@ -2,7 +2,7 @@
 // the service reports as changed is fetched again, at most once a second.
 
 import { charts, element, named } from "./chart.js";
-import { askWith, follow, Refused, request, Unreachable } from "./live.js";
+import { askWith, follow, Refused, request, TIMEOUT, Unreachable } from "./live.js";
 import * as words from "./words.js";
 
 const ROW = 60; // px of an entity in the list; page.css has the same
@@ -10,7 +10,8 @@ const CHUNK = 60; // entities of a request
 const PAUSE = 1000; // ms between refreshes
 const HOLD = 8000; // ms for which a pressed button or an open selection stops them
 const POINTS = 400; // of a line
-const SCORES = 1000; // most that the service returns
+const LATER = 30000; // ms after which what was refused is asked for again
+const REST = 10; // times as long as the service took to read rows, it is not asked for them again
 const FEW = 3, MORE = 6; // variables shown at first, and with each press of the button
 const PERIODS = [[600, "10 minutes"], [3600, "1 hour"], [21600, "6 hours"], [86400, "1 day"], [604800, "7 days"], [2592000, "30 days"]];
 const FILTERS = ["", "open", "acknowledged", "muted", "ok", "unscored"];
@@ -63,7 +64,10 @@ async function change(path, options) {
     await request(path, options);
   } catch (error) {
     if (!expected(error)) throw error;
-    notice(error instanceof Refused ? error.message : "Not saved: the service does not answer. Try again when the page is connected.");
+    notice(error instanceof Refused ? error.message : error.late
+      ? `The service has not answered within ${TIMEOUT / 1000} s and may still be at work. Whether this was done, the page shows in a moment; look at Health if it does not.`
+      : "The service does not answer, so it is not known whether this was saved. Look here when the page is connected, before you try again.");
+    if (error.late) soon();
     return false;
   }
   await refresh();
@@ -326,7 +330,7 @@ function handled(episode) {
   return facts([
     ["Alarm", [`${words.moment(episode.alarm_time)}, severity ${words.severity(episode.alarm_severity)}, score ${words.number(episode.alarm_score)}`]],
     ["Now", changed || episode.score !== episode.alarm_score ? [`severity ${words.severity(episode.severity)}, score ${words.number(episode.score)}`] : null],
-    ["By the present model", typeof episode.present_score === "number" ? [`score ${words.number(episode.present_score)}`] : null],
+    ["According to the present model", typeof episode.present_score === "number" ? [`score ${words.number(episode.present_score)}`] : null],
     ["Acknowledged", episode.acknowledged ? [words.moment(episode.acknowledged, true), ...who(episode.acknowledged_by)] : null],
     ["Verdict", episode.verdict ? [words.VERDICTS[episode.verdict] ?? episode.verdict, ...who(episode.verdict_by), episode.verdict_note ? `: ${episode.verdict_note}` : ""] : null],
     ["Resolved", episode.resolved ? [words.moment(episode.resolved, true), episode.withdrawn ? "; the final verdict did not confirm it" : ""] : null],
@@ -357,36 +361,55 @@ const legend = () => element("p", { class: "legend" }, [["measured", "measured"]
 const heading = (...content) => element("h2", { tabindex: "-1" }, content);
 const rowsOf = (name, from, to, variables) => request(`${entityPath(name)}/rows?${new URLSearchParams([["from", from], ["to", to], ["max_points", POINTS], ...variables.map((own) => ["variable", own])])}`);
 
+/** What a chart leaves out. */
+function leftOut(entity, rows) {
+  const said = [];
+  const shown = entity.scores.end.length;
+  if (entity.verdicts > shown) said.push(`Each column of the score is the highest of about ${Math.round(entity.verdicts / shown).toLocaleString("en")} verdicts.`);
+  if (rows.coverage < 1) said.push(`The lines show ${words.percent(rows.coverage)} of the rows, evenly spread; a shorter period shows all.`);
+  return said.length ? element("p", { class: "note left-out" }, said.join(" ")) : null;
+}
+
 /** Blamed variables first. The order stays while the same episode goes on, so that charts do not jump. */
-function ordered(names, open) {
+function ordered(here, names, open) {
   const about = open?.id ?? "";
-  if (place.order?.about !== about) {
+  if (here.order?.about !== about) {
     const blamed = Object.keys(open?.variables ?? {}).filter((name) => names.includes(name));
-    place.order = { about, names: [...blamed, ...names.filter((name) => !blamed.includes(name))] };
+    here.order = { about, names: [...blamed, ...names.filter((name) => !blamed.includes(name))] };
   }
-  return place.order.names;
+  return here.order.names;
 }
 
 const VIEWS = {
   entity: {
     async load(name) {
+      const here = place;
       const { episodes } = await request(`v1/episodes?${query({ entity: name, limit: 50 })}`);
       const open = episodes.filter(words.goesOn).sort((a, b) => b.severity - a.severity)[0];
-      if (!place.period) { // by default the service returns a few observations; a round period that is a little longer
+      if (!here.period) { // by default the service returns a few observations; a round period that is a little longer
         const { from, to } = await request(`${entityPath(name)}/rows?max_points=2`);
-        place.period = 1000 * (PERIODS.find(([seconds]) => 1000 * seconds >= to - from) ?? PERIODS[PERIODS.length - 1])[0];
+        here.period = 1000 * (PERIODS.find(([seconds]) => 1000 * seconds >= to - from) ?? PERIODS[PERIODS.length - 1])[0];
       }
-      const entity = await request(`${entityPath(name)}?limit=${SCORES}`);
-      const to = entity.last_time ?? Date.now(), from = to - place.period;
-      const shown = ordered(entity.names, open).slice(0, place.shown ?? FEW);
-      return { entity, episodes, open, from, to, shown, rows: await rowsOf(name, from, to + 1, shown) };
+      here.last ??= (await request(`${entityPath(name)}?limit=1`)).last_time ?? Date.now();
+      const entity = await request(`${entityPath(name)}?${query({ from: here.last - here.period, max_points: POINTS })}`);
+      here.last = entity.last_time;
+      const to = entity.last_time ?? Date.now(), from = to - here.period;
+      const shown = ordered(here, entity.names, open).slice(0, here.shown ?? FEW);
+      const about = JSON.stringify([here.period, shown]), asked = Date.now();
+      if (here.rows?.about !== about || asked > here.rows.until) {
+        const rows = await rowsOf(name, from, to + 1, shown);
+        here.rows = { about, rows, until: Date.now() + REST * (Date.now() - asked) };
+      } else {
+        setTimeout(soon, here.rows.until - asked);
+      }
+      return { entity, episodes, open, from, to, shown, rows: here.rows.rows };
     },
     draw({ entity, episodes, open, from, to, shown, rows }) {
       const state = element("p", { class: "state", "data-state": stateOf(entity) }, element("i", { class: "dot", "aria-hidden": "true" }), element("span", {}, about(entity)));
-      const period = element("select", { "aria-label": "Period", "data-key": "period", onchange: (event) => { place.period = Number(event.target.value); show(); } },
+      const period = element("select", { "aria-label": "Period", "data-key": "period", onchange: (event) => { place.period = Number(event.target.value); busy(); show(); } },
         PERIODS.map(([seconds, text]) => element("option", { value: 1000 * seconds, selected: 1000 * seconds === place.period }, text)));
       const total = entity.names.length;
-      const more = total > shown.length ? button(`Show ${Math.min(MORE, total - shown.length)} more of ${total} variables`, { "data-key": "more" }, () => { place.shown = shown.length + MORE; show(); }) : null;
+      const more = total > shown.length ? button(`Show ${Math.min(MORE, total - shown.length)} more of ${total} variables`, { "data-key": "more" }, () => { place.shown = shown.length + MORE; busy(); show(); }) : null;
       const fewer = shown.length > FEW ? button("Show fewer", { "data-key": "fewer" }, () => { place.shown = FEW; show(); }) : null;
       const withdrawn = episodes.filter((episode) => episode.withdrawn), others = episodes.filter((episode) => episode !== open && !episode.withdrawn);
       const share = (name) => { const value = (open?.variables ?? {})[name]; return value ? words.percent(value) : ""; };
@@ -401,6 +424,7 @@ const VIEWS = {
           label: `Chart of ${entity.name}`, from, to, scores: entity.scores, episodes: episodes.filter((episode) => !episode.withdrawn), times: rows.times, cursor: place.cursor ?? null,
           moved: (time) => { place.cursor = time; }, variables: shown.filter((name) => rows.variables[name]).map((name) => [name, rows.variables[name], share(name)]),
         }),
+        leftOut(entity, rows),
         element("p", { class: "buttons" }, more, fewer),
         element("h3", {}, open ? "Earlier episodes" : "Episodes"),
         others.length ? element("ol", { class: "episodes" }, others.map((episode) => episodeRow(episode, false))) : element("p", { class: "note" }, "None."),
@@ -418,9 +442,9 @@ const VIEWS = {
       const around = Math.max(episode.end - episode.start, 1000), from = episode.start - around;
       let to = episode.end + around;
       const shown = Object.keys(episode.variables ?? {}).slice(0, FEW);
-      const entity = await request(`${entityPath(episode.entity)}?${query({ from, to, limit: SCORES })}`);
+      const entity = await request(`${entityPath(episode.entity)}?${query({ from, to, max_points: POINTS })}`);
       to = Math.max(episode.end, Math.min(to, entity.last_time ?? to));
-      return { episode, entity, from, to, rows: shown.length ? await rowsOf(episode.entity, from, to, shown) : { times: [], variables: {} }, shown };
+      return { episode, entity, from, to, rows: shown.length ? await rowsOf(episode.entity, from, to, shown) : { times: [], variables: {}, coverage: 1 }, shown };
     },
     draw({ episode, entity, from, to, rows, shown }) {
       return [
@@ -431,7 +455,7 @@ const VIEWS = {
         element("div", { class: "body" }, why(episode), element("div", {}, legend(), charts({
           label: `Chart of ${episode.entity} around the episode`, from, to, scores: entity.scores, episodes: [episode], times: rows.times, cursor: place.cursor ?? null,
           moved: (time) => { place.cursor = time; }, variables: shown.filter((name) => rows.variables[name]).map((name) => [name, rows.variables[name], ""]),
-        }))),
+        }), leftOut(entity, rows))),
         handled(episode),
       ];
     },
@@ -523,13 +547,15 @@ function refit({ model, state, started, note, comparison }) {
 
 /** Entities whose level has changed and stays so: is it the new normal? */
 function newLevels(proposals) {
-  const open = proposals.filter((proposal) => proposal.state === "open");
+  const open = proposals.filter((proposal) => ["open", "adapting"].includes(proposal.state));
   if (!open.length) return [];
   return [element("h3", {}, "New levels"), element("p", { class: "lead" }, "These entities have been unusual for long, at another level. If that is normal now, let the model learn it."),
     ...open.map((proposal) => element("section", {}, element("h4", {}, element("a", { href: entityLink(proposal.entity) }, named(proposal.entity))),
       facts([["Since", [words.moment(proposal.since, false)]], ["Unusual", [`${proposal.above} of ${words.count(proposal.observations, "observation", "observations")}`]],
         ...proposal.variables.map((own) => [own.name, [`usually ${words.number(own.usual)}, now ${words.number(own.now)}`]])]),
-      decision(`v1/proposals/${proposal.id}`, `proposal ${proposal.id}`, "It is the new normal", "It is not normal")))];
+      proposal.note ? element("p", { class: "note" }, proposal.note) : null,
+      proposal.state === "adapting" ? element("p", { class: "note" }, "The model learns the new level; that can take minutes.")
+        : decision(`v1/proposals/${proposal.id}`, `proposal ${proposal.id}`, "It is the new normal", "It is not normal")))];
 }
 
 function table(heads, rows) {
@@ -556,7 +582,7 @@ function route() {
   document.querySelectorAll("nav [data-view]").forEach((link) => { if (link.dataset.view === current) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current"); });
   drawList();
   by("detail").scrollTop = 0;
-  by("detail").setAttribute("aria-busy", "true");
+  busy();
   show();
   if (!place.kind && before.kind) backToList(before.kind === "entity" ? before.key : null);
 }
@@ -566,6 +592,8 @@ function backToList(name) {
   focusRow(index >= 0 ? index : list.focus);
 }
 
+const busy = () => by("detail").setAttribute("aria-busy", "true");
+
 /** Fetch and draw the right side. Two calls may overlap; whichever is answered first draws the place for the first time. */
 async function show() {
   const here = place, detail = by("detail");
@@ -574,14 +602,15 @@ async function show() {
   try {
     const data = await view.load(here.key);
     if (here !== place) return;
-    const text = JSON.stringify(data) + JSON.stringify({ ...here, cursor: null, unfolded: null });
+    const text = JSON.stringify(data) + JSON.stringify({ ...here, cursor: null, unfolded: null, rows: null });
     if (text === drawn) return;
     if (here === reached && (selecting(detail) || isHeld())) return;
     content = view.draw(data);
     drawn = text;
   } catch (error) {
-    if (here !== place || (here === reached && expected(error) && error.status !== 404)) return; // the bar at the top says so
+    if (here !== place || (here === reached && error instanceof Unreachable && !error.late)) return; // the bar at the top says so
     drawn = "";
+    if (here === reached && expected(error) && error.status !== 404) return refuse(error.late ? `The service has not answered within ${TIMEOUT / 1000} s, so this is not up to date. The page asks again.` : error.message);
     const sentence = error instanceof Refused ? error.message : "The service does not answer. This page fills when it is connected again.";
     content = [heading(here.key ? named(here.key) : "Not available"), element("p", { class: "lead" }, sentence)];
     report(error);
@@ -592,6 +621,18 @@ async function show() {
   detail.scrollTop = arrived ? 0 : top;
   detail.removeAttribute("aria-busy");
   if (arrived && here.kind) detail.querySelector("h2")?.focus({ preventScroll: true });
+}
+
+/** Say above what is drawn why it is not drawn anew, and ask again later; the next drawing removes it. */
+let later = 0;
+function refuse(sentence) {
+  const detail = by("detail");
+  const said = detail.querySelector(".refused") ?? element("p", { class: "refused", role: "status" });
+  if (said.textContent !== sentence) said.textContent = sentence;
+  if (!said.isConnected) detail.prepend(said);
+  detail.removeAttribute("aria-busy");
+  clearTimeout(later);
+  later = setTimeout(soon, LATER);
 }
 
 function selecting(container) {

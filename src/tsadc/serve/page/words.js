@@ -106,17 +106,24 @@ const STEPS = [
   ...[1, 2, 3, 6, 12].map((k) => k * HOUR), ...[1, 2, 7, 14, 28, 56, 112, 224, 448].map((k) => k * DAY),
 ];
 
-/** At most `most` round times within [from, to], with labels. */
+const offset = (time) => -new Date(time).getTimezoneOffset() * MINUTE;
+
+/** Times at which clocks show `wall`, the local time as if it were UTC: none or two when clocks are changed. */
+const timesOf = (wall) => [...new Set([offset(wall - DAY), offset(wall + DAY)])].map((shift) => wall - shift).filter((time) => time + offset(time) === wall);
+
+/** About `most` round times within [from, to], with labels. */
 export function timeTicks(from, to, most = 6) {
-  const offset = -new Date(to).getTimezoneOffset() * MINUTE;
   const step = STEPS.find((size) => (to - from) / size <= most) ?? STEPS[STEPS.length - 1];
+  const shifts = [offset(from), offset(to)], last = to + Math.max(...shifts);
   const ticks = [];
-  for (let wall = Math.ceil((from + offset) / step) * step; wall - offset <= to; wall += step) {
-    const time = wall - offset, date = new Date(time);
-    const label = step >= DAY || wall % DAY === 0 ? `${date.getDate()} ${MONTHS[date.getMonth()]}` : clock(time, step < MINUTE);
-    ticks.push({ time, label });
+  for (let wall = Math.ceil((from + Math.min(...shifts)) / step) * step; wall <= last; wall += step) {
+    for (const time of timesOf(wall)) {
+      const date = new Date(time);
+      const label = wall % DAY === 0 ? `${date.getDate()} ${MONTHS[date.getMonth()]}` : clock(time, step < MINUTE);
+      if (time >= from && time <= to) ticks.push({ time, label });
+    }
   }
-  return ticks;
+  return ticks.sort((a, b) => a.time - b.time);
 }
 
 /** At most `most` multiples of 1, 2 or 5 times a power of ten within [low, high], with labels. */

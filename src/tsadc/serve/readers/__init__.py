@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from threading import Event
 from typing import Protocol
 
@@ -21,6 +21,8 @@ class Positions(Protocol):
     def get(self, key: str) -> str | None: ...
 
     def set(self, key: str, value: str) -> None: ...
+
+    def keep_only(self, keys: Container[str]) -> None: ...
 
 
 class Reader(Protocol):

@@ -1,17 +1,21 @@
 """A folder of tables that grows -> rows: new files, and lines that are appended to text files.
 
-Of a text file, only what was appended is read, together with its first lines, which show its form. The position is
-stored after the rows, so a crash can only repeat rows, which the store ignores. A line counts once its line break has
-been written."""
+Of a text file, only what was appended is read, together with its first lines, which show its form. A file that was
+replaced under the same name, which a digest of the bytes before the position shows, is read from its beginning. The
+position is stored after the rows, so a crash can only repeat rows, which the store ignores. A line counts once its line
+break has been written. Positions of files that are gone are forgotten."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
+from typing import Any, BinaryIO
 
 from tsadc.config import require
 from tsadc.errors import ConfigError, DataError, TooShortError
@@ -26,6 +30,7 @@ from tsadc.wording import count
 
 TEXT = (".csv", ".tsv", ".txt", ".dat")  # files that may be appended to
 PART = 2**25  # bytes of a text file that are read at once
+MARKED = 4096  # bytes at the beginning of a file, and before the position, by which it is known again
 MOST_NAMED = 5  # damaged files in one message
 
 
@@ -71,6 +76,7 @@ class Folder:
 
     def run(self, submit: Submit, positions: Positions, stop: Event) -> None:
         """Read until `stop` is set. A file that cannot be read is skipped until it changes."""
+        before: set[str] | None = None  # names of the files of the last look
         for _ in pace(stop, self.settings.every):
             if self.path.is_file():
                 raise DataError(
@@ -79,12 +85,16 @@ class Folder:
                 )
             if not self.path.is_dir():
                 raise DataError(f"The folder {self.path} of the reader {self.name!r} does not exist; create it.")
+            files = [file for file in sorted(self.path.rglob(self.settings.pattern)) if _is_table(file)]
+            if names := {self._key(file) for file in files}:  # an empty folder may be one that is not mounted
+                if before is None or before - names:
+                    positions.keep_only(names)
+                    self._seen = {file: self._seen[file] for file in files if file in self._seen}
+                before = names
             failures = []
-            for file in sorted(self.path.rglob(self.settings.pattern)):
+            for file in files:
                 if stop.is_set():
                     return
-                if file.name.startswith(".") or ending(file) not in TABLES or not file.is_file():
-                    continue
                 try:
                     self._read(file, lambda batch: hand_over(batch, submit, stop, self.name), positions)
                 except FileNotFoundError:  # moved away meanwhile
@@ -118,35 +128,43 @@ class Folder:
 
     def _read_new(self, file: Path, state: tuple[int, int], submit: Submit, positions: Positions) -> None:
         size, changed = state
-        key = file.relative_to(self.path).as_posix()
+        key = self._key(file)
         stored = json.loads(positions.get(key) or "{}")
         if ending(file) in TEXT:
-            done = int(stored.get("bytes", 0))
-            done = done if done <= size else 0  # it was replaced
-            while done < size:
-                batches, end = self._appended(file, done)
+            while (part := self._appended(file, stored)) is not None:
+                batches, stored = part
                 for batch in batches:
                     submit(batch)
-                if end == done:
+                positions.set(key, json.dumps(stored))
+                if stored["bytes"] >= size:
                     break
-                done = end
-                positions.set(key, json.dumps({"bytes": done}))
         elif stored != {"size": size, "changed": changed}:
             for batch in self._batches(file, file, 0):
                 submit(batch)
             positions.set(key, json.dumps({"size": size, "changed": changed}))
 
-    def _appended(self, file: Path, done: int) -> tuple[Iterator[RowBatch], int]:
-        """Return the rows after the first `done` bytes, as far as their lines are complete, and where those end."""
+    def _key(self, file: Path) -> str:
+        return file.relative_to(self.path).as_posix()
+
+    def _appended(self, file: Path, stored: dict[str, Any]) -> tuple[list[RowBatch], dict[str, Any]] | None:
+        """Return the rows after a position, as far as their lines are complete, and the next position; None if there
+        are none."""
+        done = int(stored.get("bytes", 0))
         with file.open("rb") as source:
+            # Positions that earlier versions stored have no mark.
+            if done > os.fstat(source.fileno()).st_size or stored.get("mark") not in (None, _mark(source, done)):
+                done = 0
+            source.seek(0)
             head = source.read(min(done, CHUNK))
             if done > CHUNK:
                 head = head[: head.rfind(b"\n") + 1]
             source.seek(done)
             new = source.read(PART)
-        new = new[: new.rfind(b"\n") + 1]
-        if not new:
-            return iter(()), done
+            new = new[: new.rfind(b"\n") + 1]
+            if not new:
+                return None
+            end = done + len(new)
+            position = {"bytes": end, "mark": _mark(source, end)}
         with tempfile.TemporaryDirectory() as folder:
             known = 0
             copy = Path(folder) / file.name
@@ -158,7 +176,7 @@ class Folder:
                     known = 0
             copy.write_bytes(head + new)
             try:
-                return iter(list(self._batches(copy, file, known))), done + len(new)
+                return list(self._batches(copy, file, known)), position
             except DataError as error:
                 raise type(error)(str(error).replace(str(copy), str(file))) from None
 
@@ -168,6 +186,19 @@ class Folder:
         frame = read_frame(copy, reading)
         if len(frame) > known:
             yield from to_batches(frame, known, self.name, entity or name, str(file), reading)
+
+
+def _is_table(file: Path) -> bool:
+    return not file.name.startswith(".") and ending(file) in TABLES and file.is_file()
+
+
+def _mark(file: BinaryIO, end: int) -> str:
+    """Return a digest of the first and the last bytes before `end`."""
+    digest = hashlib.blake2b(digest_size=8)
+    for start in (0, max(0, end - MARKED)):
+        file.seek(start)
+        digest.update(file.read(min(end, MARKED)))
+    return digest.hexdigest()
 
 
 def create(name: str, settings: Settings) -> Folder:

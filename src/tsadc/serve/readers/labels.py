@@ -21,6 +21,7 @@ from tsadc.serve.rows import MOST_NAME, RowBatch, Ticks
 
 Codes = NDArray[np.int64]
 SKIPPED = -1  # in place of the code of an entity
+MOST_KEY = 10_000  # bytes of a key that is remembered, so that strange requests do not fill the memory
 
 
 @dataclass(frozen=True)
@@ -49,17 +50,28 @@ class LabelMapping:
 
     def variable(self, name: str, labels: Iterable[tuple[str, str]]) -> str:
         """Return the variable of a series with these labels."""
+        return self.renamed(name + self.suffix(labels))
+
+    def suffix(self, labels: Iterable[tuple[str, str]]) -> str:
+        """Return what labels add to the name of a variable."""
         if self.keep is None:
             kept = [pair for pair in labels if pair[0] != self.entity and pair[0] not in self.ignore]
         else:
             kept = [pair for pair in labels if pair[0] in self.keep]
-        if kept:
-            name += "{" + ",".join(f'{label}="{_escaped(value)}"' for label, value in sorted(kept)) + "}"
+        return "{" + ",".join(f'{label}="{_escaped(value)}"' for label, value in sorted(kept)) + "}" if kept else ""
+
+    def renamed(self, name: str) -> str:
+        """Return the name of a variable in the model."""
         return dict(self.rename).get(name, name)
 
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def is_short(*parts: bytes) -> bool:
+    """Return whether a key of these parts is short enough to be remembered."""
+    return sum(map(len, parts)) <= MOST_KEY
 
 
 class SeriesIndex:
@@ -76,7 +88,7 @@ class SeriesIndex:
         Positions, in order.
     """
 
-    MOST = 100_000  # series that are remembered between requests
+    MOST = 100_000  # series, entities and variables that are remembered between requests
 
     def __init__(self, mapping: LabelMapping) -> None:
         self.mapping = mapping
@@ -90,15 +102,23 @@ class SeriesIndex:
 
     def begin(self) -> bool:
         """Forget all series if they are too many, and return whether that was so. Codes are valid until then."""
-        if len(self.codes) <= self.MOST:
+        if max(len(self.codes), len(self.entities), len(self.variables)) <= self.MOST:
             return False
         self.forget()
         return True
 
     def add(self, key: bytes, name: str, labels: Sequence[tuple[str, str]]) -> tuple[int, int]:
-        """Return the codes of a series, and remember them if `key` is not empty."""
-        entity = next((value for label, value in labels if label == self.mapping.entity), "")
-        variable = self.mapping.variable(name, labels)
+        """Return the codes of a series, and remember them if `key` is short and not empty."""
+        return self.add_all([(key, name)], labels)[0]
+
+    def add_all(self, series: Iterable[tuple[bytes, str]], labels: Sequence[tuple[str, str]]) -> list[tuple[int, int]]:
+        """Return the codes of series, given as key and name, that have the same labels."""
+        # What is cut off belongs to names that are too long in any case.
+        entity = next((value for label, value in labels if label == self.mapping.entity), "")[:MOST_KEY]
+        suffix = self.mapping.suffix(labels)[:MOST_KEY]
+        return [self._add(key, entity, self.mapping.renamed(name + suffix)) for key, name in series]
+
+    def _add(self, key: bytes, entity: str, variable: str) -> tuple[int, int]:
         reason = ""
         if not entity.strip():
             reason = f"series without the label {self.mapping.entity!r}, which names the entity"
@@ -112,7 +132,7 @@ class SeriesIndex:
             codes = (SKIPPED, _position(self.reasons, reason))
         else:
             codes = (_position(self.entities, entity), _position(self.variables, variable))
-        if key:
+        if key and is_short(key):
             self.codes[key] = codes
         return codes
 

@@ -12,6 +12,7 @@ which are almost all of them, are split at once."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import threading
 from collections.abc import Sequence
@@ -21,13 +22,14 @@ import numpy as np
 
 from tsadc.errors import DataError
 from tsadc.serve.readers.body import Limits, TooLarge, uncompressed
-from tsadc.serve.readers.labels import Decoded, LabelMapping, SeriesIndex, to_batches
+from tsadc.serve.readers.labels import MOST_KEY, Decoded, LabelMapping, SeriesIndex, is_short, to_batches
 
 PRECISIONS = {"ns": 1, "n": 1, "us": 10**3, "u": 10**3, "ms": 10**6, "s": 10**9}  # nanoseconds
-NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+# Wherever these patterns fail, they have looked at each character a few times only: a line may have megabytes.
+NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?")
 WHOLE = re.compile(rb"-?\d+[iu]")
 FIELDS = re.compile(  # names and numbers; a field with anything else is not matched
-    rb"([^,=]+)=(-?\d+(?=[iu](?:,|$))|[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?=,|$))[iu]?"
+    rb"(?:^|,)([^,=]+)=(-?\d+(?=[iu](?:,|$))|[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?=,|$))[iu]?"
 )
 TRUTH = {
     **dict.fromkeys((b"t", b"T", b"true", b"True", b"TRUE"), 1.0),
@@ -183,8 +185,10 @@ class LineProtocolDecoder:
         return decoded
 
     def _add_line(self, head: bytes, names: tuple[bytes, ...], number: int) -> LineCodes:
-        """Return the codes of a line without escapes, and remember them."""
-        codes = self._lines[head, names] = self._codes(*_head(head, number), names, number)
+        """Return the codes of a line without escapes, and remember them if it is short."""
+        codes = self._codes(*_head(head, number), names, number)
+        if is_short(head, *names):
+            self._lines[head, names] = codes
         return codes
 
     def _codes(
@@ -193,10 +197,9 @@ class LineProtocolDecoder:
         try:
             labels = [(tag.decode(), value.decode()) for tag, value in tags]
             prefix = measurement.decode() + "_" if self.settings.measurement else ""
-            pairs = []
-            for name in names:
-                key = repr((prefix, labels, name)).encode()
-                pairs.append(self._index.add(key, prefix + name.decode(), labels))
+            head = hashlib.blake2b(repr((prefix, labels)).encode(), digest_size=16).digest()
+            begin = prefix[:MOST_KEY]  # a longer name is left out in any case
+            pairs = self._index.add_all(((head + name, begin + name.decode()) for name in names), labels)
         except UnicodeDecodeError:
             raise DataError(f"Line {number} is not UTF-8; encode its names and tags so.") from None
         return [entity for entity, _ in pairs], [variable for _, variable in pairs]
@@ -233,7 +236,9 @@ def slow_line(data: bytes, at: int, number: int) -> tuple[Line, int]:
             if not name:
                 raise _no_field(name, number)
             fields.append((name, None))
-            at, end = text.end(), _end(data, text.end())
+            at = text.end()
+            if at > end:  # it has a line break
+                end = _end(data, at)
         else:
             start = at
             while at < end and data[at] not in b", ":

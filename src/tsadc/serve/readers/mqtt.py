@@ -98,20 +98,29 @@ class Mqtt:
         self._complained: set[str] = set()  # topics
 
     def run(self, submit: Submit, positions: Positions, stop: Event) -> None:
-        """Receive until `stop` is set. A lost connection is made again."""
+        """Receive until `stop` is set. A lost connection is made again; one that stays lost is an error."""
         from paho.mqtt.client import Client, MQTTMessage
         from paho.mqtt.enums import CallbackAPIVersion
 
         settings = self.settings
         waiting: queue.Queue[MQTTMessage] = queue.Queue(MOST_WAITING)
         refused: list[str] = []
-        subscribed = Event()
+        since: float | None = time.monotonic()  # of waiting for the broker; None while it is there
+        lost = False
 
         def connected(client: Client, _: Any, __: Any, code: Any, ___: Any) -> None:
             if code.is_failure:
                 refused.append(str(code))
             else:
                 client.subscribe(settings.subscription, settings.quality)
+
+        def subscribed(*_: Any) -> None:
+            nonlocal since
+            since = None
+
+        def disconnected(*_: Any) -> None:
+            nonlocal since, lost
+            since, lost = time.monotonic() if since is None else since, True
 
         def received(_: Client, __: Any, message: MQTTMessage) -> None:
             while not stop.is_set():
@@ -123,7 +132,7 @@ class Mqtt:
 
         client = Client(CallbackAPIVersion.VERSION2, settings.client, clean_session=False, manual_ack=True)
         client.on_connect, client.on_message = connected, received
-        client.on_subscribe = lambda *_: subscribed.set()
+        client.on_subscribe, client.on_disconnect = subscribed, disconnected
         client.reconnect_delay_set(1, 60)
         if settings.username:
             client.username_pw_set(settings.username, self._password())
@@ -135,13 +144,14 @@ class Mqtt:
             raise DataError(f"{self._broker} cannot be reached: {error.strerror or error}.") from None
         client.loop_start()
         try:
-            began = time.monotonic()
             while not stop.is_set():
                 if refused:
                     raise DataError(f"{self._broker} refuses the connection: {refused[0]}.")
-                if not subscribed.is_set() and time.monotonic() - began > CONNECT_WITHIN:
-                    raise DataError(f"{self._broker} does not answer.")
                 messages = _taken(waiting)
+                began = since
+                if not messages and began is not None and time.monotonic() - began > CONNECT_WITHIN:
+                    what = f"has not been reached for {CONNECT_WITHIN:g} seconds" if lost else "does not answer"
+                    raise DataError(f"{self._broker} {what}; check that it runs.")
                 values = [value for message in messages for value in self._values(message)]
                 for batch in to_batches(self.name, values):
                     hand_over(batch, submit, stop, self.name)

@@ -90,7 +90,14 @@ class Prometheus:
                 first = end + 1
 
     def rows(self, start: int, end: int) -> list[RowBatch]:
-        """Return the rows from `start` to `end`, in nanoseconds since 1970, both multiples of the step."""
+        """Return the rows from `start` to `end`, in nanoseconds since 1970, both multiples of the step.
+
+        Raises
+        ------
+        DataError
+            If the server does not answer, or none of its series can be used, whatever its values. Those that are not a
+            number, as those of a ratio of zeros, count as not measured.
+        """
         index = SeriesIndex(self.settings)
         parts: list[Any] = []
         for name, query in self.settings.queries:
@@ -106,8 +113,11 @@ class Prometheus:
         entities, variables = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
         times = np.round(samples[:, 0] * 1000).astype(np.int64) * 10**6
         decoded: Decoded = to_batches(self.name, index, entities, variables, times, samples[:, 1], partial=False)
-        if not decoded.batches and decoded.skipped:
-            raise DataError(f"The queries of the reader {self.name!r} gave only {', '.join(decoded.skipped)}.")
+        if not index.entities:
+            raise DataError(
+                f"The queries of the reader {self.name!r} gave only {', '.join(index.reasons)}; change them, or "
+                f"`entity` and `ignore` of [reader.{self.name}]."
+            )
         return _joined(self.name, decoded.batches)
 
     def _ask(self, query: str, start: int, end: int) -> list[Mapping[str, Any]]:

@@ -15,6 +15,7 @@ dependency, and `protobuf` would make an object of each label and sample."""
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -186,7 +187,7 @@ def labels_of(data: bytes) -> list[tuple[str, str]]:
         size = data[at + 1]
         if size >= 0x80:  # a long label
             return slow_series(data)[0]
-        labels.append(_label(data[at + 2 : at + 2 + size]))
+        labels.append(_known_label(data[at + 2 : at + 2 + size]))
         at += 2 + size
     return labels
 
@@ -195,11 +196,11 @@ def series_name(labels: list[tuple[str, str]]) -> tuple[str, list[tuple[str, str
     """Return the name of a series and its other labels. A label with an empty value is the same as none."""
     names = [label for label, _ in labels]
     if len(set(names)) < len(names):
-        raise DataError(f"{DAMAGED}, but a series has the label {max(names, key=names.count)[:40]!r} twice.")
+        [(twice, _)] = Counter(names).most_common(1)
+        raise DataError(f"{DAMAGED}, but a series has the label {twice[:40]!r} twice.")
     return dict(labels).get(METRIC, ""), [(label, value) for label, value in labels if label != METRIC and value]
 
 
-@lru_cache(maxsize=2**16)
 def _label(data: bytes) -> tuple[str, str]:
     texts = {1: b"", 2: b""}
     for number, start, stop in _messages(data, (1, 2)):
@@ -208,6 +209,9 @@ def _label(data: bytes) -> tuple[str, str]:
         return texts[1].decode(), texts[2].decode()
     except UnicodeDecodeError:
         raise DataError(f"{DAMAGED}, but a label is not UTF-8.") from None
+
+
+_known_label = lru_cache(maxsize=2**16)(_label)  # of short labels only, so that strange requests do not fill the memory
 
 
 def _sample(data: bytes) -> tuple[int, float]:

@@ -12,6 +12,7 @@ from tsadc.errors import ConfigError
 from tsadc.serve.writers import DeliveryError, EpisodeEvent
 from tsadc.serve.writers.event_text import as_json
 
+BEGINNING = b'{"episode"'  # of a line
 TAIL = 2**20  # bytes at the end of the file in which events are looked for that were written before
 
 
@@ -32,8 +33,8 @@ class Settings:
 class JsonLines:
     """Appends events, also those of muted episodes, and flushes them to the disk.
 
-    After a crash, a line that was cut off is removed, and an event that was written but not yet marked as delivered is
-    not written again."""
+    After a crash, a line that was cut off is removed, unless another program wrote it, and an event that was written
+    but not yet marked as delivered is not written again."""
 
     def __init__(self, name: str, settings: Settings) -> None:
         self.name, self.path = name, Path(settings.path)
@@ -47,10 +48,15 @@ class JsonLines:
                 file.seek(max(0, size - TAIL))
                 tail = file.read(TAIL)
                 whole = tail.rfind(b"\n") + 1
-                if whole < len(tail):
-                    file.truncate(size - len(tail) + whole)
+                rest = tail[whole:]
+                is_line = whole > 0 or size <= TAIL
+                is_own = is_line and (rest.startswith(BEGINNING) or BEGINNING.startswith(rest))
+                if rest and is_own:
+                    file.truncate(size - len(rest))
                 written = set(tail[:whole].splitlines(keepends=True))
                 content = b"".join(line for line in lines if line not in written)
+                if content and not is_own:
+                    content = b"\n" + content
                 while content:  # a raw file may take a part of it
                     content = content[file.write(content) :]
                 os.fsync(file.fileno())
