@@ -26,13 +26,13 @@ from tsadc.cli.cluster_detect import DetectJob, judge
 from tsadc.cli.cluster_notices import joined
 from tsadc.cli.signals import Terminated, stopping_on_sigterm
 from tsadc.cluster import engine, storage
-from tsadc.cluster.engine import NEEDS_RAY, Cluster, _run, connect
+from tsadc.cluster.engine import NEEDS_RAY, Cluster, _run, _signals_held, connect
 from tsadc.cluster.manifest import Manifest, folder_name, start
 from tsadc.cluster.models import model_files
 from tsadc.cluster.partitions import FileGroup, group_files, named_files, read_group
 from tsadc.cluster.storage import address_of, join
 from tsadc.detectors.store import load
-from tsadc.errors import ConfigError, DataError, OutputError, TsadcNotice, collected_notices
+from tsadc.errors import ConfigError, DataError, OutputError, TsadcError, TsadcNotice, collected_notices
 from tsadc.io.read import read
 from tsadc.io.reading import Reading
 from tsadc.show.result_files import TABLES
@@ -599,6 +599,52 @@ def test_a_full_object_store_is_one_sentence() -> None:
     ray.put.side_effect = exceptions.ObjectStoreFullError("no room\nmore")
     with pytest.raises(ConfigError, match=r"object store of the cluster is full .*; start Ray with a larger"):
         Cluster(ray).share(b"model")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("It failed to import:\nNo module named 'tsadc.cluster'", "A node of the cluster cannot import tsadc"), ("", "")],
+)
+def test_a_node_without_tsadc_is_told_from_a_lost_process(text: str, why: str) -> None:
+    exceptions = pytest.importorskip("ray.exceptions", reason="ray is not installed: pip install 'tsadc[ray]'")
+    ray = mock.MagicMock(exceptions=exceptions)
+    ray.cluster_resources.return_value = {"CPU": 2}
+    ray.wait.side_effect = lambda tasks, **how: (tasks[:1], tasks[1:])
+    ray.get.side_effect = exceptions.RayActorError(error_msg=text)
+    if why:
+        with pytest.raises(ConfigError, match=why):
+            Cluster(ray).together(print, None, 2, print)
+        return
+    outcome = Cluster(ray).together(print, None, 2, print)
+    assert outcome.error == "Its process was lost 4 times, most likely because memory ran out."
+    assert ray.util.remove_placement_group.call_count == 4
+
+
+def test_a_head_that_is_gone_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "LOOK", 0.05)
+    ray = mock.MagicMock()
+    ray.wait.return_value = ([], [])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        ray.get_runtime_context.return_value.gcs_address = address
+        cluster = Cluster(ray)
+    with pytest.raises(TsadcError, match=f"^The head of the cluster at {address} is gone; start the cluster and run"):
+        next(cluster.map(print, None, [1]))
+
+
+def test_signals_wait_until_code_of_ray_has_ended() -> None:
+    done = []
+
+    def raise_held(number: int) -> None:
+        with _signals_held():
+            signal.raise_signal(number)
+            done.append(number)
+
+    with stopping_on_sigterm():
+        for number, stop in ((signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)):
+            with pytest.raises(stop):
+                raise_held(number)
+    assert done == [signal.SIGINT, signal.SIGTERM]
 
 
 def test_options_that_do_not_go_with_ray_are_refused(plant: Path, tmp_path: Path) -> None:

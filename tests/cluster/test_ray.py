@@ -6,8 +6,10 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +26,7 @@ from benchmark import OWN_PLAN, own_data
 from terminal import QUICK, frame, tsadc
 from tsadc.cluster.engine import connect
 from tsadc.detectors.store import load
+from tsadc.errors import TsadcNotice
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'tsadc[ray]'")
 pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
@@ -294,16 +297,19 @@ def test_processes_that_get_no_cores_are_not_waited_for(connected: object, monke
         def ready(self) -> bool:
             return True
 
-    monkeypatch.setattr("tsadc.cluster.engine.PLACING", 1.0)
+    monkeypatch.setattr("tsadc.cluster.engine.PLACING", 2.0)
     other = ray.remote(num_cpus=1)(Other).remote()
     assert ray.get(other.ready.remote())
     try:
-        with connect(connected.address) as engine:
+        with (
+            connect(connected.address) as engine,
+            pytest.warns(TsadcNotice, match=r"^Waiting for 2 free cores of the cluster\.$"),
+        ):
             outcome = engine.together(operator.setitem, engine.share([1, 2]), 2, print)
     finally:
         ray.kill(other)
     assert outcome.value is None
-    assert outcome.error == "There were not 2 free cores for 1 s; wait for other programs, or lower --workers."
+    assert outcome.error == "There were not 2 free cores for 2 s; wait for other programs, or lower --workers."
 
 
 def test_a_benchmark_has_the_same_records(connected: object, tmp_path: Path) -> None:
@@ -391,6 +397,35 @@ def test_data_and_results_on_s3(
     assert "exists already" in on_ray(connected, here, "--model", model, "--out", out).refusal
     nothing = on_ray(connected, nowhere, "--model", model, "--out", tmp_path / "none")
     assert f"There is nothing at s3://{bucket}/other" in nothing.refusal
+
+
+@pytest.mark.parametrize(
+    ("command", "stop", "code", "sentence"),
+    [
+        ("detect", signal.SIGTERM, 143, "terminated; run the same command again to continue."),
+        ("detect", signal.SIGINT, 130, "interrupted; run the same command again to continue."),
+        ("fit", signal.SIGTERM, 143, "terminated; nothing was saved, so start again with the same command."),
+    ],
+)
+def test_a_signal_ends_a_command_on_a_cluster_with_a_sentence(
+    command: str, stop: signal.Signals, code: int, sentence: str, cluster: object, model: Path, tmp_path: Path
+) -> None:
+    """While its tasks run: each reads its file, which is a pipe that nobody fills."""
+    pipe = tmp_path / "pump.parquet"
+    os.mkfifo(pipe)
+    more = ("--model", model) if command == "detect" else ("--length", "40")
+    words = (command, pipe, *more, "--out", tmp_path / "out", "--engine", "ray", "--address", cluster.address)
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tsadc", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        reached = os.open(pipe, os.O_WRONLY)  # waits until a task opens it
+        running.send_signal(stop)
+        out, err = running.communicate(timeout=60)
+        os.close(reached)
+    finally:
+        running.kill()
+    assert (running.returncode, out, err) == (code, "", f"tsadc: {sentence}\n")
 
 
 # The last test, as it takes a node away.

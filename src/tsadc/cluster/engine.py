@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import tsadc
-from tsadc.errors import ConfigError, TsadcError, collected_notices
+from tsadc.errors import ConfigError, TsadcError, collected_notices, notice
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -43,6 +43,14 @@ class Outcome(Generic[Value]):
     value: Value | None
     error: str | None = None
     notices: tuple[str, ...] = ()
+    lost: bool = False  # because its process or node was
+
+
+class _Failed(Exception):
+    """Ray has no value of a task."""
+
+    def __init__(self, why: str, *, lost: bool = False) -> None:
+        self.outcome = Outcome[Any](None, why, lost=lost)
 
 
 @dataclass(frozen=True)
@@ -88,9 +96,8 @@ class Cluster:
                     while waiting and len(running) < most:
                         item = waiting.pop()
                         running[task.remote(tsadc.__version__, function, shared, item)] = item
-                    finished, _ = ray.wait(list(running), num_returns=1, timeout=PATIENCE)
-                    outcomes = [(running.pop(done), self._outcome(done)) for done in finished]
-                yield from outcomes
+                for done in self._finished(list(running)):
+                    yield running.pop(done), self._outcome(done)
         finally:
             if self._stays:  # not otherwise: a task that has just finished and is cancelled makes Ray abort
                 with _signals_held():
@@ -103,47 +110,81 @@ class Cluster:
         """Run `function(shared, rank, report)` in `size` processes at the same time, each on a core of its own, and
         return the outcome of rank 0, or the first error of any. torch finds the others as if `torchrun` had started
         them. What the function reports in rank 0 is reported here. If a process is lost, all begin again."""
-        ray = self._ray
-        cores = int(ray.cluster_resources().get("CPU", 0))
+        with _signals_held():
+            cores = int(self._ray.cluster_resources().get("CPU", 0))
         if size > cores:
             raise ConfigError(f"--workers {size} needs {size} cores, but the cluster has {cores}; ask for fewer.")
-        busy = f"There were not {size} free cores for {PLACING:g} s; wait for other programs, or lower --workers."
-        for _ in range(RETRIES + 1):
+        for _ in range(RETRIES):
+            outcome = self._together_once(function, shared, size, report)
+            if not outcome.lost:
+                return outcome
+        return self._together_once(function, shared, size, report)
+
+    def _together_once(
+        self, function: Callable[[Any, int, Report], Value], shared: Any, size: int, report: Report
+    ) -> Outcome[Value]:
+        ray, started = self._ray, list[Any]()
+        with _signals_held():
             places = ray.util.placement_group([{"CPU": 1}] * size, strategy="SPREAD")
-            member, news = ray.remote(num_cpus=1)(_Member), ray.remote(num_cpus=0)(_News).remote()
-            strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
-            members = [
-                member.options(scheduling_strategy=strategy(places, placement_group_bundle_index=rank)).remote()
-                for rank in range(size)
-            ]
-            try:
-                if not places.wait(PLACING):
-                    return Outcome(None, busy)
-                host, port = ray.get(members[0].place.remote())
+        try:
+            self._wait_for(places, size)
+            with _signals_held():
+                news = ray.remote(num_cpus=0)(_News).remote()
+                started.append(news)
+                member, strategy = ray.remote(num_cpus=1)(_Member), ray.util.scheduling_strategies
+                for rank in range(size):
+                    place = strategy.PlacementGroupSchedulingStrategy(places, placement_group_bundle_index=rank)
+                    started.append(member.options(scheduling_strategy=place).remote())
+            members = started[1:]
+            host, port = self._get(members[0].place.remote())
+            with _signals_held():
                 waiting = [
                     one.run.remote(tsadc.__version__, function, shared, rank, size, host, port, news)
                     for rank, one in enumerate(members)
                 ]
-                first = waiting[0]
-                while waiting:
-                    done, waiting = ray.wait(waiting, num_returns=1, timeout=LOOK)
-                    for item in ray.get(news.take.remote()):
-                        report(item)
-                    for outcome in map(self._checked, ray.get(done)):
-                        if outcome.error is not None:
-                            return outcome
-                for item in ray.get(news.take.remote()):
-                    report(item)
-                return self._checked(ray.get(first))
-            except (ray.exceptions.RayActorError, ray.exceptions.NodeDiedError):
-                continue
-            except ray.exceptions.RayError as error:
-                return self._failed(error)
-            finally:
-                for one in (*members, news):
-                    ray.kill(one)
-                ray.util.remove_placement_group(places)
-        return Outcome(None, f"A process was lost {RETRIES + 1} times, most likely because memory ran out.")
+            first = waiting[0]
+            while waiting:
+                done = self._finished(waiting)
+                waiting = [task for task in waiting if task not in done]
+                self._pass_on(news, report)
+                for outcome in map(self._outcome, done):
+                    if outcome.error is not None:
+                        return outcome
+            self._pass_on(news, report)
+            return self._outcome(first)
+        except _Failed as failed:
+            return failed.outcome
+        finally:
+            if self._missed < MISSED:  # else nothing could be reached
+                with _signals_held():
+                    for one in started:
+                        ray.kill(one)
+                    ray.util.remove_placement_group(places)
+
+    def _pass_on(self, news: Any, report: Report) -> None:
+        for item in self._get(news.take.remote()):
+            report(item)
+
+    def _wait_for(self, places: Any, size: int) -> None:
+        """Wait until all cores of a placement group are free."""
+        begin, noticed = time.monotonic(), False
+        while time.monotonic() < begin + PLACING:
+            self._head_answers()
+            with _signals_held():
+                if places.wait(PATIENCE):
+                    return
+            if not noticed and time.monotonic() > begin + LOOK:
+                notice(f"Waiting for {size} free {'core' if size == 1 else 'cores'} of the cluster.")
+                noticed = True
+        raise _Failed(
+            f"There were not {size} free cores for {PLACING:g} s; wait for other programs, or lower --workers."
+        )
+
+    def _finished(self, tasks: list[Any]) -> list[Any]:
+        """Wait for a moment and return the tasks that are done by then, at most one."""
+        with _signals_held():
+            done, _ = self._ray.wait(tasks, num_returns=1, timeout=PATIENCE)
+        return list(done)
 
     def _head_answers(self) -> bool:
         """Look at the head at most once in `LOOK` seconds and return whether it has just answered. Raise if it is gone:
@@ -158,29 +199,37 @@ class Cluster:
             )
         return self._missed == 0
 
-    def _outcome(self, done: Any) -> Outcome[Any]:
+    def _outcome(self, task: Any) -> Outcome[Any]:
         try:
-            found = self._ray.get(done)
-        except self._ray.exceptions.RayError as error:
-            return self._failed(error)
-        return self._checked(found)
+            return self._checked(self._get(task))
+        except _Failed as failed:
+            return failed.outcome
 
-    def _failed(self, error: Exception) -> Outcome[Any]:
-        """Return the outcome of a task that ended with an error of Ray; raise if a node cannot import tsadc."""
+    def _get(self, task: Any) -> Any:
+        """Wait for what a task returns; raise `_Failed` if it has failed in Ray."""
         errors = self._ray.exceptions
-        if isinstance(error, (errors.ObjectStoreFullError, errors.OutOfDiskError)):
-            return Outcome(None, _full(error))
-        if isinstance(error, errors.OutOfMemoryError):
-            return Outcome(None, "Its node has too little memory for it; use nodes with more memory per core.")
-        if isinstance(error, (errors.WorkerCrashedError, errors.NodeDiedError, errors.ObjectLostError)):
-            return Outcome(None, f"Its process was lost {RETRIES + 1} times, most likely because memory ran out.")
-        text = str(error).strip()
-        if "No module named 'tsadc" in text:
-            raise ConfigError(
-                "A node of the cluster cannot import tsadc; install the same version on all nodes: pip install "
-                f"'tsadc[ray]=={tsadc.__version__}'."
-            ) from None
-        return Outcome(None, f"It failed unexpectedly: {text.splitlines()[-1] if text else type(error).__name__}.")
+        while not self._finished([task]):
+            self._head_answers()
+        try:
+            with _signals_held():
+                return self._ray.get(task)
+        except (errors.ObjectStoreFullError, errors.OutOfDiskError) as error:
+            raise _Failed(_full(error)) from None
+        except errors.OutOfMemoryError:
+            raise _Failed("Its node has too little memory for it; use nodes with more memory per core.") from None
+        except errors.RayError as error:
+            text = str(error).strip()
+            if "No module named 'tsadc" in text:
+                raise ConfigError(
+                    "A node of the cluster cannot import tsadc; install the same version on all nodes: pip install "
+                    f"'tsadc[ray]=={tsadc.__version__}'."
+                ) from None
+            lost = (errors.WorkerCrashedError, errors.NodeDiedError, errors.ObjectLostError, errors.RayActorError)
+            if isinstance(error, lost):
+                why = f"Its process was lost {RETRIES + 1} times, most likely because memory ran out."
+                raise _Failed(why, lost=True) from None
+            last = text.splitlines()[-1] if text else type(error).__name__
+            raise _Failed(f"It failed unexpectedly: {last}.") from None
 
     def _checked(self, found: Outcome[Any] | _OtherVersion) -> Outcome[Any]:
         """Return what a task has returned; raise if its node has another version of tsadc."""
