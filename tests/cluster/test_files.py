@@ -620,10 +620,13 @@ def test_a_node_without_tsadc_is_told_from_a_lost_process(text: str, why: str) -
     assert ray.util.remove_placement_group.call_count == 4
 
 
-def test_a_head_that_is_gone_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_head_that_is_gone_is_one_sentence(lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    exceptions = pytest.importorskip("ray.exceptions", reason="ray is not installed: pip install 'tsadc[ray]'")
     monkeypatch.setattr(engine, "LOOK", 0.05)
-    ray = mock.MagicMock()
-    ray.wait.return_value = ([], [])
+    ray = mock.MagicMock(exceptions=exceptions)
+    ray.wait.side_effect = lambda tasks, **how: (tasks[:lost], [])
+    ray.get.side_effect = exceptions.NodeDiedError("It is gone.")
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         ray.get_runtime_context.return_value.gcs_address = address

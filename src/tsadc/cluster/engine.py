@@ -218,6 +218,8 @@ class Cluster:
         except errors.OutOfMemoryError:
             raise _Failed("Its node has too little memory for it; use nodes with more memory per core.") from None
         except errors.RayError as error:
+            while not self._head_answers():  # perhaps its loss is the reason
+                time.sleep(PATIENCE)
             text = str(error).strip()
             if "No module named 'tsadc" in text:
                 raise ConfigError(
@@ -334,13 +336,14 @@ def connect(address: str | None) -> Iterator[Cluster]:
             raise ConfigError(_no_cluster(address, error)) from None
         yield Cluster(ray)
     finally:
-        with _signals_held():
+        with _silent(), _signals_held():
             ray.shutdown()
 
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Discard what is written to the standard error by programs in other languages: Ray logs each attempt there."""
+    """Discard what is written to the standard error by programs in other languages: Ray logs each attempt there, and
+    tasks that end with it."""
     with contextlib.ExitStack() as opened:
         before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
         opened.callback(os.close, before)
