@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import numpy as np
 import pandas as pd
@@ -54,6 +54,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, live_model: Path) -> Iterat
     service.scored()
     yield service
     service.stop()
+    (live_model / "verdicts.json").unlink(missing_ok=True)  # other modules use the model
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +128,7 @@ def test_entities_come_by_severity_and_names_are_text(served: Served, visit: Cal
     assert page.locator("#rows img").count() == 0
     expect(page.locator("#detail .episode")).to_have_count(1)
     expect(page.locator("#detail .episode .name")).to_contain_text([f"{FAULTY} since "])
-    expect(page.locator("#detail .episode .name")).to_contain_text([", going on"])
+    expect(page.locator("#detail .episode .name")).to_contain_text([", ongoing"])
     page.locator("#rows a").nth(1).click()
     expect(page.locator("#detail h2")).to_have_text(HOSTILE)
     expect(page.locator("#detail .charts figure")).to_have_count(1 + len(NAMES))
@@ -219,7 +220,9 @@ def test_an_episode_is_acknowledged_and_judged_by_keyboard_alone(served: Served,
     expect(acknowledge).to_be_visible()
     acknowledge.focus()
     page.keyboard.press("Enter")
-    expect(page.get_by_role("button", name="Acknowledged", exact=True)).to_be_disabled()
+    acknowledged = page.get_by_role("button", name="Acknowledged", exact=True)
+    expect(acknowledged).to_be_disabled()
+    expect(acknowledged).to_be_focused()
     assert episode(served, FAULTY)["state"] == "acknowledged"
 
     page.locator('[data-verdict="planned"]').focus()
@@ -265,6 +268,68 @@ def test_a_mute_is_added_and_removed(served: Served, visit: Callable[..., Any]) 
     page.get_by_role("button", name="Remove the mute of pump 8").click()
     expect(page.locator("#detail")).to_contain_text("Nothing is muted.")
     assert served.client.get("/v1/mutes").json() == {"mutes": []}
+
+
+@browser_only
+def test_that_all_entities_are_muted_is_said_until_it_is_over(served: Served, visit: Callable[..., Any]) -> None:
+    page = visit(served, "#/mutes")
+    live(page)
+    banner = page.locator("#muted")
+    for entity, variable in (("pump*", ""), ("*", "flow")):
+        mute = {"entity": entity, "variable": variable}
+        assert served.client.post("/v1/mutes", json=mute).status_code == 201
+    page.locator('[data-key="mute"]').click()
+    page.get_by_label("Entity", exact=True).fill("*")
+    page.get_by_label("For").select_option("10080")
+    page.get_by_role("button", name="Mute", exact=True).click()
+    expect(banner).to_have_text(re.compile(r"All entities are muted until \w+ \d+ \w+ \d{4}, .*: no alert is sent\."))
+    assert served.client.post("/v1/mutes", json={"entity": "*"}).status_code == 201
+    page.reload()
+    expect(banner).to_contain_text("All entities are muted until the mute is removed: no alert is sent.")
+    for mute in served.client.get("/v1/mutes").json()["mutes"]:
+        served.client.delete(f"/v1/mutes/{mute['id']}")
+    page.reload()
+    live(page)
+    expect(page.locator("#detail")).to_contain_text("Nothing is muted.")
+    expect(banner).to_be_hidden()
+
+
+@browser_only
+def test_no_alarm_is_not_all_that_is_said_while_one_is_muted(served: Served, visit: Callable[..., Any]) -> None:
+    page = visit(served)
+    counts = {"open": 0, "acknowledged": 0, "muted": 1, "level": 2, "ok": 3, "unscored": 0}
+    found = served.client.get("/v1/entities").json()
+    page.route("**/v1/entities?*", lambda route: route.fulfill(json={**found, "counts": counts}))
+    page.reload()
+    verdict = page.locator("#verdict")
+    expect(verdict).to_have_text("No alarm on 6 entities, but 1 has a muted alarm and 2 have a new level.")
+    expect(verdict.locator("strong")).to_have_count(0)
+    counts.update(muted=0, level=0)
+    page.reload()
+    expect(verdict).to_have_text("No alarm on 3 entities.")
+    expect(verdict.locator("strong")).to_have_text("No alarm")
+
+
+@browser_only
+def test_the_track_of_a_severity_bar_is_visible_on_every_row(served: Served, visit: Callable[..., Any]) -> None:
+    for theme in ("light", "dark"):
+        page = visit(served, "#/entity/pump%207", color_scheme=theme)
+        row = page.locator("#rows a[aria-current]")
+        expect(row.locator(".bar")).to_be_visible()
+        contrast = row.evaluate(
+            """(row) => {
+              const draw = document.createElement("canvas").getContext("2d");
+              const light = (element) => {
+                draw.fillStyle = getComputedStyle(element).backgroundColor;
+                draw.fillRect(0, 0, 1, 1);
+                const [r, g, b] = [...draw.getImageData(0, 0, 1, 1).data].map((c) => (c / 255) ** 2.2);
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+              };
+              const [dark, bright] = [light(row), light(row.querySelector(".bar"))].sort((a, b) => a - b);
+              return bright / dark;
+            }"""
+        )
+        assert contrast > 1.4, theme
 
 
 @browser_only
@@ -421,6 +486,11 @@ def test_a_phone_shows_one_side_at_a_time_and_nothing_is_cut(served: Served, vis
             assert page.evaluate("document.getElementById('detail').scrollWidth") <= 375
             box = page.get_by_role("link", name="Health").bounding_box()
             assert box["x"] + box["width"] <= 375
+    page = visit(served, "#/entity/pump%207", width=320)
+    page.locator("#detail .state > .dot + span").evaluate("said => { said.textContent = 'Alarm '.repeat(20); }")
+    dot, said = (page.locator(f"#detail .state > {part}").bounding_box() for part in (".dot", ".dot + span"))
+    assert said["x"] > dot["x"] + dot["width"]
+    assert said["y"] < dot["y"] < said["y"] + said["height"]
 
 
 @browser_only
@@ -477,8 +547,9 @@ def test_a_long_name_leaves_room_for_the_time_of_an_episode(served: Served, visi
 
 @browser_only
 def test_a_token_is_asked_for_and_kept_for_the_tab(tmp_path: Path, live_model: Path, visit: Callable[..., Any]) -> None:
-    reading, administering = "r" * 20, "a" * 20
-    service = Served(config_file(tmp_path, live_model), TSADC_READ_TOKEN=reading, TSADC_ADMIN_TOKEN=administering)
+    reading, writing, administering = "r" * 20, "w" * 20, "a" * 20
+    tokens = {"TSADC_READ_TOKEN": reading, "TSADC_WRITE_TOKEN": writing, "TSADC_ADMIN_TOKEN": administering}
+    service = Served(config_file(tmp_path, live_model), **tokens)
     try:
         page = visit(service)
         dialog = page.locator("#token-dialog")
@@ -486,6 +557,15 @@ def test_a_token_is_asked_for_and_kept_for_the_tab(tmp_path: Path, live_model: P
         page.get_by_role("textbox", name="Token").fill("wrong" * 5)
         page.keyboard.press("Enter")
         expect(page.locator("#token-text")).to_contain_text("did not accept")
+        page.get_by_role("textbox", name="Token").fill(writing)
+        page.keyboard.press("Enter")
+        for _ in range(2):
+            expect(page.locator("#token-text")).to_have_text(
+                "The write token may not do this; it needs the read token. "
+                "Enter another one; it is kept until this tab is closed."
+            )
+            page.reload()
+            expect(dialog).to_be_visible()
         page.get_by_role("textbox", name="Token").fill(reading)
         page.keyboard.press("Enter")
         expect(dialog).to_be_hidden()
@@ -551,9 +631,20 @@ def test_a_refit_is_compared_and_a_new_level_is_decided(
             schema.proposals.insert().values(id=100, above=10, observations=10, created=time.time(), **adapting)
         )
     store.close()
-    page = visit(served, "#/models")
+    [own] = [own for own in served.client.get("/v1/entities?limit=1000").json()["entities"] if own["level_since"]]
+    assert pd.Timestamp(own["level_since"]).value == START
+    page = visit(served, f"#/entity/{quote(own['name'], safe='')}")
+    expect(page.locator("#proposed")).to_have_text("1 1 new level to decide about")
+    note = page.locator("#detail .new-level")
+    expect(note).to_have_text(re.compile(r"At a new level since \w+ \d+ \w+ 2026, .*: learn it as normal\?"))
+    note.get_by_role("link").click()
+    expect(page.locator("#detail h4", has_text=own["name"])).to_be_focused()
     detail = page.locator("#detail")
-    expect(detail.locator(".facts").first).to_contain_text(str(time.localtime().tm_year))  # when it was started
+    for name in ("Present model", "New model", "Variables"):
+        expect(detail.get_by_role("columnheader", name=name)).to_have_css("text-align", "right")
+    expect(detail.locator(".facts", has_text="Started")).to_contain_text(
+        str(time.localtime().tm_year)
+    )  # when it was started
     expect(detail).to_contain_text("The new model waits for a decision.")
     expect(detail.get_by_role("row", name="Alarms")).to_contain_text("29")
     expect(detail.get_by_role("row", name="Entities that drift")).to_contain_text("pump 8")
@@ -572,5 +663,6 @@ def test_a_refit_is_compared_and_a_new_level_is_decided(
     expect(detail.locator("section")).to_contain_text("The model learns the new level; that can take minutes.")
     expect(detail.locator("section button")).to_have_count(0)
     assert not candidate.exists()
+    expect(page.locator("#proposed")).to_be_hidden()
     [_, proposal] = served.client.get("/v1/proposals").json()["proposals"]
     assert (proposal["state"], proposal["by"]) == ("refused", "Bo")

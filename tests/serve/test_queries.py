@@ -24,11 +24,12 @@ OPEN: dict[str, list[tuple[float, bool, bool]]] = {
     "acknowledged": [(99.0, False, True)],
     "muted": [(100.0, True, False)],
     "open": [(50.0, False, False), (98.0, False, True), (100.0, True, False)],
+    "moved": [],
 }
 
 
 def add(store: Store) -> None:
-    """Store the entities, their episodes and ten scores of the first one."""
+    """Store the entities, their episodes, proposals and ten scores of the first one."""
     episode: dict[str, Any] = {"model": "m", "state": "open", "start": 0, "end": SECOND, "score": 1.0, "events": 1}
     episode |= {"alarm_score": 1.0, "alarm_severity": 1.0, "alarm_time": 0, "opened": 0.0, "announced": 0.0}
     episode |= {"kind": "", "reason": "", "evidence": "", "variables": {}, "withdrawn": False, "changed": 0}
@@ -41,6 +42,17 @@ def add(store: Store) -> None:
                 own = {"id": f"{name} {k}", "interval": f"{name} {k}", "entity": number, "severity": severity}
                 own |= {"muted": muted, "acknowledged": 1.0 if seen else None}
                 connection.execute(schema.episodes.insert().values(**episode, **own))
+        level = {
+            "lasting": True,
+            "since": SECOND,
+            "above": 9,
+            "observations": 9,
+            "variables": [],
+            "created": 0.0,
+            "by": "",
+        }
+        for number, state in ((1, "refused"), (5, "open"), (6, "open"), (2, "adapting")):
+            connection.execute(schema.proposals.insert().values(entity=number, state=state, **level))
         for k in range(10):
             times = {"entity": 1, "start": k * SECOND, "end": (k + 1) * SECOND, "score": float(k)}
             connection.execute(schema.scores.insert().values(**times, **score))
@@ -53,25 +65,29 @@ def test_entities_have_the_state_of_their_worst_open_episode(store: Store) -> No
     assert [(own["name"], own["state"]) for own in found["entities"]] == [
         ("acknowledged", "acknowledged"),
         ("open", "open"),
+        ("moved", "level"),
         ("calm", "ok"),
         ("muted", "muted"),
         ("new", "unscored"),
     ]
-    assert [own["open_severity"] for own in found["entities"]] == [99.0, 98.0, None, None, None]
-    assert [own["open_episodes"] for own in found["entities"]] == [1, 2, 0, 0, 0]
-    assert found["counts"] == {"open": 1, "acknowledged": 1, "muted": 1, "ok": 1, "unscored": 1}
+    assert [own["open_severity"] for own in found["entities"]] == [99.0, 98.0, None, None, None, None]
+    assert [own["open_episodes"] for own in found["entities"]] == [1, 2, 0, 0, 0, 0]
+    since = {own["name"]: own["level_since"] for own in found["entities"] if own["level_since"]}
+    assert since == {"open": "1970-01-01T00:00:01Z", "moved": "1970-01-01T00:00:01Z"}
+    assert found["proposals"] == 2
+    assert found["counts"] == {"open": 1, "acknowledged": 1, "muted": 1, "level": 1, "ok": 1, "unscored": 1}
 
 
 def test_search_and_state_choose_entities_but_all_are_counted(store: Store) -> None:
     add(store)
     queries = Queries(store)
-    for state in ("open", "acknowledged", "muted", "ok", "unscored"):
+    for state in ("open", "acknowledged", "muted", "level", "ok", "unscored"):
         found = queries.entities(state=state)
         assert [own["state"] for own in found["entities"]] == [state]
-        assert sum(found["counts"].values()) == 5
-    assert queries.entities(search="M")["total"] == 2
-    assert [own["name"] for own in queries.entities(page=Page(2, 1))["entities"]] == ["open", "calm"]
-    with pytest.raises(DataError, match="must be one of open, acknowledged, muted, ok, unscored, but got 'odd'"):
+        assert sum(found["counts"].values()) == 6
+    assert queries.entities(search="M")["total"] == 3
+    assert [own["name"] for own in queries.entities(page=Page(2, 1))["entities"]] == ["open", "moved"]
+    with pytest.raises(DataError, match="must be one of open, acknowledged, muted, level, ok, unscored, but got 'odd'"):
         queries.entities(state="odd")
 
 

@@ -430,6 +430,18 @@ def test_messages_become_values() -> None:
         assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(("payload", "got"), [(b"abc", "got 'abc'"), (b"", "it is empty"), (b"5,4", "got '5,4'")])
+def test_a_message_that_cannot_be_read_is_named_with_its_topic(payload: bytes, got: str) -> None:
+    for topic, expected in (
+        ("plant/{entity}/{variable}", "a number such as 1.5"),
+        ("plant/{entity}/#", "JSON such as"),
+    ):
+        with pytest.raises(DataError) as error:
+            mqtt.decode("plant/p1/flow", payload, mqtt.Settings(topic=topic), START)
+        assert str(error.value).startswith(f"A message of 'plant/p1/flow' should be {expected}")
+        assert str(error.value).endswith(f", but {got}.")
+
+
 def test_settings_of_mqtt() -> None:
     for topic in ("plant", "plant/{entity}/{entity}", "#/{entity}", "x{entity}"):
         with pytest.raises(ConfigError, match="`topic` must be a pattern"):

@@ -12,9 +12,12 @@ import pytest
 from serve.programs import Receiver, free_port, get, installed, running, wait_until
 from serve.test_readers import Sink
 from tsadc.errors import DataError, OutputError
+from tsadc.serve.config import read_config
+from tsadc.serve.metrics import exposition
 from tsadc.serve.readers import mqtt, prometheus
 from tsadc.serve.readers.remote_write import RemoteWriteDecoder
 from tsadc.serve.rows import RowBatch
+from tsadc.serve.service import Service
 
 SECOND = 10**9
 SCRAPE = """
@@ -133,6 +136,29 @@ def test_messages_of_a_broker_are_kept_until_they_are_stored(tmp_path: Path) -> 
     assert [(batch.entity, batch.partial) for batch in last.batches] == [("p1", True)]
     with pytest.raises(DataError, match=f"127.0.0.1:{port} cannot be reached: Connection refused"):
         Sink().run(mqtt.create("m", settings), lambda: False)
+
+
+def test_messages_that_cannot_be_read_are_in_health_and_metrics(tmp_path: Path, live_model: Path) -> None:
+    pytest.importorskip("paho.mqtt.client")
+    port = free_port()
+    file = tmp_path / "config.toml"
+    file.write_text(
+        f'[server]\nstore = "{tmp_path}/s.sqlite"\n[model.plant]\nfolder = "{live_model}"\n'
+        f'[reader.m]\ntype = "mqtt"\nhost = "127.0.0.1"\nport = {port}\ntopic = "plant/{{entity}}/{{variable}}"\n'
+    )
+    with broker(tmp_path, port):
+        service = Service(read_config(file), file)
+        try:
+            publish(port, ("plant/p1/flow", "1.5"))
+            wait_until(lambda: publish(port, ("plant/p1/flow", "5,4")) or service.problems.counts.get("body"), 20)
+            [problem] = service.problems.recent()
+            assert problem.sentence == (
+                "Reader m leaves out a message: A message of 'plant/p1/flow' should be a number such as 1.5, "
+                "but got '5,4'."
+            )
+            assert 'tsadc_problems_total{reason="body"}' in exposition(service).decode()
+        finally:
+            service.close()
 
 
 def test_a_broker_that_stays_away_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

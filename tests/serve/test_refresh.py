@@ -28,7 +28,7 @@ from tsadc.series import Clock
 from tsadc.serve import schema
 from tsadc.serve.config import Config, Model, Schedule, Server, read_config
 from tsadc.serve.http import create_app
-from tsadc.serve.metrics import Problems
+from tsadc.serve.metrics import Problems, exposition
 from tsadc.serve.queries import NotFound, Queries
 from tsadc.serve.refresh import AT_ONCE, Refresh
 from tsadc.serve.refresh_job import Job, adapt, train
@@ -276,9 +276,11 @@ def test_a_level_that_stays_is_proposed_and_adapted_to(service: Service, folder:
     [proposal] = service.refresh.proposals()
     assert (proposal["entity"], proposal["state"], proposal["model"]) == ("pump 1", "open", "plant")
     assert [own["name"] for own in proposal["variables"]] == ["pressure"]
+    assert "tsadc_proposals_open 1.0" in exposition(service).decode()
     assert proposal["variables"][0]["now"] - proposal["variables"][0]["usual"] == pytest.approx(9, abs=0.5)
     before = load(folder).scaler_.entities["pump 1"].center
     assert service.refresh.decide(proposal["id"], True, "ann")["state"] == "accepted"
+    assert "tsadc_proposals_open 0.0" in exposition(service).decode()
     after = load(folder).scaler_.entities["pump 1"].center
     assert after - before == pytest.approx([0, 9, 0], abs=0.3)
     feed(service, 14 * LENGTH, first=34 * LENGTH, jump=9.0)

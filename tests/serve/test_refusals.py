@@ -1,5 +1,6 @@
 """What the API refuses before it asks the service, so that none needs to run."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,8 @@ from tsadc.serve.store import Store
 
 AS_ADMIN = {"Authorization": "Bearer " + "a" * 20}
 JSON = {"Content-Type": "application/json"}
+MUTE = '{"entity": "pump-*", "until": "2030-01-01T12:00:00Z"}'
+VERDICT = '{"verdict": "true", "by": "Ada"}'
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def test_a_body_of_the_largest_size_is_read(client: TestClient) -> None:
 
 def test_the_character_nul_is_refused(client: TestClient) -> None:
     for given in ({"note": "a\0b"}, {"by": "\0"}, {"entity": "pump\0"}):
-        answer = client.post("/v1/mutes", json=given, headers=AS_ADMIN)
+        answer = client.post("/v1/mutes", json={"entity": "pump", **given}, headers=AS_ADMIN)
         assert (answer.status_code, "NUL" in answer.json()["error"]) == (422, True)
     for path in ("/v1/episodes/a%00", "/v1/entities?search=%00"):
         answer = client.get(path, headers=AS_ADMIN)
@@ -116,21 +119,49 @@ def test_a_body_is_json_whatever_its_type(client: TestClient, kind: str | None) 
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "sentence"),
     [
+        ("POST", "/v1/mutes", b"{", 422, f"The body must be JSON in UTF-8, such as {MUTE}, but it cannot be read as"),
         (
             "POST",
             "/v1/mutes",
-            b"{",
-            422,
-            'The body must be JSON in UTF-8, such as {"by": "Ada"}, but it cannot be read',
+            b"\xff",
+            400,
+            f"The body must be JSON in UTF-8, such as {MUTE}, but it cannot be read as",
         ),
-        ("POST", "/v1/mutes", b"\xff", 400, "The body must be JSON in UTF-8"),
-        ("POST", "/v1/mutes", b"[1]", 422, 'The body must be a JSON object such as {"by": "Ada"}, but got [1].'),
-        ("POST", "/v1/mutes", b"", 422, 'The body must be a JSON object such as {"by": "Ada"}, but it is empty.'),
-        ("POST", "/v1/mutes", b'{"x": 1}', 422, "`x` is unknown here; correct the name, or leave it out."),
-        ("POST", "/v1/mutes", b'{"by": 1}', 422, "`by` must be text, but got 1."),
+        ("POST", "/v1/mutes", b"[1]", 422, f"The body must be a JSON object such as {MUTE}, but got [1]."),
+        ("POST", "/v1/mutes", b"", 422, f"The body must be a JSON object such as {MUTE}, but it is empty."),
+        ("POST", "/v1/mutes", b"{}", 422, f"The body lacks `entity`; add it, as in {MUTE}."),
+        ("POST", "/v1/mutes", b'{"by": "Ada"}', 422, f"The body lacks `entity`; add it, as in {MUTE}."),
+        (
+            "POST",
+            "/v1/mutes",
+            b'{"entity": "a", "x": 1}',
+            422,
+            "`x` is unknown here; correct the name, or leave it out.",
+        ),
+        ("POST", "/v1/mutes", b'{"entity": "a", "by": 1}', 422, "`by` must be text, but got 1."),
         ("POST", "/v1/mutes", b'{"entity": ""}', 422, "`entity` must be text that is not empty, but got ''."),
-        ("POST", "/v1/mutes", b'{"by": "\\u0000"}', 422, "`by` cannot be used: a text may not have the character NUL."),
-        ("POST", "/v1/episodes/1/verdict", b"{}", 422, "The body lacks `verdict`; add it."),
+        (
+            "POST",
+            "/v1/mutes",
+            b'{"entity": "\\u0000"}',
+            422,
+            "`entity` cannot be used: a text may not have the character",
+        ),
+        ("POST", "/v1/episodes/1/verdict", b"{}", 422, f"The body lacks `verdict`; add it, as in {VERDICT}."),
+        (
+            "POST",
+            "/v1/episodes/1/verdict",
+            b"",
+            422,
+            f"The body must be a JSON object such as {VERDICT}, but it is empty.",
+        ),
+        (
+            "POST",
+            "/v1/episodes/1/acknowledge",
+            b"",
+            422,
+            'The body must be a JSON object such as {"by": "Ada"}, but it is empty.',
+        ),
         (
             "POST",
             "/v1/episodes/1/verdict",
@@ -150,6 +181,28 @@ def test_refusals_are_plain_sentences(
     answer = client.request(method, path, content=body, headers=AS_ADMIN)
     assert answer.status_code == status
     assert answer.json()["error"].startswith(sentence)
+
+
+@pytest.mark.parametrize(("path", "example"), [("/v1/mutes", MUTE), ("/v1/episodes/{episode}/verdict", VERDICT)])
+def test_the_example_of_a_body_is_valid_and_described(client: TestClient, path: str, example: str) -> None:
+    described = client.get("/openapi.json").json()
+    body = described["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert described["components"]["schemas"][body["$ref"].rpartition("/")[2]]["example"] == json.loads(example)
+    answer = client.post(path.format(episode="1"), content=example, headers=AS_ADMIN)
+    assert answer.status_code == (201 if path == "/v1/mutes" else 404)  # there is no such episode
+
+
+def test_refusals_are_described_as_they_are_answered(client: TestClient) -> None:
+    described = client.get("/openapi.json").json()
+    assert "HTTPValidationError" not in described["components"]["schemas"]
+    sentence = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+    refusal = {"application/json": {"schema": sentence}}
+    for path in described["paths"].values():
+        for operation in path.values():
+            assert "422" not in operation["responses"]
+            assert [operation["responses"][status]["content"] for status in ("4XX", "503")] == [refusal, refusal]
+    answer = client.get("/v1/entities?limit=0", headers=AS_ADMIN)
+    assert (answer.status_code, list(answer.json())) == (422, ["error"])
 
 
 def test_a_store_whose_connections_are_all_in_use_is_asked_again_later(client: TestClient, service: Any) -> None:

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi import Path as InPath
@@ -55,10 +55,29 @@ Name = Annotated[str, InPath(max_length=400)]
 Number = Annotated[int, InPath(ge=0, lt=2**31)]
 
 
-class Given(BaseModel):
-    """The body of a request: no unknown fields, and no text that PostgreSQL cannot store."""
+_SENTENCE = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+_REFUSAL = {"content": {"application/json": {"schema": _SENTENCE}}}
+REFUSED: dict[int | str, dict[str, Any]] = {
+    "4XX": {
+        **_REFUSAL,
+        "description": "The request is refused, and `error` says why: it cannot be used (400, 422), its token is "
+        "missing (401) or permits too little (403), there is no such thing (404), its body is too large (413) or of an "
+        "unknown kind (415), or too many rows wait (429).",
+    },
+    "503": {**_REFUSAL, "description": "The service cannot do this now; send the request again later."},
+}
 
-    model_config = ConfigDict(extra="forbid")
+
+def _describe(schema: dict[str, Any], cls: type[Given]) -> None:
+    schema["example"] = cls.example
+
+
+class Given(BaseModel):
+    """The body of a request: no unknown fields, and no text that PostgreSQL cannot store. `example` is in the
+    description of the API and in refusals."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_describe)
+    example: ClassVar[dict[str, str]]
 
     @field_validator("*")
     @classmethod
@@ -71,12 +90,14 @@ class Given(BaseModel):
 class Acknowledgement(Given):
     """Who takes care of an episode."""
 
+    example = {"by": "Ada"}
     by: str = Field("", max_length=200)
 
 
 class Verdict(Given):
     """What a person says about an episode."""
 
+    example = {"verdict": "true", "by": "Ada"}
     verdict: Literal["true", "false", "planned"]
     note: str = Field("", max_length=10_000)
     by: str = Field("", max_length=200)
@@ -85,7 +106,8 @@ class Verdict(Given):
 class NewMute(Given):
     """Entities and variables whose alerts are not sent, as patterns, until a time; without it for ever."""
 
-    entity: str = Field("*", min_length=1, max_length=200)
+    example = {"entity": "pump-*", "until": "2030-01-01T12:00:00Z"}
+    entity: str = Field(min_length=1, max_length=200)
     variable: str = Field("", max_length=200)
     until: str | None = Field(None, max_length=40)
     note: str = Field("", max_length=10_000)
@@ -128,7 +150,9 @@ def create_app(service: Service, tokens: dict[Scope, str]) -> FastAPI:
         yield
         await run_in_threadpool(service.close)
 
-    app = FastAPI(title="tsadc", version=tsadc.__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app = FastAPI(
+        title="tsadc", version=tsadc.__version__, docs_url=None, redoc_url=None, lifespan=lifespan, responses=REFUSED
+    )
     app.router.route_class = Route
     _handle_errors(app, service)
     app.state.listeners = 0
@@ -413,8 +437,8 @@ def _handle_errors(app: FastAPI, service: Service) -> None:
         return answer(503, f"The request was not done within {STORED_WITHIN:.0f} s; send it again.", 5.0)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return answer(422, _what_is_invalid(error.errors()[0]))
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        return answer(422, _what_is_invalid(error.errors()[0], _example_for(request)))
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
@@ -425,25 +449,33 @@ def _handle_errors(app: FastAPI, service: Service) -> None:
                 allowed = dict(error.headers or {}).get("Allow", "another method")
                 sentence = f"{path} takes {allowed}, but got {shown(request.method)}."
         elif error.__cause__ is not None:  # FastAPI could not read the body
-            sentence = NO_JSON
+            sentence = _no_json(_example_for(request))
         return JSONResponse({"error": sentence}, error.status_code, error.headers)
 
 
-NO_JSON = 'The body must be JSON in UTF-8, such as {"by": "Ada"}, but it cannot be read as such.'
+def _example_for(request: Request) -> str:
+    """Return an example of the body that an operation takes."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    given = body.field_info.annotation if body is not None else Acknowledgement
+    return json.dumps(given.example)
 
 
-def _what_is_invalid(error: Mapping[str, Any]) -> str:
-    """Put an error of pydantic into a sentence."""
+def _no_json(example: str) -> str:
+    return f"The body must be JSON in UTF-8, such as {example}, but it cannot be read as such."
+
+
+def _what_is_invalid(error: Mapping[str, Any], example: str) -> str:
+    """Put an error of pydantic into a sentence, with an example of a body that can be used."""
     place, *names = error["loc"]
     kind, limits, given = error["type"], error.get("ctx", {}), shown(error.get("input"))
     if kind == "json_invalid":
-        return NO_JSON
+        return _no_json(example)
     if not names:
         got = "it is empty" if kind == "missing" else f"got {given}"
-        return f'The body must be a JSON object such as {{"by": "Ada"}}, but {got}.'
+        return f"The body must be a JSON object such as {example}, but {got}."
     name = f"`{'.'.join(map(str, names))[:200]}`"
     if kind == "missing":
-        return f"The {place} lacks {name}; add it."
+        return f"The {place} lacks {name}; add it, as in {example}."
     if kind == "extra_forbidden":
         return f"{name} is unknown here; correct the name, or leave it out."
     if kind == "value_error":

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from tsadc.errors import DataError
 from tsadc.serve import schema
+from tsadc.serve.queries import open_proposals
 from tsadc.serve.store import StoreError
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class _Metrics(Collector):
         yield GaugeMetricFamily("tsadc_scoring_up", "Whether scoring runs.", int(service.scoring.is_running))
         yield CounterMetricFamily("tsadc_scoring_restarts", "Restarts of scoring.", max(service.scoring.restarts, 0))
         try:
-            total, states, judged = self._read()
+            total, states, proposals, judged = self._read()
             waiting = service.store.undelivered()
         except StoreError:
             yield GaugeMetricFamily("tsadc_store_up", "Whether the store can be used.", 0)
@@ -148,6 +149,7 @@ class _Metrics(Collector):
         for state, count in states:
             episodes.add_metric([state], count)
         yield episodes
+        yield GaugeMetricFamily("tsadc_proposals_open", "New levels that wait for a decision.", proposals)
         for name, about in (("score", "Latest score."), ("threshold", "Threshold."), ("anomalous", "Alarm state.")):
             family = GaugeMetricFamily(f"tsadc_{name}", f"{about} By entity.", labels=["entity"])
             for entity in judged:
@@ -161,8 +163,9 @@ class _Metrics(Collector):
                 blame.add_metric([entity.name, variable], share)
         yield blame
 
-    def _read(self) -> tuple[int, Sequence[Any], Sequence[Any]]:
-        """Return the number of entities, those of episodes by state, and the entities with figures of their own."""
+    def _read(self) -> tuple[int, Sequence[Any], int, Sequence[Any]]:
+        """Return the number of entities, those of episodes by state and of open proposals, and the entities with
+        figures of their own."""
         entity, episode = schema.entities.c, schema.episodes.c
         with self.service.store.reading() as connection:
             total = connection.scalar(sa.select(sa.func.count()).select_from(schema.entities))
@@ -175,4 +178,5 @@ class _Metrics(Collector):
                 .order_by(entity.anomalous.desc(), entity.severity.desc(), entity.name)
                 .limit(MOST_ENTITIES)
             ).all()
-        return total or 0, states, judged
+            proposals = open_proposals(connection)
+        return total or 0, states, proposals, judged

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tsadc.detectors.base import Detector
 
 MOST_CHANGED = 500  # names in one message about changes
-STATES = ("open", "acknowledged", "muted", "ok", "unscored")  # of an entity
+STATES = ("open", "acknowledged", "muted", "level", "ok", "unscored")  # of an entity
 
 
 class NotFound(DataError):
@@ -94,7 +94,8 @@ class Queries:
         self._loading = threading.Lock()
 
     def entities(self, search: str = "", state: str = "", page: Page = Page()) -> dict[str, Any]:
-        """Return entities, those with the most severe open episode first, and how many are in each state."""
+        """Return entities, those with the most severe open episode first, then those at a new level, how many are in
+        each state, and how many proposals wait for a decision."""
         entity = _entities()
         query = sa.select(entity)
         if search:
@@ -103,14 +104,15 @@ class Queries:
             if state not in STATES:
                 raise DataError(f"`state` must be one of {', '.join(STATES)}, but got {state[:40]!r}.")
             query = query.where(entity.c.state == state)
-        order = sa.func.coalesce(entity.c.open_severity, -1.0).desc()
+        order = sa.func.coalesce(entity.c.open_severity, -1.0).desc(), sa.case((entity.c.state == "level", 0), else_=1)
         with self.store.reading() as connection:
             total = connection.scalar(sa.select(sa.func.count()).select_from(query.subquery()))
             states = connection.execute(sa.select(entity.c.state, sa.func.count()).group_by(entity.c.state)).all()
-            rows = connection.execute(query.order_by(order, entity.c.name).limit(page.limit).offset(page.offset))
+            waiting = open_proposals(connection)
+            rows = connection.execute(query.order_by(*order, entity.c.name).limit(page.limit).offset(page.offset))
             found = [_entity(dict(row)) for row in rows.mappings()]
         counts = dict.fromkeys(STATES, 0) | {row.state: row[1] for row in states}
-        return {"total": total, "counts": counts, "entities": found}
+        return {"total": total, "counts": counts, "proposals": waiting, "entities": found}
 
     def entity(
         self, name: str, first: str | None, last: str | None, limit: int = 500, most_points: int | None = None
@@ -294,8 +296,8 @@ class Queries:
 
 
 def _entities() -> sa.Subquery:
-    """Return all entities with their state and their worst open episode. Muted episodes count only if
-    every open episode of the entity is muted."""
+    """Return all entities with their state, their worst open episode, and since when they are at a new level that
+    nobody has decided about. Muted episodes count only if every open episode of the entity is muted."""
     entity, episode = schema.entities.c, schema.episodes.c
     loud = episode.muted.is_(False)
     open_ = (
@@ -309,15 +311,30 @@ def _entities() -> sa.Subquery:
         .group_by(episode.entity)
         .subquery()
     )
+    proposal = schema.proposals.c
+    level = (
+        sa.select(proposal.entity, sa.func.max(proposal.since).label("level_since"))
+        .where(proposal.state == "open")
+        .group_by(proposal.entity)
+        .subquery()
+    )
     state = sa.case(
+        (open_.c.entity.is_(None) & level.c.entity.is_not(None), "level"),
         (open_.c.entity.is_(None) & entity.score.is_(None), "unscored"),
         (open_.c.entity.is_(None), "ok"),
         (open_.c.unseen > 0, "open"),
         (open_.c.open_episodes > 0, "acknowledged"),
         else_="muted",
     )
-    query = sa.select(schema.entities, open_.c.open_episodes, open_.c.open_severity, state.label("state"))
-    return query.outerjoin(open_, open_.c.entity == entity.id).subquery()
+    known = (schema.entities, open_.c.open_episodes, open_.c.open_severity, level.c.level_since)
+    query = sa.select(*known, state.label("state")).outerjoin(open_, open_.c.entity == entity.id)
+    return query.outerjoin(level, level.c.entity == entity.id).subquery()
+
+
+def open_proposals(connection: Connection) -> int:
+    """Return how many proposals of a new normal wait for a decision."""
+    query = sa.select(sa.func.count()).where(schema.proposals.c.state == "open").select_from(schema.proposals)
+    return connection.scalar(query) or 0
 
 
 def _highest(chosen: sa.ColumnElement[bool], least: int, size: int) -> sa.Select[Any]:
@@ -344,6 +361,7 @@ def _entity(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{name: row[name] for name in kept},
         "open_episodes": int(row["open_episodes"] or 0),
+        "level_since": iso(row["level_since"]),
         "last_time": iso(row["last_time"]),
         "last_seen": moment(row["last_seen"]),
         "variables": row["variables"] or {},

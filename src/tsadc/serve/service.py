@@ -15,7 +15,7 @@ from tsadc.serve import schema
 from tsadc.serve.config import PUSHED, Config, read_config
 from tsadc.serve.ingest import Ingest
 from tsadc.serve.metrics import Problem, Problems, log
-from tsadc.serve.readers import Reader
+from tsadc.serve.readers import Complaining, Reader
 from tsadc.serve.refresh import Refresh
 from tsadc.serve.rows import Overloaded, RowBatch
 from tsadc.serve.scoring import Settings, load_models, model_digest
@@ -144,6 +144,8 @@ class Service:
                     ending.wait(FIRST_WAIT)
             raise DataError("The service is stopping.")
 
+        if isinstance(reader, Complaining):
+            reader.complain = lambda sentence: self.problems.add("body", sentence, about=f"reader {reader.name}")
         return lambda: reader.run(submit, Positions(self.store, reader.name), ending)
 
     def _register(self) -> None:

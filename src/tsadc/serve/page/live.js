@@ -6,7 +6,7 @@ const LONGEST = 15000; // ms between attempts to connect
 export const TIMEOUT = 20000;
 
 // Fields with a time: text in ISO 8601, milliseconds since 1970 from here on.
-const TIMES = new Set(["start", "end", "from", "to", "since", "until", "created", "started", "finished", "last_time", "last_seen", "alarm_time", "opened", "resolved", "acknowledged", "verdict_time"]);
+const TIMES = new Set(["start", "end", "from", "to", "since", "until", "created", "started", "finished", "last_time", "last_seen", "alarm_time", "opened", "resolved", "acknowledged", "verdict_time", "level_since"]);
 const revive = (key, value) => (typeof value === "string" && TIMES.has(key) ? Date.parse(value) : value);
 
 export class Refused extends Error {
@@ -32,7 +32,7 @@ const token = {
 let asking = null; // the question for a token, which all requests wait for
 let ask = async () => "";
 
-/** Set the function that asks the user for a token; it resolves to the token. */
+/** Set the function that asks the user for a token; it is given why the present one, if any, does not do, and resolves to the token. */
 export function askWith(question) { ask = question; }
 
 function headers(more = {}) {
@@ -40,21 +40,27 @@ function headers(more = {}) {
   return own ? { ...more, Authorization: `Bearer ${own}` } : more;
 }
 
-async function newToken(used) {
+async function newToken(used, why) {
   if (token.get() !== used) return; // another request has asked meanwhile
-  asking ??= ask(Boolean(used)).then((value) => token.set(value)).finally(() => { asking = null; });
+  asking ??= ask(why).then((value) => token.set(value)).finally(() => { asking = null; });
   await asking;
 }
 
+/** Return the answer of the service. Without a token that may read, the user is asked for one. */
 async function answer(path, options, signal) {
   for (;;) {
     const used = token.get();
     const response = await fetch(path, { ...options, headers: headers(options.headers), signal: signal(), cache: "no-store", redirect: "error" })
       .catch((error) => { throw new Unreachable(error); });
-    if (response.status !== 401) return response;
-    await newToken(used);
+    const reads = (options.method ?? "GET") === "GET";
+    if (response.status === 403 && reads && used) await newToken(used, reason(response, await response.json().catch(() => null)));
+    else if (response.status === 401) await newToken(used, used ? "The service did not accept the token." : "");
+    else return response;
   }
 }
+
+/** Why the service refuses a request; `content` is null if the answer is not from the service. */
+const reason = (response, content) => (typeof content?.error === "string" ? content.error : `The service answered ${response.status}.`);
 
 /** Return the JSON that the service answers; throw `Refused` with its sentence if it refuses. */
 export async function request(path, { method = "GET", body, signal } = {}) {
@@ -68,8 +74,7 @@ export async function request(path, { method = "GET", body, signal } = {}) {
   let content = null;
   try { content = text ? JSON.parse(text, revive) : null; } catch { /* not from the service */ }
   if (response.ok) return content;
-  const reason = content && typeof content.error === "string" ? content.error : `The service answered ${response.status}.`;
-  throw new Refused(response.status, reason);
+  throw new Refused(response.status, reason(response, content));
 }
 
 /** Follow the changes. `onState(connected, seconds)` reports the connection and when it is tried again. */

@@ -14,7 +14,7 @@ const LATER = 30000; // ms after which what was refused is asked for again
 const REST = 10; // times as long as the service took to read rows, it is not asked for them again
 const FEW = 3, MORE = 6; // variables shown at first, and with each press of the button
 const PERIODS = [[600, "10 minutes"], [3600, "1 hour"], [21600, "6 hours"], [86400, "1 day"], [604800, "7 days"], [2592000, "30 days"]];
-const FILTERS = ["", "open", "acknowledged", "muted", "ok", "unscored"];
+const FILTERS = ["", "open", "acknowledged", "muted", "level", "ok", "unscored"];
 const EPISODE_STATES = [["open", "Open"], ["acknowledged", "Acknowledged"], ["resolved", "Resolved"], ["expired", "Expired"], ["", "All"]];
 const MUTE_MINUTES = [[60, "1 hour"], [480, "8 hours"], [1440, "1 day"], [10080, "1 week"], ["", "until it is removed"]];
 
@@ -23,6 +23,7 @@ const by = (id) => document.getElementById(id);
 const query = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined)).toString();
 const entityPath = (name) => `v1/entities/${encodeURIComponent(name)}`;
 const entityLink = (name) => `#/entity/${encodeURIComponent(name)}`;
+const proposalLink = (name) => `#/models/${encodeURIComponent(name)}`;
 const episodeLink = (id) => `#/episode/${encodeURIComponent(id)}`;
 const remembered = {
   get: (key) => { try { return localStorage.getItem(key); } catch { return null; } },
@@ -70,14 +71,15 @@ async function change(path, options) {
     if (error.late) soon();
     return false;
   }
+  checked = 0;
   await refresh();
   return true;
 }
 
-askWith((wrong) => new Promise((resolve) => {
+askWith((why) => new Promise((resolve) => {
   const dialog = by("token-dialog"), form = dialog.querySelector("form");
-  by("token-text").textContent = wrong
-    ? "The service did not accept the token. Enter another one; it is kept until this tab is closed."
+  by("token-text").textContent = why
+    ? `${why} Enter another one; it is kept until this tab is closed.`
     : "The service asks for a token. It is kept until this tab is closed.";
   form.reset();
   dialog.oncancel = (event) => event.preventDefault(); // without a token there is nothing to show
@@ -138,7 +140,7 @@ function askMute(entity, variables) {
 
 // ---- The list of entities: only the rows in view are in the document
 
-const list = { search: "", state: "", total: 0, counts: {}, chunks: new Map(), focus: 0, loaded: false, generation: 0, focusing: false };
+const list = { search: "", state: "", total: 0, counts: {}, proposals: 0, chunks: new Map(), focus: 0, loaded: false, generation: 0, focusing: false };
 const entityAt = (index) => list.chunks.get(Math.floor(index / CHUNK))?.[index % CHUNK];
 
 function inView() {
@@ -155,7 +157,7 @@ async function loadList() {
     const found = await request(`v1/entities?${query({ search: list.search, state: list.state, limit: CHUNK, offset: chunk * CHUNK })}`);
     if (generation !== list.generation) return; // the filter has changed meanwhile
     chunks.set(chunk, found.entities);
-    Object.assign(list, { total: found.total, counts: found.counts });
+    Object.assign(list, { total: found.total, counts: found.counts, proposals: found.proposals });
   }
   const first = !list.loaded;
   Object.assign(list, { chunks, loaded: true });
@@ -181,7 +183,7 @@ function about(entity) {
   const episode = going.get(entity.name);
   if (entity.state !== "ok" && episode) {
     const blamed = Object.keys(episode.variables ?? {}).slice(0, 3);
-    return [`${state} ${begun(entity, episode)}`, blamed.length ? ": " : "", ...blamed.flatMap((name, i) => [i ? ", " : "", named(name)])];
+    return [`${state} ${begun(entity, episode)}${entity.level_since ? ", at a new level" : ""}`, blamed.length ? ": " : "", ...blamed.flatMap((name, i) => [i ? ", " : "", named(name)])];
   }
   return [`${state}, ${last}`];
 }
@@ -213,15 +215,18 @@ function entityRow(index) {
 }
 
 function drawList() {
-  const { counts, total, state, search } = list;
+  const { counts, total, state, search, proposals } = list;
   const everything = Object.values(counts).reduce((sum, value) => sum + value, 0);
   const alarms = counts.open ?? 0;
   const verdict = by("verdict");
+  const others = [["muted", "a muted alarm"], ["level", "a new level"]].filter(([name]) => counts[name]).map(([name, text]) => `${counts[name].toLocaleString("en")} ${counts[name] === 1 ? "has" : "have"} ${text}`);
   verdict.classList.toggle("calm", alarms === 0);
   if (!list.loaded) verdict.replaceChildren();
   else if (!everything) verdict.replaceChildren("No entity has sent rows yet.");
   else if (alarms) verdict.replaceChildren(element("strong", {}, words.count(alarms, "entity", "entities")), ` of ${everything.toLocaleString("en")} ${alarms === 1 ? "has" : "have"} an alarm.`);
-  else verdict.replaceChildren(element("strong", {}, "No alarm"), ` on ${words.count(everything, "entity", "entities")}.`);
+  else verdict.replaceChildren(others.length ? "No alarm" : element("strong", {}, "No alarm"), ` on ${words.count(everything, "entity", "entities")}${others.length ? `, but ${others.join(" and ")}` : ""}.`);
+  by("proposed").hidden = !proposals;
+  by("proposed").replaceChildren(element("span", { "aria-hidden": "true" }, String(proposals)), element("span", { class: "unseen" }, ` ${words.count(proposals, "new level", "new levels")} to decide about`));
   document.title = `${alarms ? `(${alarms}) ` : ""}tsadc`;
 
   keepFocus(by("states"), () => by("states").replaceChildren(...FILTERS.filter((name) => name === "" || name === state || counts[name]).map((name) =>
@@ -311,7 +316,7 @@ function grade(episode) {
 function actions(episode, variables) {
   const acknowledge = () => change(`v1/episodes/${encodeURIComponent(episode.id)}/acknowledge`, { method: "POST", body: { by: remembered.get("tsadc-name") ?? "" } });
   return element("p", { class: "buttons" },
-    words.goesOn(episode) ? button(episode.acknowledged ? "Acknowledged" : "Acknowledge", { class: episode.acknowledged ? null : "main", disabled: Boolean(episode.acknowledged), "data-key": "acknowledge" }, acknowledge) : null,
+    words.goesOn(episode) ? button(episode.acknowledged ? "Acknowledged" : "Acknowledge", { class: episode.acknowledged ? null : "main", "aria-disabled": episode.acknowledged ? "true" : null, "data-key": "acknowledge" }, episode.acknowledged ? () => {} : acknowledge) : null,
     element("span", { class: "group", role: "group", "aria-label": "Verdict" }, Object.entries(words.VERDICTS).map(([value, text]) =>
       button(text, { "aria-pressed": String(episode.verdict === value), "data-key": `verdict ${value}`, "data-verdict": value }, () => askVerdict(episode, value)))),
     button("Mute …", { "data-key": "mute" }, () => askMute(episode.entity, variables)));
@@ -415,6 +420,7 @@ const VIEWS = {
       const share = (name) => { const value = (open?.variables ?? {})[name]; return value ? words.percent(value) : ""; };
       return [
         element("header", { class: "head" }, heading(named(entity.name)), state,
+          entity.level_since ? element("p", { class: "new-level" }, `At a new level since ${words.moment(entity.level_since)}: `, element("a", { href: proposalLink(entity.name), "data-key": "level" }, "learn it as normal?")) : null,
           open ? null : element("p", { class: "buttons" }, button("Mute …", { "data-key": "mute" }, () => askMute(entity.name, entity.names)))),
         open ? element("article", { class: "card" },
           element("header", {}, element("h3", {}, element("a", { href: episodeLink(open.id), "data-key": "open" }, capital(words.when(open)))), grade(open)),
@@ -494,12 +500,13 @@ const VIEWS = {
         element("td", { class: "num" }, (model.variables ?? []).length), element("td", {}, element("code", {}, String(model.digest ?? "").slice(0, 12))), element("td", {}, model.note ?? "")));
       const former = new Set(models.filter((model) => model.state === "previous").map((model) => model.name));
       const current = models.filter((model) => model.state === "current").map((model) => model.name);
-      return [heading("Models"), element("p", { class: "lead" }, "The models that judge, or have judged, the entities; those in use first."),
-        rows.length ? table(["Model", "State", "Since", "Until", "Variables", "Version", "Note"], rows) : element("p", { class: "note" }, "None."),
+      const levels = newLevels(proposals);
+      return [heading("Models"), ...levels, levels.length ? element("h3", {}, "All models") : null, element("p", { class: "lead" }, "The models that judge, or have judged, the entities; those in use first."),
+        rows.length ? table(["Model", "State", "Since", "Until", ["Variables", "num"], "Version", "Note"], rows) : element("p", { class: "note" }, "None."),
         element("p", { class: "buttons" }, current.flatMap((name) => [
           button(`Train ${name} again`, { "data-key": `train ${name}` }, () => change(`${modelPath(name)}/refresh`, { method: "POST" })),
           former.has(name) ? button(`Use the former ${name} again`, { "data-key": `former ${name}` }, () => change(`${modelPath(name)}/rollback`, { method: "POST" })) : null])),
-        ...refits.flatMap(refit), ...newLevels(proposals)];
+        ...refits.flatMap(refit)];
     },
   },
 
@@ -539,7 +546,7 @@ function refit({ model, state, started, note, comparison }) {
     compared("drifting", "Entities that drift", (names) => (names.length ? names.join(", ") : "none"))].filter(Boolean);
   const share = typeof comparison.agreement === "number" ? `${Math.round(100 * comparison.agreement)} % of ${words.count(comparison.compared.observations, "observation", "observations")}` : null;
   return [element("h3", {}, "Refit of ", named(model)), element("p", { class: "lead" }, `${said} ${note ?? ""}`),
-    rows.length ? table([`The last ${words.number(comparison.compared.days)} days`, "Present model", "New model"], rows) : null,
+    rows.length ? table([`The last ${words.number(comparison.compared.days)} days`, ["Present model", "num"], ["New model", "num"]], rows) : null,
     facts([["Started", started ? [words.moment(started, false)] : null], ["Same verdict", share ? [share] : null],
       ["Against it", (comparison.objections ?? []).length ? [comparison.objections.join("; ")] : null]]),
     state === "candidate" ? decision(`${modelPath(model)}/candidate`, `refit ${model}`, "Use the new model", "Remove the new model") : null];
@@ -550,7 +557,7 @@ function newLevels(proposals) {
   const open = proposals.filter((proposal) => ["open", "adapting"].includes(proposal.state));
   if (!open.length) return [];
   return [element("h3", {}, "New levels"), element("p", { class: "lead" }, "These entities have been unusual for long, at another level. If that is normal now, let the model learn it."),
-    ...open.map((proposal) => element("section", {}, element("h4", {}, element("a", { href: entityLink(proposal.entity) }, named(proposal.entity))),
+    ...open.map((proposal) => element("section", {}, element("h4", proposal.entity === place.key ? { class: "target", tabindex: "-1" } : {}, element("a", { href: entityLink(proposal.entity) }, named(proposal.entity))),
       facts([["Since", [words.moment(proposal.since, false)]], ["Unusual", [`${proposal.above} of ${words.count(proposal.observations, "observation", "observations")}`]],
         ...proposal.variables.map((own) => [own.name, [`usually ${words.number(own.usual)}, now ${words.number(own.now)}`]])]),
       proposal.note ? element("p", { class: "note" }, proposal.note) : null,
@@ -558,8 +565,9 @@ function newLevels(proposals) {
         : decision(`v1/proposals/${proposal.id}`, `proposal ${proposal.id}`, "It is the new normal", "It is not normal")))];
 }
 
+/** A head is a text, or a text and the class of its column. */
 function table(heads, rows) {
-  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" }, element("table", {}, element("thead", {}, element("tr", {}, heads.map((head) => element("th", { scope: "col" }, head)))), element("tbody", {}, rows)));
+  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" }, element("table", {}, element("thead", {}, element("tr", {}, heads.map((head) => [head].flat()).map(([text, kind]) => element("th", { scope: "col", class: kind }, text)))), element("tbody", {}, rows)));
 }
 
 // ---- Where the user is: the part of the address after #
@@ -620,7 +628,9 @@ async function show() {
   keepFocus(detail, () => detail.replaceChildren(...content.filter(Boolean)));
   detail.scrollTop = arrived ? 0 : top;
   detail.removeAttribute("aria-busy");
-  if (arrived && here.kind) detail.querySelector("h2")?.focus({ preventScroll: true });
+  if (!arrived || !here.kind) return;
+  const target = detail.querySelector(".target");
+  if (target) target.focus(); else detail.querySelector("h2")?.focus({ preventScroll: true });
 }
 
 /** Say above what is drawn why it is not drawn anew, and ask again later; the next drawing removes it. */
@@ -684,14 +694,25 @@ async function announce() {
 }
 
 let checked = 0;
-async function checkHealth() {
+async function checkService() {
   if (Date.now() - checked < 10000) return;
   checked = Date.now();
-  const { status, problems = [] } = await request("v1/health");
+  const [{ status, problems = [] }, { mutes }] = await Promise.all([request("v1/health"), request("v1/mutes")]);
+  showMuted(mutes);
   const wrong = status !== "ok";
   by("problems").hidden = !wrong && !problems.length;
   by("banner").hidden = !wrong;
   by("banner").textContent = !wrong ? "" : status === "starting" ? "The service is starting; rows are stored and scored soon." : problems[0]?.problem ?? "The service does not work as it should: see Health.";
+}
+
+/** Say that nobody is alerted of anything, and until when. */
+function showMuted(mutes) {
+  const ends = mutes.filter(({ entity, variable, until }) => /^\*+$/.test(entity) && ["", "*"].includes(variable) && (until === null || until > Date.now())).map(({ until }) => until);
+  by("muted").hidden = !ends.length;
+  if (!ends.length) return;
+  const end = ends.includes(null) ? "until the mute is removed" : `until ${words.moment(Math.max(...ends))}`;
+  const text = `All entities are muted ${end}: no alert is sent. `;
+  if (!by("muted").textContent.startsWith(text)) by("muted").replaceChildren(text, element("a", { href: "#/mutes" }, "See Mutes"));
 }
 
 let running = null, again = false;
@@ -700,7 +721,7 @@ async function refresh() {
   running = (async () => {
     do {
       again = false;
-      const parts = document.hidden ? [announce()] : [announce(), loadList(), show(), checkHealth()];
+      const parts = document.hidden ? [announce()] : [announce(), loadList(), show(), checkService()];
       const done = await Promise.allSettled(parts);
       done.filter(({ status }) => status === "rejected").forEach(({ reason }) => report(reason));
     } while (again);
@@ -726,7 +747,7 @@ const retry = follow("v1/changes", soon, (connected, seconds) => {
   root.dataset.connected = String(connected);
 });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) { retry(); soon(); } });
-setInterval(() => { if (root.dataset.connected === "true") checkHealth().catch(report); }, 15000);
+setInterval(() => { if (root.dataset.connected === "true") checkService().catch(report); }, 15000);
 
 route();
 refresh();

@@ -7,7 +7,7 @@ const THIN = "\u202f", DASH = "\u2013", MINUS = "\u2212";
 const two = (value) => String(value).padStart(2, "0");
 const finite = (value) => typeof value === "number" && Number.isFinite(value);
 
-export const STATES = { open: "Alarm", acknowledged: "Acknowledged", muted: "Muted", ok: "Normal", unscored: "Not scored yet", unusual: "Unusual now", resolved: "Resolved", expired: "Expired" };
+export const STATES = { open: "Alarm", acknowledged: "Acknowledged", muted: "Muted", level: "At a new level", ok: "Normal", unscored: "Not scored yet", unusual: "Unusual now", resolved: "Resolved", expired: "Expired" };
 export const VERDICTS = { true: "Real", false: "False alarm", planned: "Planned" };
 
 const KINDS = {
@@ -95,7 +95,7 @@ export function span(start, end) {
 
 /** When an episode is: one that is open goes on, and its end is only that of the latest rows that were judged. */
 export const goesOn = (episode) => episode.state === "open" || episode.state === "acknowledged";
-export const when = (episode) => (goesOn(episode) ? `since ${moment(episode.start)}, going on` : span(episode.start, episode.end));
+export const when = (episode) => (goesOn(episode) ? `since ${moment(episode.start)}, ongoing` : span(episode.start, episode.end));
 
 export function zone() {
   return Intl.DateTimeFormat().resolvedOptions().timeZone || "the browser's time zone";

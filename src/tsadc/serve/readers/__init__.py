@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container
 from threading import Event
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tsadc.errors import DataError
 from tsadc.serve.rows import RowBatch
@@ -13,6 +13,7 @@ from tsadc.serve.rows import RowBatch
 log = logging.getLogger("tsadc.serve")
 
 Submit = Callable[[RowBatch], None]  # returns when the rows are stored
+Complain = Callable[[str], None]  # with a sentence
 
 
 class Positions(Protocol):
@@ -32,6 +33,13 @@ class Reader(Protocol):
     name: str
 
     def run(self, submit: Submit, positions: Positions, stop: Event) -> None: ...
+
+
+@runtime_checkable
+class Complaining(Protocol):
+    """A reader that leaves out what it cannot read, calls `complain` with a sentence about it, and goes on."""
+
+    complain: Complain
 
 
 def hand_over(batch: RowBatch, submit: Submit, stop: Event, reader: str) -> None:

@@ -25,7 +25,7 @@ import pandas as pd
 from tsadc.config import require
 from tsadc.errors import ConfigError, DataError
 from tsadc.io.times import EPOCH_UNITS
-from tsadc.serve.readers import Positions, Submit, hand_over, log
+from tsadc.serve.readers import Complain, Positions, Submit, hand_over, log
 from tsadc.serve.rows import MOST_NAME, RowBatch, is_name
 
 PLACES = ("{entity}", "{variable}")
@@ -95,7 +95,7 @@ class Mqtt:
 
     def __init__(self, name: str, settings: Settings) -> None:
         self.name, self.settings = name, settings
-        self._complained: set[str] = set()  # topics
+        self.complain: Complain = log.warning
 
     def run(self, submit: Submit, positions: Positions, stop: Event) -> None:
         """Receive until `stop` is set. A lost connection is made again; one that stays lost is an error."""
@@ -172,13 +172,11 @@ class Mqtt:
         return os.environ.get(variable, "") if variable else ""
 
     def _values(self, message: Any) -> list[Value]:
-        """Return the values of a message. One that cannot be read is left out, and logged once per topic."""
+        """Return the values of a message; one that cannot be read is left out."""
         try:
             return decode(message.topic, message.payload, self.settings, time.time_ns())
         except DataError as error:
-            if message.topic not in self._complained and len(self._complained) < 1000:
-                self._complained.add(message.topic)
-                log.warning("Reader %s: %s", self.name, error)
+            self.complain(f"Reader {self.name} leaves out a message: {error}")
             return []
 
 
@@ -216,13 +214,17 @@ def decode(topic: str, payload: bytes, settings: Settings, now: int) -> list[Val
         else:
             tick = arrival
         if (number := _number(content)) is None:
-            raise DataError(f"A message of {topic!r} should be a number, but got {payload[:40]!r}.")
+            raise DataError(f"A message of {topic!r} should be a number such as 1.5, but {_got(payload)}.")
         return [(entity, tick, _name(levels[PLACES[1]], topic), number)]
     if not isinstance(content, dict):
-        raise DataError(f'A message of {topic!r} should be JSON such as {{"flow": 1.5}}, but got {payload[:40]!r}.')
+        raise DataError(f'A message of {topic!r} should be JSON such as {{"flow": 1.5}}, but {_got(payload)}.')
     tick = _tick(content.get(settings.time), arrival, topic)
     values = {name: _number(value) for name, value in content.items() if name != settings.time}
     return [(entity, tick, _name(name, topic), value) for name, value in values.items() if value is not None]
+
+
+def _got(payload: bytes) -> str:
+    return f"got {payload[:40].decode(errors='replace')!r}" if payload else "it is empty"
 
 
 def _name(name: str, topic: str) -> str:
