@@ -287,6 +287,13 @@ def test_what_cannot_work_is_remarked(file: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_a_store_is_no_folder(file: Path, tmp_path: Path, live_model: Path) -> None:
+    file.write_text(f'[server]\nstore = "{tmp_path}"\nport = 0\n[model.a]\nfolder = "{live_model}"\n')
+    assert f"The store {tmp_path} is a folder; name a file in it, such as {tmp_path}/tsadc.sqlite." in (
+        command("serve", file).refusal
+    )
+
+
 def test_a_rollback_needs_a_name() -> None:
     answer = command("serve", "--rollback", "--model", "plant")
     assert "--rollback needs the name of a model, as in --rollback plant, but got --model." in answer.refusal

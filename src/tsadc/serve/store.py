@@ -61,6 +61,10 @@ class Store:
         ).render_as_string()  # as it was written, without secrets
         self.place = str(self.engine.url.database) if self.is_sqlite else own
         self._lock: Any = None
+        if self.is_sqlite and Path(self.place).is_dir():
+            raise StoreError(
+                f"The store {self.place} is a folder; name a file in it, such as {self.place}/tsadc.sqlite."
+            )
         if migrate:
             try:
                 self.migrate()
