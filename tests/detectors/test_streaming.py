@@ -1,5 +1,7 @@
 """A stream says the same as `detect`, whatever the order of entities and the size of pushes."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -357,8 +359,9 @@ def test_states_that_do_not_fit_are_refused(counting, detectors, tmp_path):
 def test_mistakes_are_one_sentence(counting, detectors):
     with pytest.raises(ConfigError, match="a whole number of rows from 0 to 32"):
         counting.stream(every=33)
-    with pytest.raises(ConfigError, match=r"but got 1\.5"):
-        counting.stream(every=1.5)
+    for every in (1.5, math.nan):
+        with pytest.raises(ConfigError, match=f"but got {every}"):
+            counting.stream(every=every)
     with pytest.raises(DataError, match="from 1780000000 to 1780000300, look like seconds or milliseconds"):
         detectors["robust-z", DATED].stream().push_many("x", range(1_780_000_000, 1_780_000_301, 60), np.zeros((6, 4)))
     with pytest.raises(ConfigError, match="`reorder` must be 0 rows or more"):

@@ -1141,7 +1141,7 @@ class Detector(Parameters, ABC, Generic[ConfigT]):
 
     @final
     def unknown_entities(self, names: Sequence[str]) -> str:
-        """Return a sentence about the entities that the model has not learnt, and that it judges by all others.
+        """Return a sentence about the entities that the model has not learnt and normalises by the pooled statistics.
 
         Parameters
         ----------

@@ -71,7 +71,7 @@ class _Plan:
         return cls(spans[:, 0], spans[:, 1], [entry for _, entry in dated])
 
     def overlap(self, entity: str, variables: Sequence[str], start: int, end: int) -> int:
-        """Return for how many nanoseconds of a time there is work on an entity, and on all of these variables."""
+        """Return how many nanoseconds of [start, end) are planned work on an entity and all of these variables."""
         total, reached = 0, start
         for i in np.flatnonzero((self.starts < end) & (self.ends > start)).tolist():
             entry = self.entries[i]
@@ -85,8 +85,8 @@ class _Plan:
 
 @dataclass
 class Quiet:
-    """When alerts are not sent: mutes, and planned work. `zones` has the time zone of each model's data, in which the
-    calendar is if it names none; UTC for models that it lacks."""
+    """When alerts are not sent: mutes, and planned work. `zones` has the time zone of each model's data, which
+    applies to calendar entries without one; UTC for models that it lacks."""
 
     mutes: Sequence[Mute] = ()
     calendar: Calendar = field(default_factory=Calendar)
@@ -155,8 +155,8 @@ def advance(
         episode = before[0] if before else _new(name, model, interval, now, taken)
         state, was_muted = (episode["state"], episode["muted"]) if before else (None, False)
         _update(episode, interval, now)
-        start, end_, variables = episode["start"], episode["end"], list(episode["variables"])
-        episode["muted"] = quiet.covers(name, model, start, end_, variables, now)
+        blamed = list(episode["variables"])
+        episode["muted"] = quiet.covers(name, model, episode["start"], episode["end"], blamed, now)
         again = state not in (None, "open") and episode["state"] == "open"
         unmuted = state == "open" and was_muted and not episode["muted"] and not interval.withdrawn
         opened = state is None or again or unmuted

@@ -51,7 +51,7 @@ def refused(
 
 
 def not_learnt(entity: str, model: str, folder: str) -> Misfit:
-    """Return what is to be said about an entity that its model has not learnt."""
+    """Return that the model has not learnt an entity, and how to add it."""
     return Misfit(
         "new_entity",
         f"The model {model!r} has not learnt {entity!r}, so its rows are judged by the statistics of all entities, "

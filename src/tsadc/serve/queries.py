@@ -296,8 +296,8 @@ class Queries:
 
 
 def _entities() -> sa.Subquery:
-    """Return all entities with their state, their worst open episode, and since when they are at a new level that
-    nobody has decided about. Muted episodes count only if every open episode of the entity is muted."""
+    """Return all entities with their state, their worst open episode, and the start of a new level if its proposal is
+    open. Muted episodes count only if every open episode of the entity is muted."""
     entity, episode = schema.entities.c, schema.episodes.c
     loud = episode.muted.is_(False)
     open_ = (

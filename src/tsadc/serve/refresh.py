@@ -461,7 +461,7 @@ class Refresh:
         ]
 
     def _open(self, number: int) -> dict[str, Any]:
-        """Return a proposal about which nobody has decided."""
+        """Return a proposal that is open; raise if there is none, or it was decided."""
         found = self.proposals(number)
         if not found:
             raise NotFound(f"There is no proposal {number}.")

@@ -56,7 +56,7 @@ class Stream:
             raise ConfigError(
                 'A stream cannot be judged with mode="audit", which needs the whole record; fit with mode="causal".'
             )
-        if every is not None and not (every == int(every) and 0 <= every <= length):
+        if every is not None and every not in range(length + 1):
             raise ConfigError(
                 f"`every` must be a whole number of rows from 0 to {length}, the length of an observation, but got "
                 f"{every}."
@@ -64,7 +64,7 @@ class Stream:
         if reorder < 0:
             raise ConfigError(f"`reorder` must be 0 rows or more, but got {reorder}.")
         self.detector, self.length, self.names = detector, length, detector.variables_
-        self.every = length // PER_OBSERVATION if every is None else every
+        self.every = length // PER_OBSERVATION if every is None else int(every)
         self.reorder = reorder
         self.clock = replace(detector.clock_ if clock is None else clock, start=0)
         expected = detector.clock_.every
@@ -309,7 +309,7 @@ class Stream:
         return values
 
     def _check_unit(self, entity: str, ticks: NDArray[np.int64]) -> None:
-        """Raise if the times are of the first year, and closer together than those of the model by far."""
+        """Raise if the times lie in 1970 and are much closer together than the rows of the model."""
         first, last = int(ticks.min()), int(ticks.max())
         apart = (last - first) / max(len(ticks) - 1, 1)
         if self.clock.dated and 0 < last < YEAR and 0 < apart < self.clock.interval / 1000:

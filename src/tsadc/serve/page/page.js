@@ -705,7 +705,7 @@ async function checkService() {
   by("banner").textContent = !wrong ? "" : status === "starting" ? "The service is starting; rows are stored and scored soon." : problems[0]?.problem ?? "The service does not work as it should: see Health.";
 }
 
-/** Say that nobody is alerted of anything, and until when. */
+/** Show that all alerts are muted, and until when. */
 function showMuted(mutes) {
   const ends = mutes.filter(({ entity, variable, until }) => /^\*+$/.test(entity) && ["", "*"].includes(variable) && (until === null || until > Date.now())).map(({ until }) => until);
   by("muted").hidden = !ends.length;
